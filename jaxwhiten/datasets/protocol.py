@@ -1,0 +1,140 @@
+"""What the STS tasks are: their types, files, subsets and row counts. No reading here.
+
+References:
+  SemEval STS 2012-2016; Cer et al. 2017 (STS benchmark); Marelli et al. 2014 (SICK).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from jaxtyping import Float64
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Scored sentence pairs of one split.
+
+    Attributes:
+      sentence1: First sentences.
+      sentence2: Second sentences.
+      score: Gold similarity of each pair.
+      subset: The subset each pair comes from.
+    """
+
+    sentence1: list[str]
+    sentence2: list[str]
+    score: Float64[np.ndarray, " n"]
+    subset: list[str]
+
+    def __len__(self) -> int:
+        return len(self.sentence1)
+
+
+@dataclass(frozen=True)
+class STSTask:
+    """One task: its name and its splits.
+
+    Attributes:
+      name: The task's name, one of `STS_TASKS` or `"sts_sample"`.
+      splits: Pairs by split: `test` for STS12-16 and the sample; `train`, `dev`, `test` for STS-B and SICK-R.
+    """
+
+    name: str
+    splits: Mapping[str, Pairs]
+
+
+@dataclass(frozen=True)
+class Count:
+    """Rows of one file: how many there are, and how many of them have a gold score."""
+
+    total: int
+    scored: int
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Where a task's files lie in a SentEval folder and what they must hold.
+
+    Attributes:
+      name: The task's name.
+      layout: How the files are written: `"semeval"` (one input and one gold file a subset), `"stsb"` or `"sick"`.
+      folder: The folder below `downstream`.
+      counts: Expected rows by split and subset.
+      files: File name by split, where a split is one file.
+      low: Lowest gold score.
+      high: Highest gold score.
+    """
+
+    name: str
+    layout: str
+    folder: str
+    counts: Mapping[str, Mapping[str, Count]]
+    files: Mapping[str, str]
+    low: float = 0.0
+    high: float = 5.0
+
+
+def _semeval(year: int, subsets: dict[str, int | tuple[int, int]]) -> TaskSpec:
+    counts = {name: Count(*((rows, rows) if isinstance(rows, int) else rows)) for name, rows in subsets.items()}
+    return TaskSpec(f"STS{year}", "semeval", f"STS/STS{year}-en-test", {"test": counts}, {})
+
+
+def _single(name: str, layout: str, folder: str, files: dict[str, tuple[str, int]], low: float) -> TaskSpec:
+    counts = {split: {name: Count(rows, rows)} for split, (_, rows) in files.items()}
+    return TaskSpec(name, layout, folder, counts, {split: file for split, (file, _) in files.items()}, low)
+
+
+# One number: rows, all scored. Two: rows, scored rows.
+_SPECS = (
+    _semeval(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
+    _semeval(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
+    _semeval(
+        14, {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750}
+    ),
+    _semeval(
+        15,
+        {
+            "answers-forums": (2000, 375),
+            "answers-students": (1500, 750),
+            "belief": (2000, 375),
+            "headlines": (1500, 750),
+            "images": (1500, 750),
+        },
+    ),
+    _semeval(
+        16,
+        {
+            "answer-answer": (1572, 254),
+            "headlines": (1498, 249),
+            "plagiarism": (1271, 230),
+            "postediting": (3287, 244),
+            "question-question": (1555, 209),
+        },
+    ),
+    _single(
+        "STS-B",
+        "stsb",
+        "STS/STSBenchmark",
+        {"train": ("sts-train.csv", 5749), "dev": ("sts-dev.csv", 1500), "test": ("sts-test.csv", 1379)},
+        low=0.0,
+    ),
+    _single(
+        "SICK-R",
+        "sick",
+        "SICK",
+        {
+            "train": ("SICK_train.txt", 4500),
+            "dev": ("SICK_trial.txt", 500),
+            "test": ("SICK_test_annotated.txt", 4927),
+        },
+        low=1.0,
+    ),
+)
+
+TASK_SPECS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
+STS_TASKS = tuple(TASK_SPECS)
+SAMPLE = "sts_sample"

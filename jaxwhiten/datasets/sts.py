@@ -1,0 +1,37 @@
+"""The STS tasks by name: from a local folder, or through the builders that download them."""
+
+from __future__ import annotations
+
+import os
+
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, TASK_SPECS, Pairs, STSTask
+from jaxwhiten.datasets.senteval import read_task
+from jaxwhiten.errors import DataNotFoundError, unknown_name
+
+__all__ = ["STS_TASKS", "Pairs", "STSTask", "load_sts"]
+
+DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
+
+
+def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
+    """Loads one STS task, checked against the row counts of the protocol.
+
+    Args:
+      task: One of `STS_TASKS`, or `"sts_sample"`.
+      data_dir: A SentEval-style folder: the one that holds `downstream`, or `downstream` itself, or its `STS`. By
+        default `$JAXWHITEN_DATA_DIR`; where that is unset too, the data is downloaded once and kept in the cache.
+
+    Returns:
+      The task; only pairs with a gold score.
+
+    Raises:
+      InputError: There is no task of that name.
+      DataNotFoundError: No folder and no network.
+      DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
+    """
+    if task not in TASK_SPECS:
+        raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    if folder:
+        return read_task(TASK_SPECS[task], folder)
+    raise DataNotFoundError("not yet")
