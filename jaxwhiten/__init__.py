@@ -1,1 +1,37 @@
-"""x"""
+"""jaxwhiten: BERT-whitening and Sentence-BERT in JAX and Flax.
+
+Names are imported when first used, so that `import jaxwhiten` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten._version import __version__
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.moments import Moments
+    from jaxwhiten.pooling import POOLINGS
+    from jaxwhiten.whitening import Whitening, normalize
+
+_WHERE = {
+    "Encoder": "encoder",
+    "Moments": "moments",
+    "POOLINGS": "pooling",
+    "Whitening": "whitening",
+    "normalize": "whitening",
+}
+
+__all__ = ["POOLINGS", "Encoder", "Moments", "Whitening", "__version__", "normalize"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"jaxwhiten.{_WHERE[name]}"), name)
+    raise AttributeError(f"module 'jaxwhiten' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

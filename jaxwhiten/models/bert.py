@@ -70,9 +70,7 @@ class Bert(nnx.Module):
       remat: Recompute each layer's activations in the backward pass (gradient checkpointing).
     """
 
-    def __init__(
-        self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: jnp.dtype = jnp.float32, remat: bool = False
-    ):
+    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: jnp.dtype = jnp.float32, remat: bool = False):
         self.config = config
         self.dtype = dtype
         self.remat = remat

@@ -67,7 +67,9 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> nnx.St
         raise _NoPooler
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ModelError(f"{where}: tensor {missing[0]!r}{more} is missing; the file is not complete for its config.json.")
+        raise ModelError(
+            f"{where}: tensor {missing[0]!r}{more} is missing; the file is not complete for its config.json."
+        )
     return _read_all(values, where)
 
 

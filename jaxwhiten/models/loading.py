@@ -101,6 +101,31 @@ def transformer_folder(folder: Path) -> Path:
     raise ModelError(f"{folder}: no config.json; expected a Hugging Face or sentence-transformers model folder.")
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a tokenizer lies in the folder."""
+    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+
+
+def declared_pooling(folder: Path) -> str:
+    """The pooling a sentence-transformers folder asks for in its Pooling module.
+
+    Raises:
+      ModelError: The folder has no such module, or asks for a pooling that is not supported.
+    """
+    file = folder / "1_Pooling" / "config.json"
+    if not file.is_file():
+        raise ModelError(f"{folder}: no 1_Pooling/config.json, so pooling='auto' has no answer; name a pooling.")
+    raw = read_json(file)
+    modes = [name for name, on in raw.items() if name.startswith("pooling_mode_") and on is True]
+    if isinstance(raw.get("pooling_mode"), str):  # the form newer versions write
+        modes = [raw["pooling_mode"]]
+    names = {"cls": "cls", "mean": "mean", "max": "max"}
+    names |= {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+    if len(modes) != 1 or modes[0] not in names:
+        raise ModelError(f"{file}: asks for pooling {modes}; supported: cls, mean, max, one at a time.")
+    return names[modes[0]]
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file of a model folder."""
     try:
