@@ -29,7 +29,7 @@ def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None
 
     Args:
       spec: The task.
-      data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS` (a SentEval checkout works too).
+      data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS`.
 
     Returns:
       The folder, or None where there is none.
@@ -46,7 +46,8 @@ def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         raise DataError(
-            f"{path}, line {line}: gold score {text[:40]!r} is not a number; the file is damaged or its rows are shifted."
+            f"{path}, line {line}: gold score {text[:40]!r} is not a number; the file is damaged or its rows"
+            " are shifted."
         )
     value = float(text)
     if not spec.low <= value <= spec.high:

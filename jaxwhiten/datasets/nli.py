@@ -1,0 +1,325 @@
+"""Natural language inference rows: AllNLI, SNLI, MultiNLI and other files with the same columns.
+
+References:
+  Bowman et al. 2015 (SNLI); Williams et al. 2018 (MultiNLI); Kaushik et al. 2020 (counterfactual SNLI).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int8
+
+from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
+from jaxwhiten.datasets.tables import Table, read_header, read_table
+from jaxwhiten.datasets.textfile import read_lines
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+# Integers follow the order the hub's data sets use, which is that of LABELS.
+_CODES: dict[str | int, int] = {name: code for code, name in enumerate(LABELS)}
+_CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
+_NO_LABEL = ("-", "-1", "", -1)
+_TWO_WAY = ("not_entailment", "non_entailment", "not entailment", "non-entailment")
+_TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3
+
+_PREMISE, _HYPOTHESIS, _LABEL = ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")
+_OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
+_SPLIT = re.compile(r"(?:^|[^a-z])(train|dev|test|val|valid|validation|trial)(?:[^a-z]|$)", re.IGNORECASE)
+_SPLIT_NAMES = {"train": "train", "test": "test"}  # any other name of a split is a dev set
+_DEPTH = 3
+_PREFERENCE = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")  # of one source in several formats, the first is read
+
+
+@dataclass(frozen=True)
+class NLISource:
+    """One file that rows were read from.
+
+    Attributes:
+      name: Its name, as `load_nli(sources=...)` takes it.
+      path: The file.
+      rows: Rows kept.
+      dropped: Rows left out, by reason.
+    """
+
+    name: str
+    path: str
+    rows: int
+    dropped: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class NLIRows:
+    """Premises and hypotheses with their labels, source after source.
+
+    Attributes:
+      premise: Premises.
+      hypothesis: Hypotheses.
+      label: 0 entailment, 1 neutral, 2 contradiction; -1 for a row whose label is two-way only (`two_way="keep"`).
+      source: Name of the source of each row.
+      sources: The files read, with rows kept and dropped.
+      left_out: Files that were recognised but not read, and why.
+    """
+
+    premise: list[str]
+    hypothesis: list[str]
+    label: Int8[np.ndarray, " n"]
+    source: list[str]
+    sources: tuple[NLISource, ...]
+    left_out: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.premise)
+
+    @property
+    def dropped(self) -> int:
+        """Rows left out of all sources, for whatever reason."""
+        return sum(sum(source.dropped.values()) for source in self.sources)
+
+    def summary(self) -> str:
+        """One line a source: rows kept, rows dropped and why."""
+        lines = []
+        for source in self.sources:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items())
+            lines.append(f"{source.name}: {source.rows} rows" + (f" (dropped: {reasons})" if reasons else ""))
+        lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
+        return "\n".join(lines)
+
+
+def _stem(path: Path) -> tuple[str, str]:
+    """A file's name without its ending, and the ending without `.gz`."""
+    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
+    stem, suffix = os.path.splitext(name)
+    return stem, suffix.lower()
+
+
+def _candidates(data_dir: Path) -> dict[str, Path]:
+    """Files below a folder that may hold NLI rows, by source name."""
+    inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
+    root = next((folder for folder in inside if folder.is_dir()), data_dir)
+    found: dict[str, list[Path]] = {}
+    for folder, folders, files in os.walk(root):
+        place = Path(folder).relative_to(root)
+        folders[:] = sorted(n for n in folders if len(place.parts) < _DEPTH and not n.startswith((".", "__")))
+        for file in sorted(files):
+            stem, suffix = _stem(Path(file))
+            name = (place / stem).as_posix()
+            if suffix not in _PREFERENCE or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
+                continue
+            if suffix == ".txt" and not _OFFICIAL.match(stem):
+                continue  # licences, readmes, lists of lines
+            found.setdefault(name, []).append(Path(folder, file))
+    return {
+        name: min(paths, key=lambda path: (_PREFERENCE.index(_stem(path)[1]), path.name))
+        for name, paths in sorted(found.items())
+    }
+
+
+def _columns(path: Path) -> dict[str, str] | None:
+    """The columns to read, or None for a table that holds no NLI rows."""
+    header = read_header(path)
+    columns: dict[str, str] = {}
+    for field, names in (("premise", _PREMISE), ("hypothesis", _HYPOTHESIS), ("label", _LABEL), ("split", ("split",))):
+        if name := next((name for name in names if name in header), None):
+            columns[field] = name
+    return columns if {"premise", "hypothesis", "label"} <= columns.keys() else None
+
+
+def _contained(names: Sequence[str]) -> dict[str, str]:
+    """Sources whose rows are also in another source: name -> the other's name."""
+    result = {}
+    whole = next((name for name in names if name.rpartition("/")[2].lower() == "allnli"), None)
+    for name in names:
+        folder, slash, stem = name.rpartition("/")
+        combined = f"{folder}{slash}all_combined_{stem.removeprefix('original_')}"
+        if stem.startswith("original_") and combined in names:
+            result[name] = combined
+        elif whole and name != whole and re.match(r"(snli|multinli)", name.rpartition("/")[2], re.IGNORECASE):
+            result[name] = whole
+    return result
+
+
+def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
+    """Sources to read, and those left out with the reason."""
+    if sources is None:
+        contained = _contained(names)
+        left_out = {name: f"its rows are in {other}" for name, other in contained.items()}
+        return [name for name in names if name not in contained], left_out
+    for name in sources:
+        if name not in names:
+            raise unknown_name("NLI source", name, names)
+    for name, other in _contained(sources).items():
+        raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so name only one.")
+    return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
+
+
+def _overlap(path: Path) -> np.ndarray:
+    """Line numbers (from 1) that the list beside a file marks as overlapping an evaluation set."""
+    listed = path.with_name(f"{_stem(path)[0]}.overlap_lines.txt")
+    if not listed.is_file():
+        return np.zeros(0, np.int64)
+    lines = read_lines(listed, limit=10_000_000)
+    for line, text in enumerate(lines, 1):
+        if not re.fullmatch(r"\s*[0-9]{1,12}\s*", text):
+            raise DataError(f"{listed}, line {line}: {text[:40]!r} is not a line number.")
+    return np.array([int(text) + 1 for text in lines], dtype=np.int64)
+
+
+def _codes(table: Table, labels: Sequence[str | int], skip_bad_rows: bool) -> np.ndarray:
+    """Label codes: 0 to 2, or a negative code for a row without a class of its own."""
+    known = _CODES | dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
+    known |= {name.capitalize(): code for name, code in known.items() if isinstance(name, str)}
+    codes = np.array([known.get(label, _UNKNOWN) for label in labels], dtype=np.int8)
+    if not skip_bad_rows and (codes == _UNKNOWN).any():
+        row = int(np.argmax(codes == _UNKNOWN))
+        raise DataError(f"{table.where(row)}: unknown label {str(labels[row])[:40]!r}; known: {', '.join(LABELS)}.")
+    return codes
+
+
+def _split_of(text: str) -> str:
+    found = _SPLIT.search(text)
+    return _SPLIT_NAMES.get(found[1].lower(), "dev") if found else ""
+
+
+def _read_source(
+    name: str,
+    path: Path,
+    columns: Mapping[str, str],
+    *,
+    exclude_overlap: bool,
+    splits: Sequence[str] | None,
+    two_way: str,
+    skip_bad_rows: bool,
+) -> tuple[NLISource, list[str], list[str], np.ndarray]:
+    table = read_table(path, columns, skip_bad_rows=skip_bad_rows, ragged=True)
+    codes = _codes(table, table["label"], skip_bad_rows)
+    premise, hypothesis = table["premise"], table["hypothesis"]
+    empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
+    # Each reason counts only rows that no earlier reason took.
+    reasons: dict[str, np.ndarray] = {}
+    if splits is not None:
+        names = table.get("split", [name.rpartition("/")[2]] * len(codes))
+        of = {text: _split_of(str(text)) for text in set(names)}
+        reasons["of another split"] = np.array([of[text] not in splits for text in names], dtype=bool)
+    reasons["unknown label"] = codes == _UNKNOWN
+    reasons["without an agreed label"] = codes == _NO_CLASS
+    if two_way == "drop":
+        reasons["with a two-way label"] = codes == _TWO_CLASSES
+    reasons["empty sentence"] = np.array(empty, dtype=bool)
+    if exclude_overlap:
+        reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
+    keep = np.ones(len(codes), dtype=bool)
+    dropped = {"bad row": table.skipped} if table.skipped else {}
+    for reason, mask in reasons.items():
+        if count := int(np.count_nonzero(mask & keep)):
+            dropped[reason] = count
+        keep &= ~mask
+    rows = np.flatnonzero(keep).tolist()
+    source = NLISource(name, str(path), len(rows), dropped)
+    label = np.maximum(codes[keep], np.int8(-1))
+    return source, [str(premise[i]) for i in rows], [str(hypothesis[i]) for i in rows], label
+
+
+def read_nli(
+    data_dir: str | os.PathLike[str],
+    *,
+    exclude_overlap: bool = False,
+    sources: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    two_way: Literal["drop", "keep"] = "drop",
+    skip_bad_rows: bool = False,
+) -> NLIRows | None:
+    """Reads the NLI files of a local folder; arguments as `load_nli`.
+
+    Returns:
+      The rows, or None where the folder holds no NLI file.
+    """
+    tables: dict[str, tuple[Path, dict[str, str]]] = {}
+    strangers: dict[str, str] = {}
+    for name, path in _candidates(Path(data_dir)).items():
+        if columns := _columns(path):
+            tables[name] = path, columns
+        elif _OFFICIAL.match(path.name):
+            raise DataError(f"{path}, line 1: no columns sentence1, sentence2 and label (or gold_label) in the header.")
+        else:
+            strangers[name] = "it has no columns of premise, hypothesis and label"
+    if not tables:
+        return None
+    names, left_out = _choose(list(tables), sources)
+    options = {
+        "exclude_overlap": exclude_overlap,
+        "splits": splits,
+        "two_way": two_way,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    parts = [_read_source(name, *tables[name], **options) for name in names]
+    return NLIRows(
+        premise=[text for part in parts for text in part[1]],
+        hypothesis=[text for part in parts for text in part[2]],
+        label=np.concatenate([part[3] for part in parts]),
+        source=[part[0].name for part in parts for _ in range(part[0].rows)],
+        sources=tuple(part[0] for part in parts),
+        left_out=left_out | strangers,
+    )
+
+
+def load_nli(
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    exclude_overlap: bool = False,
+    sources: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+    two_way: Literal["drop", "keep"] = "drop",
+    skip_bad_rows: bool = False,
+) -> NLIRows:
+    """Loads NLI rows from every recognised file of a folder, and says what was read and what was not.
+
+    Recognised are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli` whose
+    header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); all also gzipped.
+    A source whose rows are contained in another one is left out: SNLI and MultiNLI beside AllNLI, `original_X` beside
+    `all_combined_X`. Rows without an agreed label (`-`, -1) and rows with an empty sentence are dropped and counted.
+
+    Args:
+      data_dir: The folder that holds `nli`, or `nli` itself. By default `$JAXWHITEN_DATA_DIR`. Where there are no NLI
+        files, AllNLI is downloaded once and kept in the cache.
+      exclude_overlap: Whether to leave out the lines that `X.overlap_lines.txt` beside a file `X.tsv` lists (counted
+        from 0, header included): they contain a sentence of an evaluation set.
+      sources: Names of the sources to read, in this order; by default all.
+      splits: Of `"train"`, `"dev"`, `"test"`, those to read; by default all. A row's split is told by the column
+        `split` or else by the file name.
+      two_way: What to do with rows labelled only as not entailed: `"drop"` them, since they have no class among three,
+        or `"keep"` them with label -1, for uses that need no label.
+      skip_bad_rows: Whether bad rows are dropped and counted, instead of refused.
+
+    Returns:
+      The rows.
+
+    Raises:
+      InputError: A source, split or `two_way` that does not exist, or two sources of which one contains the other.
+      DataNotFoundError: No files and no network.
+      DataError: A bad file; the message names file and line.
+    """
+    for split in splits or ():
+        if split not in ("train", "dev", "test"):
+            raise unknown_name("split", split, ("train", "dev", "test"))
+    if two_way not in ("drop", "keep"):
+        raise unknown_name("two_way", two_way, ("drop", "keep"))
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    options = {
+        "exclude_overlap": exclude_overlap,
+        "sources": sources,
+        "splits": splits,
+        "two_way": two_way,
+        "skip_bad_rows": skip_bad_rows,
+    }
+    rows = read_nli(folder, **options) if folder else None
+    if rows is None:
+        raise DataNotFoundError("not yet")
+    return rows

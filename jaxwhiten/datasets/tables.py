@@ -1,0 +1,285 @@
+"""Tables of the user's own: TSV, CSV, JSON lines and Parquet, with named columns.
+
+TSV is split on tabs without quoting, as the corpora of this field are written; CSV has the usual quotes; gzip is
+recognised by its content. A bad row is refused with file and line, or counted and left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.datasets.textfile import BadRows, line_blocks
+from jaxwhiten.errors import DataError, InputError, missing_dependency, unknown_name
+
+_FORMATS = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+_BATCH = 65_536
+_HELP = "Give the column names of this file."
+
+# Row numbers in the file, and the rows' values in the order asked for.
+_Batch = tuple[Sequence[int], Sequence[Sequence[Any]]]
+
+
+class Table(dict[str, list[Any]]):
+    """Columns by name, all of one length, that remember where their rows came from.
+
+    Attributes:
+      path: The file.
+      lines: The line of the file (Parquet: the row) each row came from, counted from 1.
+      skipped: How many bad rows were left out.
+    """
+
+    def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
+        super().__init__(columns)
+        self.path = path
+        self.lines = lines
+        self.skipped = skipped
+
+    def where(self, row: int) -> str:
+        """File and line of a row, for messages."""
+        return f"{self.path}, line {self.lines[row]}"
+
+
+def table_format(path: str | os.PathLike[str]) -> str | None:
+    """The format a file name stands for: tsv, csv, jsonl or parquet; None for any other name."""
+    name = Path(path).name.lower().removesuffix(".gz")
+    return _FORMATS.get(os.path.splitext(name)[1])
+
+
+def _columns_of(path: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> tuple[list[str], list[int]]:
+    """Names of the result's columns and their positions in the header."""
+    columns = {name: name for name in header} if columns is None else columns
+    for name in columns.values():
+        if header.count(name) != 1:
+            problem = "no column" if name not in header else "more than one column"
+            known = ", ".join(header[:20])[:400]
+            raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
+    return list(columns), [header.index(name) for name in columns.values()]
+
+
+def _pick(rows: Iterable[Sequence[Any]], places: Sequence[int]) -> list[list[Any]]:
+    return [[row[place] for place in places] for row in rows]
+
+
+def _numbered_rows(path: Path, bad: BadRows, format: str) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
+    """Rows of a TSV or CSV file in blocks, header included, blank lines left out."""
+    if format == "tsv":
+        for numbers, lines in line_blocks(path, bad):
+            if "" in lines:
+                kept = [i for i, line in enumerate(lines) if line]
+                numbers, lines = [numbers[i] for i in kept], [lines[i] for i in kept]
+            yield numbers, [line.split("\t") for line in lines]
+        return
+    last = 0
+
+    def feed() -> Iterator[str]:
+        nonlocal last
+        for numbers, lines in line_blocks(path, bad):
+            for last, line in zip(numbers, lines, strict=True):  # noqa: B007 (read by the outer function)
+                yield line + "\n"
+
+    reader = csv.reader(feed(), strict=True)
+    found: list[int] = []
+    rows: list[list[str]] = []
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            bad(last, f"not valid CSV ({error})")
+            continue
+        if row:
+            found.append(last)
+            rows.append(row)
+        if len(rows) == _BATCH:
+            yield found, rows
+            found, rows = [], []
+    yield found, rows
+
+
+def _read_delimited(
+    path: Path, format: str, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool
+) -> Iterator[Any]:
+    """Yields the column names, then batches."""
+    blocks = ((numbers, rows) for numbers, rows in _numbered_rows(path, bad, format) if rows)
+    first_numbers, first_rows = next(blocks, ((), []))
+    if not first_rows:
+        raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
+    header = first_rows[0]
+    width = len(header)
+    names, places = _columns_of(path, header, columns)
+    yield names
+    least = max(places, default=0) + 1 if ragged else width
+    for numbers, rows in itertools.chain([(first_numbers[1:], first_rows[1:])], blocks):
+        widths = set(map(len, rows))
+        if not all(least <= w <= width for w in widths):
+            kept = []
+            for i, row in enumerate(rows):
+                if least <= len(row) <= width:
+                    kept.append(i)
+                else:
+                    bad(numbers[i], f"{len(row)} columns, expected {width}")
+            numbers, rows = [numbers[i] for i in kept], [rows[i] for i in kept]
+        yield numbers, _pick(rows, places)
+
+
+def _json_problem(value: Any, names: Sequence[str]) -> str | None:
+    if not isinstance(value, dict):
+        return "not a JSON object (one object a line is expected)"
+    for name in names:
+        if name not in value:
+            return f"no key {name!r}"
+        item = value[name]
+        if not isinstance(item, str | int | float):
+            return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
+        if isinstance(item, str) and ("\0" in item or any("\ud800" <= char <= "\udfff" for char in item)):
+            return f"{name!r} holds a NUL or an unpaired surrogate, which is not text"
+    return None
+
+
+def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Iterator[Any]:
+    """Yields the column names, then batches."""
+    names: list[str] = list(columns.values()) if columns is not None else []
+    if columns is not None:
+        yield list(columns)
+    started = columns is not None
+    for numbers, lines in line_blocks(path, bad):
+        found, rows = [], []
+        for number, line in zip(numbers, lines, strict=True):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                bad(number, f"not valid JSON ({str(error)[:80]})")
+                continue
+            if not started and isinstance(value, dict):
+                names, started = list(value), True
+                yield names
+            # Escapes are the only way a NUL or a surrogate gets past the encoding check.
+            if problem := _json_problem(value, names):
+                bad(number, problem)
+                continue
+            found.append(number)
+            rows.append([value[name] for name in names])
+        if started:
+            yield found, rows
+    if not started:
+        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object a line.")
+
+
+def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Iterator[Any]:
+    """Yields the column names, then batches."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_dependency("pyarrow", "data", "Reading Parquet") from None
+    try:
+        with pq.ParquetFile(path) as file:
+            header = file.schema_arrow.names
+            names, places = _columns_of(path, header, columns)
+            for place in places:
+                field = file.schema_arrow.field(place)
+                kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_primitive(kind)):
+                    raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
+            yield names
+            first = 1
+            for batch in file.iter_batches(batch_size=_BATCH, columns=[header[place] for place in places]):
+                values = [batch.column(header[place]).to_pylist() for place in places]
+                numbers: Sequence[int] = range(first, first + batch.num_rows)
+                first += batch.num_rows
+                rows = list(zip(*values, strict=True))
+                if any(batch.column(header[place]).null_count for place in places):
+                    kept = []
+                    for i, row in enumerate(rows):
+                        if None in row:
+                            bad(numbers[i], f"{names[row.index(None)]!r} is null")
+                        else:
+                            kept.append(i)
+                    numbers, rows = [numbers[i] for i in kept], [rows[i] for i in kept]
+                yield numbers, rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, DataError | InputError):
+            raise
+        raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
+
+
+def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool) -> Iterator[Any]:
+    format = table_format(path)
+    if format is None:
+        raise unknown_name("table format of", path.name, (f"{suffix}[.gz]" for suffix in _FORMATS))
+    if not path.is_file():
+        raise DataError(f"{path}: no such file.")
+    if format == "parquet":
+        return _read_parquet(path, columns, bad)
+    if format == "jsonl":
+        return _read_jsonl(path, columns, bad)
+    return _read_delimited(path, format, columns, bad, ragged)
+
+
+def read_header(path: str | os.PathLike[str]) -> list[str]:
+    """Column names of a table, read from its first line (JSON lines: the keys of the first object).
+
+    Raises:
+      DataError: The file is empty or cannot be read.
+    """
+    rows = _read(Path(path), None, BadRows(path), False)
+    try:
+        return next(rows)
+    finally:
+        rows.close()
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    ragged: bool = False,
+) -> Table:
+    """Reads named columns of a table.
+
+    Args:
+      path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
+      columns: Name in the result -> name in the file. By default every column under its own name.
+      skip_bad_rows: Whether bad rows are left out and counted in `skipped`, instead of refused.
+      ragged: Whether rows of TSV and CSV may lack columns at the end that were not asked for.
+
+    Returns:
+      The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
+
+    Raises:
+      DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
+        names file and line.
+      InputError: The file name has none of the known endings.
+    """
+    path = Path(path)
+    bad = BadRows(path, skip_bad_rows)
+    batches = _read(path, columns, bad, ragged)
+    names = next(batches)
+    values: list[list[Any]] = [[] for _ in names]
+    lines: list[np.ndarray] = []
+    for numbers, rows in batches:
+        lines.append(np.asarray(numbers, dtype=np.int64))
+        for column, part in zip(values, zip(*rows, strict=True), strict=False):
+            column.extend(part)
+    where = np.concatenate(lines) if lines else np.zeros(0, np.int64)
+    return Table(dict(zip(names, values, strict=True)), path, where, bad.count)
