@@ -1,0 +1,240 @@
+"""Losses: values worked out by hand, parity with sentence-transformers, finite gradients, and mesh independence."""
+
+import doctest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from jaxwhiten import losses
+from jaxwhiten.errors import InputError
+
+CONCATENATIONS = ["(u,v)", "(|u-v|)", "(u*v)", "(|u-v|,u*v)", "(u,v,u*v)", "(u,v,|u-v|)", "(u,v,|u-v|,u*v)"]
+B, D, CLASSES = 8, 12, 3
+
+
+def draw(columns: int, seed: int = 0) -> list[np.ndarray]:
+    return list(np.random.default_rng(seed).normal(size=(columns, B, D)).astype(np.float32))
+
+
+def draw_labels(kind: str | None) -> np.ndarray | None:
+    rng = np.random.default_rng(7)
+    if kind == "class":
+        return rng.integers(0, CLASSES, B).astype(np.int32)
+    # Scores repeat, so that CoSENT meets ties.
+    return rng.choice([0.0, 0.2, 0.5, 1.0], B).astype(np.float32) if kind == "score" else None
+
+
+def test_docstring_examples():
+    result = doctest.testmod(losses, raise_on_error=True)
+    assert result.attempted >= 4
+
+
+# --- parity ---------------------------------------------------------------------------------------------------------
+
+CASES = [
+    *(("softmax", {"concatenation": c}, 2) for c in CONCATENATIONS),
+    ("cosine", {}, 2),
+    ("triplet", {"margin": 1.0}, 3),
+    ("triplet", {"margin": 5.0}, 3),
+    ("mnr", {"scale": 20.0}, 2),
+    ("mnr", {"scale": 20.0}, 3),
+    ("mnr", {"scale": 5.0}, 4),
+    ("simcse", {"temperature": 0.05}, 2),
+    ("cosent", {"scale": 20.0}, 2),
+]
+
+
+def theirs(name, settings, columns, labels, head, dims, weights):
+    """Loss and gradients of sentence-transformers, from the same vectors and classifier."""
+    torch = pytest.importorskip("torch")
+    peers = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+
+    class Given(torch.nn.Module):
+        """Stands for an encoder: hands out the vectors it is given."""
+
+        device = torch.device("cpu")
+
+        def forward(self, features):
+            return {"sentence_embedding": features["vectors"]}
+
+        def get_embedding_dimension(self):
+            return D
+
+    model = Given()
+    vectors = [torch.tensor(column, requires_grad=True) for column in columns]
+    classifier = None
+    if name == "softmax":
+        parts = losses.parse_concatenation(settings["concatenation"])
+        loss = peers.SoftmaxLoss(
+            model,
+            D,
+            CLASSES,
+            concatenation_sent_rep="u" in parts,
+            concatenation_sent_difference="|u-v|" in parts,
+            concatenation_sent_multiplication="u*v" in parts,
+        )
+        classifier = loss.classifier
+        with torch.no_grad():
+            classifier.weight.copy_(torch.tensor(head["kernel"].reshape(-1, CLASSES).T))
+            classifier.bias.copy_(torch.tensor(head["bias"]))
+    else:
+        loss = {
+            "cosine": lambda: peers.CosineSimilarityLoss(model),
+            "triplet": lambda: peers.TripletLoss(model, triplet_margin=settings["margin"]),
+            "mnr": lambda: peers.MultipleNegativesRankingLoss(model, scale=settings["scale"]),
+            "simcse": lambda: peers.MultipleNegativesRankingLoss(model, scale=1 / settings["temperature"]),
+            "cosent": lambda: peers.CoSENTLoss(model, scale=settings["scale"]),
+        }[name]()
+    if dims:
+        loss = peers.MatryoshkaLoss(model, loss, dims, weights)
+    target = None if labels is None else torch.tensor(labels.astype(np.int64) if name == "softmax" else labels)
+    value = loss([{"vectors": v} for v in vectors], target)
+    value.backward()
+    gradients = [v.grad.numpy() for v in vectors]
+    head_gradients = {}
+    if classifier is not None:
+        head_gradients = {
+            "kernel": classifier.weight.grad.numpy().T.reshape(head["kernel"].shape),
+            "bias": classifier.bias.grad.numpy(),
+        }
+    return value.item(), gradients, head_gradients
+
+
+def ours(name, settings, columns, labels, head, dims=(), weights=None):
+    loss = losses.objective(name, matryoshka_dims=dims, matryoshka_weights=weights, **settings)
+    jnp_labels = None if labels is None else jnp.asarray(labels)
+    value, (gradients, head_gradients) = jax.value_and_grad(lambda c, h: loss(c, jnp_labels, h), argnums=(0, 1))(
+        [jnp.asarray(c) for c in columns], {k: jnp.asarray(v) for k, v in head.items()}
+    )
+    return float(value), gradients, head_gradients
+
+
+def make_head(name, settings):
+    head = losses.init_head(name, jax.random.key(3), D, CLASSES, settings.get("concatenation", "(u,v,|u-v|)"))
+    return {key: np.asarray(value) for key, value in head.items()}
+
+
+def assert_same(mine, other):
+    np.testing.assert_allclose(mine[0], other[0], rtol=1e-5, atol=1e-5)
+    for a, b in zip(mine[1], other[1], strict=True):
+        assert np.abs(b).max() > 1e-4, "a gradient of zero compares nothing"
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+    assert set(mine[2]) == set(other[2])
+    for key, value in mine[2].items():
+        np.testing.assert_allclose(value, other[2][key], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "settings", "columns"), CASES)
+def test_value_and_gradient_equal_sentence_transformers(name, settings, columns):
+    data, labels = draw(columns), draw_labels(losses.OBJECTIVES[name].label)
+    head = make_head(name, settings)
+    assert_same(ours(name, settings, data, labels, head), theirs(name, settings, data, labels, head, (), None))
+
+
+@pytest.mark.parametrize(("name", "settings", "columns"), [c for c in CASES if c[0] != "softmax"])
+def test_matryoshka_equals_sentence_transformers(name, settings, columns):
+    data, labels = draw(columns, seed=1), draw_labels(losses.OBJECTIVES[name].label)
+    dims, weights = [D, 6, 3], [1.0, 0.5, 2.0]
+    assert_same(
+        ours(name, settings, data, labels, {}, dims, weights), theirs(name, settings, data, labels, {}, dims, weights)
+    )
+
+
+def test_matryoshka_softmax_cuts_the_classifier_to_the_prefix():
+    # sentence-transformers has no such combination: the expected value is put together from its parts.
+    data, labels = draw(2), draw_labels("class")
+    head = make_head("softmax", {})
+    value, _, gradients = ours("softmax", {}, data, labels, head, dims=(D, 4), weights=(1.0, 3.0))
+    expected = 0.0
+    for k, weight in ((D, 1.0), (4, 3.0)):
+        cut = [losses.normalize_rows(jnp.asarray(c[:, :k])) for c in data]
+        expected += weight * losses.softmax_classification(
+            *cut, jnp.asarray(labels), jnp.asarray(head["kernel"][:, :k]), jnp.asarray(head["bias"])
+        )
+    assert value == pytest.approx(float(expected), abs=1e-6)
+    assert gradients["kernel"].shape == head["kernel"].shape
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+def test_softmax_by_hand():
+    u = v = jnp.zeros((2, 3))
+    kernel, bias = jnp.zeros((3, 3, 3)), jnp.log(jnp.array([1.0, 2.0, 5.0]))
+    value = losses.softmax_classification(u, v, jnp.array([1, 2]), kernel, bias)
+    assert float(value) == pytest.approx(-(np.log(2 / 8) + np.log(5 / 8)) / 2, abs=1e-6)
+
+
+def test_mnr_by_hand():
+    eye = jnp.eye(3)
+    assert float(losses.multiple_negatives_ranking(eye, eye, scale=1.0)) == pytest.approx(
+        np.log(np.e + 2) - 1, abs=1e-6
+    )
+    with_negatives = losses.multiple_negatives_ranking(eye, eye, jnp.stack([eye, eye]), scale=1.0)
+    assert float(with_negatives) == pytest.approx(np.log(3 * np.e + 6) - 1, abs=1e-6)
+
+
+def test_cosent_is_zero_without_ordered_pairs():
+    u, v = (jnp.asarray(x) for x in draw(2))
+    assert float(losses.cosent(u, v, jnp.full(B, 0.5))) == 0.0
+
+
+@pytest.mark.parametrize("name", list(losses.OBJECTIVES))
+def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
+    kind = losses.OBJECTIVES[name]
+    columns = max(2, kind.columns[0])
+    same = np.ones((B, D), np.float32)
+    same[0] = 0.0
+    head = make_head(name, {})
+    value, gradients, head_gradients = ours(name, {}, [same] * columns, draw_labels(kind.label), head)
+    assert np.isfinite(value)
+    assert all(np.isfinite(g).all() for g in [*gradients, *head_gradients.values()])
+
+
+@pytest.mark.parametrize("name", list(losses.OBJECTIVES))
+def test_eight_devices_give_the_loss_of_one(name):
+    """A batch sharded over the mesh is one batch: negatives of other devices count."""
+    kind = losses.OBJECTIVES[name]
+    columns, labels = draw(3 if name in ("mnr", "triplet") else 2), draw_labels(kind.label)
+    head = {k: jnp.asarray(v) for k, v in make_head(name, {}).items()}
+    loss = losses.objective(name)
+    gradient = jax.jit(jax.value_and_grad(lambda c, y: loss(c, y, head)))
+
+    def on(devices):
+        sharding = NamedSharding(Mesh(np.array(devices), ("data",)), P("data"))
+        return gradient(jax.device_put(columns, sharding), None if labels is None else jax.device_put(labels, sharding))
+
+    one, eight = on(jax.devices()[:1]), on(jax.devices())
+    assert len(eight[1][0].sharding.device_set) == 8
+    np.testing.assert_allclose(eight[0], one[0], atol=1e-5)
+    for a, b in zip(eight[1], one[1], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    if name == "mnr":
+        halves = [float(loss([jnp.asarray(c[i : i + 4]) for c in columns], None, {})) for i in (0, 4)]
+        assert abs(np.mean(halves) - float(one[0])) > 1e-2, "halves see fewer negatives, so their loss must differ"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: losses.objective("softmx"), "softmax"),
+        (lambda: losses.objective("mnr", margin=1.0), "margin"),
+        (lambda: losses.parse_concatenation("(u,w)"), "'w'"),
+        (lambda: losses.objective("mnr", matryoshka_dims=(0,)), "positive"),
+        (lambda: losses.objective("mnr", matryoshka_dims=(8, 4), matryoshka_weights=(1.0,)), "as many"),
+        (lambda: losses.objective("cosine", matryoshka_dims=(99,))([jnp.ones((2, 4))] * 2, jnp.ones(2), {}), "99"),
+        (
+            lambda: losses.softmax_classification(
+                jnp.ones((2, 4)), jnp.ones((2, 4)), jnp.zeros(2, int), jnp.ones((2, 4, 3)), jnp.ones(3)
+            ),
+            "slabs",
+        ),
+    ],
+)
+def test_mistakes_are_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
