@@ -1,0 +1,248 @@
+"""Scores: Spearman with ties, the three STS aggregates, retrieval measures. Arrays in, numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+from jaxtyping import Float, Int, Real
+from scipy.stats import rankdata
+
+from jaxwhiten.errors import InputError, NonFiniteError
+
+AGGREGATES = ("wmean", "mean", "all")
+
+
+class STSScores(TypedDict):
+    """The scores of one STS task in points (0–100); NaN where a correlation is undefined."""
+
+    all: float
+    mean: float
+    wmean: float
+    subsets: dict[str, float]
+
+
+class Gold(NamedTuple):
+    """The relevant ids of every query, in compressed sparse rows: query q has `ids[indptr[q]:indptr[q + 1]]`."""
+
+    indptr: Int[np.ndarray, " q+1"]
+    ids: Int[np.ndarray, " m"]
+
+    @classmethod
+    def from_lists(cls, lists: Iterable[Sequence[int] | np.ndarray]) -> Gold:
+        """From one sequence of ids a query; an empty one means the query has no gold."""
+        arrays = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in lists]
+        sizes = np.fromiter((len(ids) for ids in arrays), dtype=np.int64, count=len(arrays))
+        return cls(
+            np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
+        )
+
+    @classmethod
+    def from_pairs(cls, queries: Int[np.ndarray, " m"], ids: Int[np.ndarray, " m"], n_queries: int) -> Gold:
+        """From rows (query number, relevant id), in any order."""
+        order = np.argsort(queries, kind="stable")
+        sizes = np.bincount(queries, minlength=n_queries)
+        if len(sizes) > n_queries:
+            raise InputError(f"Query number {int(queries.max())} in the gold, but there are {n_queries} queries.")
+        return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64))
+
+
+def _check_finite(name: str, values: np.ndarray) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
+        raise NonFiniteError(f"{name} holds a NaN or an infinity at row {row}.")
+
+
+def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
+    """Spearman's rank correlation, ties given the average of their ranks.
+
+    Args:
+      x: One value an item.
+      y: The other value of the same items.
+
+    Returns:
+      The correlation in [−1, 1]; NaN, without a warning, where it is undefined: fewer than two items, or one of
+      the two constant.
+
+    Raises:
+      NonFiniteError: A value is NaN or infinite.
+    """
+    _check_finite("x", x)
+    _check_finite("y", y)
+    if len(x) < 2:
+        return math.nan
+    # Average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
+    middle = (len(x) + 1) / 2
+    rx, ry = rankdata(x) - middle, rankdata(y) - middle
+    scale = math.sqrt(float(rx @ rx) * float(ry @ ry))
+    return float(rx @ ry) / scale if scale > 0 else math.nan
+
+
+def cosine_pairs(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; a zero vector gives 0."""
+    dot = np.einsum("nd,nd->n", a, b)
+    scale = np.sqrt(np.einsum("nd,nd->n", a, a)) * np.sqrt(np.einsum("nd,nd->n", b, b))
+    cosines: np.ndarray = np.divide(dot, scale, out=np.zeros_like(dot), where=scale > 0)
+    return cosines
+
+
+def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> STSScores:
+    """The three aggregates over the subsets of one STS task.
+
+    Args:
+      similarity: The model's score of each pair.
+      gold: The human score of each pair.
+      subsets: The subset of each pair.
+
+    Returns:
+      `all`: one Spearman over all pairs (Sentence-BERT, SimCSE, MTEB). `mean`: the mean of the subsets' Spearman
+      (WhiteningBERT). `wmean`: that mean weighted by the subsets' pairs (BERT-flow, BERT-whitening). `subsets`: each
+      subset's own, in order of first appearance. All in points. A subset whose correlation is undefined is NaN, and
+      makes `mean` and `wmean` NaN.
+
+    Raises:
+      InputError: The three lengths differ, or there are no pairs.
+
+    References:
+      Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
+    """
+    if len(subsets) != len(gold):
+        raise InputError(f"{len(gold)} gold scores but {len(subsets)} subset names.")
+    if not len(gold):
+        raise InputError("No scored pairs.")
+    names, inverse, sizes = np.unique(np.asarray(subsets, dtype=str), return_inverse=True, return_counts=True)
+    order = np.argsort(inverse, kind="stable")
+    stops = np.cumsum(sizes)
+    rows = {str(name): order[stop - size : stop] for name, size, stop in zip(names, sizes, stops, strict=True)}
+    rows = dict(sorted(rows.items(), key=lambda item: int(item[1][0])))
+    scores = {name: 100 * spearman(similarity[index], gold[index]) for name, index in rows.items()}
+    values = np.array(list(scores.values()))
+    weights = np.array([len(index) for index in rows.values()])
+    return {
+        "all": 100 * spearman(similarity, gold),
+        "mean": float(values.mean()),
+        "wmean": float(values @ weights / weights.sum()),
+        "subsets": scores,
+    }
+
+
+def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
+    """The mean cosine between two different rows, over all pairs of rows: how far the vectors are from isotropic.
+
+    Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors.
+
+    Args:
+      x: One vector a row; zero vectors have cosine 0 with everything.
+
+    Returns:
+      The mean, near 0 for vectors spread evenly and near 1 for a narrow cone.
+
+    References:
+      Ethayarajh 2019, "How contextual are contextualized word representations?", section 3.2.
+    """
+    n = len(x)
+    if n < 2:
+        raise InputError(f"The average cosine needs at least two vectors, got {n}.")
+    x64 = x.astype(np.float64)
+    norms = np.linalg.norm(x64, axis=1)
+    used = norms > 0
+    total = (x64[used] / norms[used, None]).sum(axis=0)
+    return float((total @ total - used.sum()) / (n * (n - 1)))
+
+
+def _hits(
+    ranked: np.ndarray, gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each query with gold: which of its first k results are relevant [g, k], and its number of relevant ids."""
+    gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}.")
+    n = len(ranked)
+    if len(gold.indptr) != n + 1:
+        raise InputError(f"{n} rows of results but gold for {len(gold.indptr) - 1} queries.")
+    top = ranked[:, :k]
+    ordered = np.sort(top, axis=1)
+    repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
+    if repeated.any():
+        raise InputError(f"Row {int(np.argmax(repeated))} of the results names an id twice.")
+    # Each (query, id) becomes one integer, so that membership is one sorted search.
+    vocabulary, codes = np.unique(gold.ids, return_inverse=True)
+    width = len(vocabulary)
+    if not width:
+        return np.zeros((0, top.shape[1]), dtype=bool), np.zeros(0, dtype=np.int64)
+    owners = np.repeat(np.arange(n), np.diff(gold.indptr))
+    keys = np.unique(owners * width + codes)
+    relevant = np.bincount(keys // width, minlength=n)
+    used = np.flatnonzero(relevant)
+    place = np.minimum(np.searchsorted(vocabulary, top[used]), width - 1)
+    known = (vocabulary[place] == top[used]) & (top[used] >= 0)
+    wanted = used[:, None] * width + place
+    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return known & (keys[found] == wanted), relevant[used]
+
+
+def reciprocal_ranks(
+    ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10
+) -> Float[np.ndarray, " g"]:
+    """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold.
+
+    Args and Raises are those of `mrr_at_k`, which is the mean of these.
+    """
+    hits, _ = _hits(ranked, gold, k)
+    ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
+    return ranks
+
+
+def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10) -> float:
+    """Mean reciprocal rank of the first relevant result among the first k.
+
+    Args:
+      ranked: Ids returned for each query, best first, distinct within a row; −1 where an index returned nothing.
+      gold: The relevant ids of each query. Queries without any are left out of the mean.
+      k: How many results count.
+
+    Returns:
+      The mean in [0, 1]; NaN when no query has gold.
+
+    Raises:
+      InputError: The numbers of queries differ, k < 1, or a row names an id twice.
+    """
+    ranks = reciprocal_ranks(ranked, gold, k)
+    return float(ranks.mean()) if len(ranks) else math.nan
+
+
+def recall_at_k(
+    ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10
+) -> float:
+    """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
+
+    Args and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of an
+    approximate index.
+
+    Returns:
+      The mean in [0, 1]; NaN when no query has gold.
+    """
+    hits, relevant = _hits(ranked, gold, k)
+    return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
+
+
+def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10) -> float:
+    """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
+
+    Args and Raises are those of `mrr_at_k`.
+
+    Returns:
+      The mean in [0, 1]; NaN when no query has gold.
+
+    References:
+      Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).
+    """
+    hits, relevant = _hits(ranked, gold, k)
+    if not len(relevant):
+        return math.nan
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    ideal = np.cumsum(discount)[np.minimum(relevant, k) - 1]
+    return float((hits @ discount[: hits.shape[1]] / ideal).mean())
