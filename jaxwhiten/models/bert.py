@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.models.config import EncoderConfig, read_fields
@@ -70,7 +71,7 @@ class Bert(nnx.Module):
       remat: Recompute each layer's activations in the backward pass (gradient checkpointing).
     """
 
-    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: jnp.dtype = jnp.float32, remat: bool = False):
+    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, remat: bool = False):
         self.config = config
         self.dtype = dtype
         self.remat = remat

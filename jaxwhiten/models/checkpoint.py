@@ -33,7 +33,7 @@ _LEAVES = {
 Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]
 
 
-def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> nnx.State:
+def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[str, Any]:
     """Reads a folder's weights into a state.
 
     Args:
@@ -42,7 +42,7 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> nnx.St
       abstract: The model's state with shapes only.
 
     Returns:
-      A state of float32 numpy arrays with the same paths.
+      The state as nested dictionaries of float32 numpy arrays.
 
     Raises:
       ModelError: No readable weights, a missing or mis-shaped tensor, a NaN; the message names file and tensor.
@@ -77,7 +77,7 @@ class _NoPooler(Exception):
     """The only weights missing are the pooler's: many checkpoints are published without it."""
 
 
-def _read_all(values: dict[tuple, tuple], where: Path) -> Any:
+def _read_all(values: dict[tuple, tuple], where: Path) -> dict[str, Any]:
     arrays = {}
     for path, (name, read, transpose) in values.items():
         array = read()

@@ -61,13 +61,13 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         for name, limit in _LIMITS.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
+            if not 1 <= value <= limit:
                 raise ModelError(f"config: {name} is {value!r}; expected a whole number from 1 to {limit}.")
         if self.hidden_size % self.num_heads:
             raise ModelError(f"config: hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}.")
         for name in ("dropout", "attention_dropout"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < 1:
+            if not 0 <= value < 1:
                 raise ModelError(f"config: {name} is {value!r}; expected a rate from 0 to 1.")
         if self.parameters > _MAX_PARAMETERS:
             raise ModelError(
@@ -87,6 +87,16 @@ class EncoderConfig:
         return embeddings + self.num_layers * layer
 
 
+_JSON_TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool}
+
+
+def _typed(value: Any, kind: str, where: str) -> Any:
+    wrong_bool = isinstance(value, bool) and kind != "bool"
+    if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
+        raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
+    return float(value) if kind == "float" else value
+
+
 def read_fields(raw: dict[str, Any], names: dict[str, str], where: str) -> dict[str, Any]:
     """Takes `EncoderConfig` fields out of a parsed `config.json`.
 
@@ -99,13 +109,13 @@ def read_fields(raw: dict[str, Any], names: dict[str, str], where: str) -> dict[
       The fields found; those with a default may be absent.
 
     Raises:
-      ModelError: A field without a default is missing.
+      ModelError: A field without a default is missing, or a value is of the wrong type.
     """
     fields = {}
     for field in dataclasses.fields(EncoderConfig):
         key = names.get(field.name, field.name)
         if key in raw and raw[key] is not None:
-            fields[field.name] = raw[key]
+            fields[field.name] = _typed(raw[key], str(field.type), f"{where}: {key}")
         elif field.default is dataclasses.MISSING and field.name != "model_type":
             raise ModelError(f"{where}: the key {key!r} is missing; is this the config.json of an encoder?")
     return fields

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
@@ -47,12 +48,12 @@ def activation(name: str):
     return ACTIVATIONS[name]
 
 
-def matmul_precision(dtype: jnp.dtype) -> str | None:
+def matmul_precision(dtype: DTypeLike) -> str | None:
     """Float32 means float32: TPUs and recent GPUs would otherwise use bfloat16 or TF32 passes."""
     return "highest" if dtype == jnp.float32 else None
 
 
-def linear(inputs: int, outputs: int, config: EncoderConfig, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Linear:
     """A dense layer with BERT's initialisation."""
     return nnx.Linear(
         inputs,
@@ -64,7 +65,7 @@ def linear(inputs: int, outputs: int, config: EncoderConfig, dtype: jnp.dtype, r
     )
 
 
-def layer_norm(config: EncoderConfig, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.LayerNorm:
+def layer_norm(config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A layer norm over the hidden width; its statistics are taken in float32, in two passes."""
     return nnx.LayerNorm(
         config.hidden_size, epsilon=config.layer_norm_eps, dtype=dtype, use_fast_variance=False, rngs=rngs
@@ -74,7 +75,7 @@ def layer_norm(config: EncoderConfig, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.L
 class Embeddings(nnx.Module):
     """Word + position + token-type embeddings, layer norm, dropout."""
 
-    def __init__(self, config: EncoderConfig, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         init = nnx.initializers.normal(config.initializer_range)
 
         def table(rows: int) -> nnx.Embed:
@@ -105,7 +106,7 @@ class Embeddings(nnx.Module):
 class SelfAttention(nnx.Module):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2), without the output norm."""
 
-    def __init__(self, config: EncoderConfig, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.config = config
         self.precision = matmul_precision(dtype)
         self.query = linear(config.hidden_size, config.hidden_size, config, dtype, rngs)
@@ -137,7 +138,7 @@ class SelfAttention(nnx.Module):
 class FeedForward(nnx.Module):
     """Two dense layers with an activation between them, without the output norm."""
 
-    def __init__(self, config: EncoderConfig, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.activation = activation(config.hidden_act)
         self.up = linear(config.hidden_size, config.intermediate_size, config, dtype, rngs)
         self.down = linear(config.intermediate_size, config.hidden_size, config, dtype, rngs)
@@ -149,7 +150,7 @@ class FeedForward(nnx.Module):
 class TransformerLayer(nnx.Module):
     """Attention and feed-forward, each with dropout, a residual and a norm after it (post-norm, as in BERT)."""
 
-    def __init__(self, config: EncoderConfig, *, dtype: jnp.dtype, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.attention = SelfAttention(config, dtype=dtype, rngs=rngs)
         self.attention_norm = layer_norm(config, dtype, rngs)
         self.feed_forward = FeedForward(config, dtype=dtype, rngs=rngs)

@@ -1,4 +1,4 @@
-"""From a name to a model: find the folder (local, installed package, hub), read its config and weights; write one back."""
+"""From a name to a model: find its folder (local, installed package, hub), read config and weights; write one back."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _download(name: str, revision: str | None) -> Path:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where config.json and the weights lie: the folder itself, or the Transformer part of a sentence-transformers one."""
+    """Where config.json and the weights lie: the folder, or the Transformer part of a sentence-transformers one."""
     if (folder / "config.json").is_file():
         return folder
     inner = folder / "0_Transformer"

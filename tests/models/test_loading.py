@@ -1,0 +1,220 @@
+"""Reading weights: every layout accepted, every fault named."""
+
+import json
+import pickle
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx, serialization, traverse_util
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import init_model, load_config, load_model, resolve_folder, save_model
+from jaxwhiten.models.loading import declared_pooling
+from tests.tiny import tiny_config
+
+
+@pytest.fixture
+def folder(tiny_model, tmp_path):
+    copy = tmp_path / "model"
+    shutil.copytree(tiny_model, copy)
+    return copy
+
+
+def parameters(folder):
+    return jax.tree.leaves(nnx.to_pure_dict(nnx.state(load_model(folder)[0], nnx.Param)))
+
+
+def assert_same(first, second):
+    for a, b in zip(parameters(first), parameters(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def rewrite(folder, change):
+    """Replaces model.safetensors by what `change` makes of its tensors."""
+    file = folder / "model.safetensors"
+    tensors = change(load_file(file))
+    save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, file)
+
+
+def test_save_then_load_gives_the_same_parameters(tmp_path):
+    model = init_model(tiny_config(), seed=4)
+    save_model(model, tmp_path)
+    saved = jax.tree.leaves(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+    for a, b in zip(saved, parameters(tmp_path), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_float16_weights_are_read_as_float32(tmp_path):
+    save_model(init_model(tiny_config(), seed=4), tmp_path, dtype="float16")
+    assert load_file(tmp_path / "model.safetensors")["embeddings.word_embeddings.weight"].dtype == np.float16
+    assert all(leaf.dtype == np.float32 for leaf in parameters(tmp_path))
+
+
+def test_prefix_and_old_layer_norm_names_are_accepted(tiny_model, folder):
+    def old(tensors):
+        return {
+            "bert." + n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+            for n, v in tensors.items()
+        }
+
+    rewrite(folder, old)
+    assert_same(tiny_model, folder)
+
+
+def test_shards_are_read(tiny_model, folder):
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[: len(names) // 2], names[len(names) // 2 :]), start=1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file)
+        weight_map |= dict.fromkeys(part, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert_same(tiny_model, folder)
+
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"model-00002-of-00002.*missing"):
+        load_model(folder)
+    index.write_text(json.dumps({"weight_map": {"a": "../elsewhere.safetensors"}}))
+    with pytest.raises(ModelError, match="outside the folder"):
+        load_model(folder)
+
+
+def test_flax_msgpack_is_read(tiny_model, folder):
+    tree = {}
+    for name, value in load_file(folder / "model.safetensors").items():
+        stem, leaf = name.rsplit(".", 1)
+        if leaf == "weight" and "embeddings" in stem and "LayerNorm" not in stem:
+            leaf = "embedding"
+        elif leaf == "weight" and "LayerNorm" in stem:
+            leaf = "scale"
+        elif leaf == "weight":
+            leaf, value = "kernel", value.T
+        tree[(*stem.split("."), leaf)] = value
+    (folder / "flax_model.msgpack").write_bytes(serialization.msgpack_serialize(traverse_util.unflatten_dict(tree)))
+    (folder / "model.safetensors").unlink()
+    assert_same(tiny_model, folder)
+    (folder / "flax_model.msgpack").write_bytes(b"\x81\xa1")
+    with pytest.raises(ModelError, match=r"flax_model\.msgpack"):
+        load_model(folder)
+
+
+def test_a_checkpoint_without_pooler_loads_without_one(folder):
+    rewrite(folder, lambda tensors: {n: v for n, v in tensors.items() if not n.startswith("pooler")})
+    model, config, _ = load_model(folder)
+    assert config.pooler is False
+    assert model.pooler is None
+
+
+def test_missing_tensor_is_named(folder):
+    rewrite(folder, lambda t: {n: v for n, v in t.items() if n != "encoder.layer.1.output.dense.weight"})
+    with pytest.raises(ModelError, match=r"encoder\.layer\.1\.output\.dense\.weight.*missing"):
+        load_model(folder)
+
+
+def test_misshaped_tensor_is_named_with_both_shapes(folder):
+    rewrite(folder, lambda t: t | {"embeddings.LayerNorm.bias": np.zeros(33, np.float32)})
+    with pytest.raises(ModelError, match=r"LayerNorm\.bias.*\(33,\).*\(32,\)"):
+        load_model(folder)
+
+
+def test_nan_weights_are_refused(folder):
+    def poison(tensors):
+        tensors["embeddings.LayerNorm.bias"][3] = np.nan
+        return tensors
+
+    rewrite(folder, poison)
+    with pytest.raises(ModelError, match="NaN"):
+        load_model(folder)
+
+
+def test_truncated_weights_are_refused(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
+        load_model(folder)
+
+
+def test_pickled_weights_are_never_opened(folder):
+    class Bomb:
+        def __reduce__(self):
+            return (exec, ("raise SystemExit('unpickled')",))
+
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin.*save_pretrained"):
+        load_model(folder)
+
+
+def test_no_weights_at_all(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="no weights"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "gpt2.*Supported: bert"),
+        ({"model_type": None}, "no model_type"),
+        ({"hidden_size": 10**12}, "hidden_size"),
+        ({"hidden_size": 16_000, "num_hidden_layers": 500, "intermediate_size": 100_000}, "parameters"),
+        ({"num_attention_heads": 5}, "multiple"),
+        ({"vocab_size": "many"}, "vocab_size"),
+        ({"hidden_dropout_prob": 7}, "dropout"),
+        ({"position_embedding_type": "relative_key"}, "relative_key"),
+        ({"hidden_act": "gelut"}, "gelu"),
+    ],
+)
+def test_bad_configs_are_refused_before_anything_is_allocated(folder, change, message):
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises((ModelError, InputError), match=message):
+        load_model(folder)
+
+
+def test_missing_config_key_is_named(folder):
+    file = folder / "config.json"
+    raw = json.loads(file.read_text())
+    del raw["hidden_size"]
+    file.write_text(json.dumps(raw))
+    with pytest.raises(ModelError, match="hidden_size"):
+        load_config(folder)
+    file.write_text("[" * 100_000)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        load_config(folder)
+
+
+def test_names_that_are_no_model(tmp_path):
+    with pytest.raises(ModelError, match="no such folder"):
+        resolve_folder(tmp_path / "nothing")
+    with pytest.raises(ModelError, match="hub"):
+        resolve_folder("nobody/no-such-model")
+    file = tmp_path / "weights.safetensors"
+    file.write_bytes(b"")
+    with pytest.raises(ModelError, match="is a file"):
+        resolve_folder(file)
+    with pytest.raises(ModelError, match=r"config\.json"):
+        load_model(tmp_path)
+
+
+def test_packaged_weights_answer_to_their_hub_id(minilm):
+    assert resolve_folder("sentence-transformers/all-MiniLM-L6-v2") == minilm
+
+
+def test_declared_pooling(tmp_path, minilm):
+    assert declared_pooling(minilm) == "mean"
+    (tmp_path / "1_Pooling").mkdir()
+    file = tmp_path / "1_Pooling" / "config.json"
+    file.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+    assert declared_pooling(tmp_path) == "cls"
+    file.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}))
+    with pytest.raises(ModelError, match="one at a time"):
+        declared_pooling(tmp_path)
+    with pytest.raises(ModelError, match="1_Pooling"):
+        declared_pooling(tmp_path / "1_Pooling")

@@ -1,0 +1,65 @@
+"""Small real things made on the spot: a random BERT in Hugging Face files, with a trained WordPiece tokenizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jaxwhiten.models import EncoderConfig, init_model, save_model
+
+SENTENCES = [
+    "A man plays a guitar on the street.",
+    "Someone makes music outside.",
+    "The committee rejected the plan on Tuesday.",
+    "Stir the sauce until it thickens, then add salt.",
+    "Water boils at 100 °C at sea level.",
+    "Why does my laptop shut down when it gets hot?",
+    "Two dogs run through the snow.",
+    "",
+    "Short.",
+    "A much longer sentence that goes on and on about nothing in particular, with commas, numbers such as 1984.",
+]
+
+
+def tiny_config(**changes) -> EncoderConfig:
+    """Three layers of width 32: small enough to compile in a second."""
+    sizes = {
+        "model_type": "bert",
+        "vocab_size": 200,
+        "hidden_size": 32,
+        "num_layers": 3,
+        "num_heads": 4,
+        "intermediate_size": 64,
+        "max_positions": 64,
+    }
+    return EncoderConfig(**{**sizes, **changes})
+
+
+def write_tokenizer(folder: Path, vocab_size: int = 200) -> None:
+    """Trains a lower-casing WordPiece tokenizer on `SENTENCES` and writes `tokenizer.json`."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {f"{token[1:-1].lower()}_token": token for token in special}
+    settings = {"tokenizer_class": "BertTokenizerFast", "model_max_length": 64, "do_lower_case": True, **names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def write_model(folder: Path, *, seed: int = 0, **changes) -> Path:
+    """A complete model folder: config.json, model.safetensors, tokenizer.json."""
+    save_model(init_model(tiny_config(initializer_range=0.2, **changes), seed=seed), folder)
+    write_tokenizer(folder)
+    return folder
