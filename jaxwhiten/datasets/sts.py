@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, TASK_SPECS, Pairs, STSTask
+from jaxwhiten.datasets import protocol
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.sample import load_sample
 from jaxwhiten.datasets.senteval import read_task
-from jaxwhiten.errors import DataNotFoundError, unknown_name
+from jaxwhiten.errors import unknown_name
+from jaxwhiten.io import cache_dir
 
 __all__ = ["STS_TASKS", "Pairs", "STSTask", "load_sts"]
 
@@ -29,9 +32,16 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
       DataNotFoundError: No folder and no network.
       DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
     """
-    if task not in TASK_SPECS:
+    if task == SAMPLE:
+        return load_sample()
+    if task not in protocol.TASK_SPECS:
         raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
     folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if folder:
-        return read_task(TASK_SPECS[task], folder)
-    raise DataNotFoundError("not yet")
+        return read_task(protocol.TASK_SPECS[task], folder)
+
+    from jaxwhiten.datasets.builders import base
+
+    builder = base.make_builder(base.builder_name(task), cache_dir("datasets", "prepared"))
+    base.prepare(builder, cache_dir("datasets", "downloads"))
+    return base.read_prepared(builder, task)

@@ -10,6 +10,7 @@ import csv
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ _FORMATS = {
     ".parquet": "parquet",
 }
 _BATCH = 65_536
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Give the column names of this file."
 
 # Row numbers in the file, and the rows' values in the order asked for.
@@ -139,7 +141,7 @@ def _read_delimited(
         yield numbers, _pick(rows, places)
 
 
-def _json_problem(value: Any, names: Sequence[str]) -> str | None:
+def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None:
     if not isinstance(value, dict):
         return "not a JSON object (one object a line is expected)"
     for name in names:
@@ -148,7 +150,7 @@ def _json_problem(value: Any, names: Sequence[str]) -> str | None:
         item = value[name]
         if not isinstance(item, str | int | float):
             return f"{name!r} is {'null' if item is None else 'a ' + type(item).__name__}, expected text or a number"
-        if isinstance(item, str) and ("\0" in item or any("\ud800" <= char <= "\udfff" for char in item)):
+        if escaped and isinstance(item, str) and _NOT_TEXT.search(item):
             return f"{name!r} holds a NUL or an unpaired surrogate, which is not text"
     return None
 
@@ -172,8 +174,8 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
             if not started and isinstance(value, dict):
                 names, started = list(value), True
                 yield names
-            # Escapes are the only way a NUL or a surrogate gets past the encoding check.
-            if problem := _json_problem(value, names):
+            # Escapes are the only way for a NUL or a surrogate past the check of the encoding.
+            if problem := _json_problem(value, names, "\\u" in line):
                 bad(number, problem)
                 continue
             found.append(number)

@@ -1,0 +1,1 @@
+"""tensorflow-datasets builders, without TensorFlow: one package a data set, written as array records."""

@@ -1,0 +1,1 @@
+"""SemEval STS 2012: 3,108 scored pairs in five subsets."""

@@ -1,0 +1,1 @@
+"""SemEval STS 2013 without SMT: 1,500 scored pairs in three subsets."""

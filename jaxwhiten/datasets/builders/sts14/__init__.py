@@ -1,0 +1,1 @@
+"""SemEval STS 2014: 3,750 scored pairs in six subsets."""

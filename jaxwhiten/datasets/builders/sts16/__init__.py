@@ -1,0 +1,1 @@
+"""SemEval STS 2016: 1,186 scored pairs in five subsets."""

@@ -1,0 +1,187 @@
+"""The public addresses of the data, and how it is fetched and unpacked without trust.
+
+An archive is never unpacked as it is. Only plain files whose place ends like one of the files asked for are copied
+out, to a name taken from that list and not from the archive, so absolute paths, `..`, links and devices have no
+effect; the size of every file, of the whole and of the download is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from jaxwhiten.datasets.protocol import TASK_SPECS, TaskSpec
+from jaxwhiten.errors import DataError, DataNotFoundError, missing_dependency
+from jaxwhiten.io import atomic_path, content_key, sha256_file
+
+SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
+ALLNLI_URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
+# For mirrors.
+SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"
+ALLNLI_URL_VARIABLE = "JAXWHITEN_ALLNLI_URL"
+
+MAX_DOWNLOAD = 1 << 30
+MAX_FILE = 16 << 20
+MAX_MEMBERS = 100_000
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 30.0
+_CHUNK = 1 << 18
+
+_log = logging.getLogger(__name__)
+
+
+def not_found(what: str, url: str, reason: object) -> DataNotFoundError:
+    """The error for data that is neither in a folder nor to be had from its address."""
+    return DataNotFoundError(
+        f"{what} is not on this machine and could not be downloaded from {url} ({reason}). Set --config.data_dir or"
+        " $JAXWHITEN_DATA_DIR to a SentEval-style folder that holds it, or connect to the network and run again."
+    )
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to a folder with room."
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Why a request failed, in a few words."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP status {response.status_code}"
+    return {"ConnectionError": "no connection", "ConnectTimeout": "no answer", "ReadTimeout": "no answer"}.get(
+        type(error).__name__, f"{type(error).__name__}: {str(error)[:120]}"
+    )
+
+
+def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
+    """Downloads a file, unless it is there already. It appears under its name only when it is complete.
+
+    Args:
+      url: Its address.
+      path: Where it goes.
+      what: What it is, for the message.
+      max_bytes: More than this is refused.
+
+    Returns:
+      The path.
+
+    Raises:
+      DataNotFoundError: There is no connection, the address has no such file, or the transfer broke off.
+      DataError: The file is too large, or the disk is full.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    try:
+        import requests
+    except ImportError:
+        raise missing_dependency("requests", "data", "Downloading data") from None
+    from tqdm import tqdm
+
+    try:
+        with (
+            requests.get(url, stream=True, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response,
+            tqdm(desc=f"Downloading {what}", unit="B", unit_scale=True, leave=False) as bar,
+        ):
+            response.raise_for_status()
+            bar.total = int(response.headers.get("Content-Length") or 0) or None
+            with atomic_path(path) as temporary, open(temporary, "wb") as file:
+                for chunk in response.iter_content(_CHUNK):
+                    if bar.n + len(chunk) > max_bytes:
+                        raise DataError(f"{url}: more than {max_bytes} bytes, so not the expected file.")
+                    file.write(chunk)
+                    bar.update(len(chunk))
+    except requests.RequestException as error:
+        raise not_found(what, url, _reason(error)) from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    _log.info("%s: downloaded from %s, sha256 %s", path, url, sha256_file(path))
+    return path
+
+
+def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wanted: Iterable[str]) -> None:
+    """Copies the wanted files out of a tar archive, and nothing else.
+
+    Args:
+      archive: An uncompressed tar archive.
+      folder: Where the files go, each at its wanted place.
+      wanted: Relative paths; a member matches when its path is one of them or ends in `/` and one of them.
+
+    Raises:
+      DataError: The archive is damaged, lacks a wanted file, or holds an unreasonable number or size of members.
+    """
+    archive, folder, missing = Path(archive), Path(folder), set(wanted)
+    try:
+        # Mode "r:" takes no compression, so a member's header cannot unpack to more than the archive's own size.
+        with tarfile.open(archive, "r:") as tar:
+            for number, member in enumerate(tar):
+                if number >= MAX_MEMBERS:
+                    raise DataError(f"{archive}: more than {MAX_MEMBERS} members, so not the expected archive.")
+                parts = member.name.split("/")
+                names = ("/".join(parts[i:]) for i in range(len(parts)))
+                name = next((name for name in names if name in missing), None)
+                if name is None or not member.isreg():
+                    continue
+                if member.size > MAX_FILE:
+                    raise DataError(f"{archive}: member {member.name} has {member.size} bytes, more than {MAX_FILE}.")
+                source = tar.extractfile(member)
+                try:
+                    with atomic_path(folder / name) as temporary, open(temporary, "wb") as file:
+                        shutil.copyfileobj(source, file)
+                except OSError as error:
+                    raise _unwritable(folder / name, error) from error
+                missing.remove(name)
+    except tarfile.TarError as error:
+        raise DataError(f"{archive}: truncated, or not an uncompressed tar archive ({error}).") from error
+    except OSError as error:
+        raise DataError(f"{archive}: cannot be read ({error.strerror or error}).") from error
+    if missing:
+        raise DataError(f"{archive}: lacks {len(missing)} of the expected files, such as {min(missing)}.")
+
+
+def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
+    """The files of some tasks, relative to `downstream`."""
+    result = []
+    for spec in specs:
+        names = list(spec.files.values())
+        if spec.layout == "semeval":
+            names = [f"STS.{kind}.{subset}.txt" for subset in spec.counts["test"] for kind in ("input", "gs")]
+        result += [f"{spec.folder}/{name}" for name in names]
+    return result
+
+
+def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
+    """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it is there already.
+
+    Args:
+      download_dir: The folder below which it is kept.
+
+    Returns:
+      The folder.
+
+    Raises:
+      DataNotFoundError: No network.
+      DataError: The archive is not what it should be; it is not kept, so that the next run fetches it again.
+    """
+    url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
+    root = Path(download_dir) / f"senteval-{content_key(url)}"
+    wanted = wanted_files(TASK_SPECS.values())
+    if not all((root / "downstream" / name).is_file() for name in wanted):
+        archive = fetch(url, root / "senteval.tar", "the STS data (SentEval)")
+        try:
+            extract(archive, root / "downstream", wanted)
+        finally:
+            archive.unlink(missing_ok=True)
+    return root
+
+
+def allnli_folder(download_dir: str | os.PathLike[str]) -> Path:
+    """A folder `nli` with AllNLI in it, downloaded unless it is there already; arguments as `senteval_folder`."""
+    url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
+    folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"
+    fetch(url, folder / "AllNLI.tsv.gz", "the NLI data (AllNLI)")
+    return folder
