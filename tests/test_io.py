@@ -1,0 +1,95 @@
+"""Files are whole or absent, and damage is noticed."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten import io
+from jaxwhiten.errors import FormatError
+
+TENSORS = {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(4, np.float32)}
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "deep" / "x.safetensors"
+    io.save_tensors(path, TENSORS, kind="moments", header={"note": "é"})
+    return path
+
+
+def test_round_trip(file):
+    tensors, header = io.load_tensors(file, kind="moments")
+    for name, value in TENSORS.items():
+        np.testing.assert_array_equal(tensors[name], value)
+        assert tensors[name].dtype == value.dtype
+    assert header["note"] == "é"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "table.txt"
+    io.write_text(path, "old")
+
+    def half_write():
+        with io.atomic_path(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        half_write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["table.txt"]
+
+
+def test_json_has_no_nan(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        io.write_json(tmp_path / "x.json", {"score": float("nan")})
+    assert os.listdir(tmp_path) == []
+
+
+def test_wrong_kind_version_and_absence_are_named(file, tmp_path, monkeypatch):
+    with pytest.raises(FormatError, match="holds a 'moments', not a 'whitening'"):
+        io.load_tensors(file, kind="whitening")
+    with pytest.raises(FormatError, match="no such file"):
+        io.load_tensors(tmp_path / "none.safetensors", kind="moments")
+    monkeypatch.setattr(io, "FORMAT_VERSION", 99)
+    io.save_tensors(tmp_path / "new", TENSORS, kind="moments", header={})
+    monkeypatch.undo()
+    with pytest.raises(FormatError, match=r"version 99.*Upgrade"):
+        io.load_tensors(tmp_path / "new", kind="moments")
+
+
+@settings(max_examples=300, deadline=None)
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_every_flipped_bit_is_noticed_or_harmless(tmp_path_factory, position, bit):
+    path = tmp_path_factory.mktemp("flip") / "x"
+    io.save_tensors(path, TENSORS, kind="moments", header={})
+    data = bytearray(path.read_bytes())
+    data[int(position * len(data))] ^= 1 << bit
+    path.write_bytes(data)
+    try:
+        tensors, _ = io.load_tensors(path, kind="moments")
+    except FormatError:
+        return
+    for name, value in TENSORS.items():  # the flip hit the date, the version text or padding
+        np.testing.assert_array_equal(tensors[name], value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("bytes") / "x"
+    path.write_bytes(content)
+    with pytest.raises(FormatError):
+        io.load_tensors(path, kind="moments")
+
+
+def test_cache_dir_and_keys(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    assert io.cache_dir("a", "b") == tmp_path / "a" / "b"
+    assert io.content_key("x", {"k": 1}) == io.content_key("x", {"k": 1})
+    assert io.content_key("x", {"k": 1}) != io.content_key("x", {"k": 2})
+    assert json.loads(json.dumps(io.content_key("\ud800")))
