@@ -36,7 +36,7 @@ from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
 DEFAULT_POOLING = "first_last_avg"
 
 # Padded tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
-_TOKENS_PER_DEVICE = {"cpu": 4096, "gpu": 65_536, "tpu": 65_536}
+_TOKENS_PER_DEVICE = {"cpu": 2048, "gpu": 65_536, "tpu": 65_536}
 _BLOCK = 16_384  # sentences tokenised and sorted together
 _IN_FLIGHT = 3  # batches handed to the device before the oldest is read back
 
@@ -89,7 +89,7 @@ class Encoder:
         mesh = Mesh(devices, ("data",))
         self._by_row = NamedSharding(mesh, PartitionSpec("data"))
         self._devices = len(devices)
-        self._token_budget = _TOKENS_PER_DEVICE.get(devices[0].platform, 4096) * self._devices
+        self._token_budget = _TOKENS_PER_DEVICE.get(devices[0].platform, 2048) * self._devices
         self._graph, state = nnx.split(model)
         if self.dtype == "bfloat16":
             state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
