@@ -1,0 +1,90 @@
+"""What every benchmark shares: interleaved rounds, medians and ratios with their spread, the machine, JSON out."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+RESULTS = Path("runs/benchmarks")
+
+
+def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """Times each contestant `rounds` times, in turn, so that a drift of the machine's speed hits all of them.
+
+    Args:
+      contestants: Name -> what to time.
+      rounds: Counted runs of each.
+      warmup: Runs of each that are not counted (compilation, caches).
+
+    Returns:
+      Name -> seconds of each counted run.
+    """
+    for _ in range(warmup):
+        for run in contestants.values():
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            gc.collect()
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(seconds: Mapping[str, list[float]], ours: str, peer: str) -> dict[str, float]:
+    """How many times faster `ours` is than `peer`, round by round: median, lowest, highest."""
+    ratios = [b / a for a, b in zip(seconds[ours], seconds[peer], strict=True)]
+    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+
+
+def median(values: list[float]) -> float:
+    """The middle value."""
+    return statistics.median(values)
+
+
+def machine() -> dict[str, object]:
+    """Where and with what this was measured."""
+    cpu = platform.processor() or platform.machine()
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    packages = ("jax", "jaxlib", "flax", "numpy", "torch", "sentence-transformers", "onnxruntime", "faiss-cpu", "scikit-learn")
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {name: v for name in packages if (v := _version(name))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def peak_memory_mb() -> float:
+    """Largest resident memory of this process so far, in MB (10^6 bytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def save(name: str, result: Mapping[str, object]) -> Path:
+    """Writes `runs/benchmarks/NAME.json` with the machine beside the result."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")
+    print(f"wrote {path}")
+    return path
