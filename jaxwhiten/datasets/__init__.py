@@ -1,7 +1,22 @@
 """Data sets: the STS tasks, NLI, the sample that ships with the package, and the user's own tables."""
 
+from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.sts import STS_TASKS, Pairs, STSTask, load_sts
 from jaxwhiten.datasets.tables import Table, read_table
 
-__all__ = ["STS_TASKS", "NLIRows", "NLISource", "Pairs", "STSTask", "Table", "load_nli", "load_sts", "read_table"]
+__all__ = [
+    "STS_TASKS",
+    "Examples",
+    "NLIRows",
+    "NLISource",
+    "Pairs",
+    "STSTask",
+    "Table",
+    "load_nli",
+    "load_sts",
+    "nli_examples",
+    "read_table",
+    "sts_examples",
+    "table_examples",
+]

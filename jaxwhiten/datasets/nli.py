@@ -20,7 +20,7 @@ from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
 from jaxwhiten.datasets.tables import Table, read_header, read_table
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
 from jaxwhiten.io import cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -276,8 +276,8 @@ def load_nli(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     exclude_overlap: bool = False,
-    sources: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
+    sources: str | Sequence[str] | None = None,
+    splits: str | Sequence[str] | None = None,
     two_way: Literal["drop", "keep"] = "drop",
     skip_bad_rows: bool = False,
 ) -> NLIRows:
@@ -308,12 +308,21 @@ def load_nli(
       DataNotFoundError: No files and no network.
       DataError: A bad file; the message names file and line.
     """
+    sources = [sources] if isinstance(sources, str) else sources
+    splits = [splits] if isinstance(splits, str) else splits
+    if sources is not None and not sources:
+        raise InputError("sources is empty: name at least one NLI source, or leave it out to read all.")
     for split in splits or ():
         if split not in ("train", "dev", "test"):
             raise unknown_name("split", split, ("train", "dev", "test"))
     if two_way not in ("drop", "keep"):
         raise unknown_name("two_way", two_way, ("drop", "keep"))
     folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    if folder and not Path(folder).is_dir():
+        raise DataNotFoundError(
+            f"{folder}: no such folder. Set --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
+            " leave both unset and connect, and AllNLI is downloaded."
+        )
     options = {
         "exclude_overlap": exclude_overlap,
         "sources": sources,
@@ -324,5 +333,8 @@ def load_nli(
     rows = read_nli(folder, **options) if folder else None
     if rows is None:
         # Read as text: a million records of array_record take minutes, the text takes seconds.
-        rows = read_nli(remote.allnli_folder(cache_dir("datasets", "downloads")), **options)
+        try:
+            rows = read_nli(remote.allnli_folder(cache_dir("datasets", "downloads")), **options)
+        except DataNotFoundError as error:
+            raise DataNotFoundError(f"{folder}: no NLI files in it. {error}" if folder else str(error)) from error
     return rows

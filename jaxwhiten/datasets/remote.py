@@ -14,7 +14,8 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from jaxwhiten.datasets.protocol import TASK_SPECS, TaskSpec
+from jaxwhiten.datasets import protocol
+from jaxwhiten.datasets.protocol import TaskSpec
 from jaxwhiten.errors import DataError, DataNotFoundError, missing_dependency
 from jaxwhiten.io import atomic_path, content_key, sha256_file
 
@@ -36,8 +37,8 @@ _log = logging.getLogger(__name__)
 def not_found(what: str, url: str, reason: object) -> DataNotFoundError:
     """The error for data that is neither in a folder nor to be had from its address."""
     return DataNotFoundError(
-        f"{what} is not on this machine and could not be downloaded from {url} ({reason}). Set --config.data_dir or"
-        " $JAXWHITEN_DATA_DIR to a SentEval-style folder that holds it, or connect to the network and run again."
+        f"The {what} is not on this machine and could not be downloaded from {url} ({reason}). Set --config.data_dir or"
+        " $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and run again."
     )
 
 
@@ -85,7 +86,7 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
     try:
         with (
             requests.get(url, stream=True, timeout=(_CONNECT_SECONDS, _READ_SECONDS)) as response,
-            tqdm(desc=f"Downloading {what}", unit="B", unit_scale=True, leave=False) as bar,
+            tqdm(desc=f"Downloading {path.name}", unit="B", unit_scale=True, leave=False) as bar,
         ):
             response.raise_for_status()
             bar.total = int(response.headers.get("Content-Length") or 0) or None
@@ -169,9 +170,9 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
     """
     url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
     root = Path(download_dir) / f"senteval-{content_key(url)}"
-    wanted = wanted_files(TASK_SPECS.values())
+    wanted = wanted_files(protocol.TASK_SPECS.values())
     if not all((root / "downstream" / name).is_file() for name in wanted):
-        archive = fetch(url, root / "senteval.tar", "the STS data (SentEval)")
+        archive = fetch(url, root / "senteval.tar", "STS data (a SentEval folder, `downstream/STS`)")
         try:
             extract(archive, root / "downstream", wanted)
         finally:
@@ -183,5 +184,5 @@ def allnli_folder(download_dir: str | os.PathLike[str]) -> Path:
     """A folder `nli` with AllNLI in it, downloaded unless it is there already; arguments as `senteval_folder`."""
     url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
     folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"
-    fetch(url, folder / "AllNLI.tsv.gz", "the NLI data (AllNLI)")
+    fetch(url, folder / "AllNLI.tsv.gz", "NLI data (AllNLI, or a folder `nli`)")
     return folder

@@ -227,7 +227,8 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
 def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool) -> Iterator[Any]:
     format = table_format(path)
     if format is None:
-        raise unknown_name("table format of", path.name, (f"{suffix}[.gz]" for suffix in _FORMATS))
+        ending = os.path.splitext(path.name.lower().removesuffix(".gz"))[1]
+        raise unknown_name(f"ending of the table {path}:", ending, _FORMATS)
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     if format == "parquet":

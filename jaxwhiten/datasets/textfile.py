@@ -7,12 +7,13 @@ characters that `str.splitlines` takes for line ends occur inside sentences.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from jaxwhiten.errors import DataError
 
@@ -46,27 +47,16 @@ class BadRows:
         self.count += 1
 
 
-def _open(path: Path) -> BinaryIO:
-    file = open(path, "rb")  # noqa: SIM115 (handed to the caller, who closes it)
-    magic = file.read(2)
-    file.seek(0)
-    if magic != b"\x1f\x8b":
-        return file
-    return _OwningGzip(file)
-
-
-class _OwningGzip(gzip.GzipFile):
-    """A gzip reader that closes the file below it."""
-
-    def __init__(self, file: BinaryIO):
-        self._below = file
-        super().__init__(fileobj=file, mode="rb")
-
-    def close(self) -> None:
-        try:
-            super().close()
-        finally:
-            self._below.close()
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[io.BufferedIOBase]:
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if not packed:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked:
+            yield unpacked
 
 
 def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int, bytes]]:

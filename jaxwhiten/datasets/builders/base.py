@@ -124,7 +124,9 @@ def make_builder(name: str, data_dir: str | os.PathLike[str]) -> Any:
     return module.Builder(data_dir=os.fspath(data_dir), file_format="array_record")
 
 
-def prepare(builder: Any, download_dir: str | os.PathLike[str], manual_dir: str | os.PathLike[str] | None = None):
+def prepare(
+    builder: Any, download_dir: str | os.PathLike[str], manual_dir: str | os.PathLike[str] | None = None
+) -> None:
     """Downloads and writes a builder's records, unless they are there already.
 
     Args:
@@ -144,7 +146,7 @@ def prepare(builder: Any, download_dir: str | os.PathLike[str], manual_dir: str 
             builder.download_and_prepare(download_dir=os.fspath(download_dir), download_config=config)
     except JaxwhitenError:
         raise
-    except OSError as error:
+    except Exception as error:  # a full disk shows as errors of many kinds in the record writer
         if builder.is_prepared():
             return  # another process was first
         raise DataError(f"{builder.data_path}: cannot be prepared ({error}).") from error

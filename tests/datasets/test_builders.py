@@ -1,0 +1,163 @@
+"""The builders end to end: loopback archive, prepared records, pairs. TensorFlow is never imported."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxwhiten.datasets import STS_TASKS, load_nli, load_sts, protocol
+from jaxwhiten.errors import DataError, DataNotFoundError
+from tests.datasets.conftest import make_allnli, make_tar
+
+pytest.importorskip("tensorflow_datasets")
+pytest.importorskip("array_record")
+
+from jaxwhiten.datasets.builders import base
+
+# tensorflow-datasets leaves files of its own open until they are collected.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture
+def served(serve, tiny_files, no_data, monkeypatch) -> list[str]:
+    """The tiny archive and AllNLI on loopback; the list of what was asked for."""
+    files = {f"./{name}": data for name, data in tiny_files.items()} | {"MR/rt-polarity.pos": b"unrelated"}
+    url, asked = serve({"/senteval.tar": make_tar(files), "/AllNLI.tsv.gz": make_allnli()})
+    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
+    monkeypatch.setenv("JAXWHITEN_ALLNLI_URL", f"{url}/AllNLI.tsv.gz")
+    return asked
+
+
+def same(first, second) -> bool:
+    return first.splits.keys() == second.splits.keys() and all(
+        (a.sentence1, a.sentence2, a.score.tolist(), a.subset) == (b.sentence1, b.sentence2, b.score.tolist(), b.subset)
+        for a, b in zip(first.splits.values(), second.splits.values(), strict=True)
+    )
+
+
+def test_every_task_is_downloaded_once_and_equals_the_folder(served, tiny_folder):
+    for task in STS_TASKS:
+        assert same(load_sts(task), load_sts(task, tiny_folder))
+    assert served == ["/senteval.tar"]
+    assert same(load_sts("STS12"), load_sts("STS12", tiny_folder))
+    assert served == ["/senteval.tar"]
+
+
+def test_prepared_data_needs_neither_network_nor_archive(served, no_data, monkeypatch):
+    first = load_sts("STS16")
+    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", "http://127.0.0.1:9/gone.tar")
+    assert same(load_sts("STS16"), first)
+    assert not list(no_data.rglob("*.tar"))
+
+
+@pytest.mark.parametrize("task", STS_TASKS)
+def test_manual_folder(no_data, tiny_folder, task, tmp_path):
+    builder = base.make_builder(base.builder_name(task), tmp_path / "out")
+    base.prepare(builder, tmp_path / "down", tiny_folder)
+    assert builder.name == base.builder_name(task)
+    assert same(base.read_prepared(builder, task), load_sts(task, tiny_folder))
+
+
+def test_real_manual_folder(real_data, tmp_path):
+    """Every gold score survives the float32 of the records."""
+    for task in ("STS16", "SICK-R"):
+        builder = base.make_builder(base.builder_name(task), tmp_path / "out")
+        base.prepare(builder, tmp_path / "down", real_data)
+        assert same(base.read_prepared(builder, task), load_sts(task, real_data))
+
+
+def test_data_source_rows(served, tmp_path):
+    builder = base.make_builder("sts_b", tmp_path / "out")
+    base.prepare(builder, tmp_path / "down")
+    source = builder.as_data_source("dev")
+    assert len(source) == 6
+    assert source[0]["sentence2"].decode() == "STS-B dev right 0"
+    assert source[1]["score"] == pytest.approx(5 / 6, abs=1e-3)
+
+
+def test_sample_builder(no_data, tmp_path):
+    builder = base.make_builder("sts_sample", tmp_path / "out")
+    base.prepare(builder, tmp_path / "down")
+    pairs = load_sts("sts_sample").splits["test"]
+    source = builder.as_data_source("test")
+    assert len(source) == len(pairs)
+    assert source[7]["sentence1"].decode() == pairs.sentence1[7]
+
+
+def test_nli_builder_and_loader(served, tmp_path):
+    rows = load_nli()
+    assert len(rows) == 9
+    assert rows.dropped == 3
+    assert len(load_nli(splits=["train"])) == 3
+    assert served == ["/AllNLI.tsv.gz"]
+    builder = base.make_builder("all_nli", tmp_path / "out")
+    base.prepare(builder, tmp_path / "down")
+    source = builder.as_data_source("dev")
+    assert [row["label"] for row in source] == [0, 1, 2]
+    assert source[1]["hypothesis"].decode() == "A hypothesis of dev 1"
+
+
+def test_a_folder_without_nli_falls_back_to_the_download(served, tiny_folder):
+    assert len(load_nli(tiny_folder)) == 9
+
+
+def test_no_network_and_no_folder_is_one_clear_message_at_once(no_data, tmp_path):
+    start = time.monotonic()
+    remedies = r"(?s)no connection.*--config.data_dir.*JAXWHITEN_DATA_DIR.*connect to the network and run again"
+    for task in ("STS12", "SICK-R"):
+        with pytest.raises(DataNotFoundError, match=remedies) as caught:
+            load_sts(task)
+        assert caught.value.exit_code == 2
+        assert "\n" not in str(caught.value)
+    with pytest.raises(DataNotFoundError, match=remedies):
+        load_nli()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataNotFoundError, match=r"empty: no NLI files in it.*no connection"):
+        load_nli(tmp_path / "empty")
+    assert time.monotonic() - start < 10
+
+
+def test_a_bad_archive_is_refused_and_fetched_again(serve, tiny_files, no_data, monkeypatch):
+    name = "STS/STS13-en-test/STS.gs.OnWN.txt"
+    bad = tiny_files | {name: tiny_files[name].replace(b"2.5", b"25")}
+    files = {"/senteval.tar": make_tar(bad)}
+    url, asked = serve(files)
+    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
+    with pytest.raises(DataError, match=r"STS.gs.OnWN.txt, line 4: gold score 25 is outside"):
+        load_sts("STS13")
+    files["/senteval.tar"] = make_tar(tiny_files)
+    assert len(load_sts("STS13").splits["test"]) == 18
+    assert asked == ["/senteval.tar"] * 2
+
+
+def test_real_counts_are_asked_of_a_download(served, monkeypatch):
+    """Without the replaced counts the tiny archive is refused: the check is in the path that users take."""
+    monkeypatch.setattr(protocol, "TASK_SPECS", {spec.name: spec for spec in protocol._SPECS})
+    with pytest.raises(DataError, match=r"ends after 6 rows, expected 750"):
+        load_sts("STS12")
+
+
+def test_damaged_prepared_data_names_the_folder(served, no_data):
+    load_sts("STS13")
+    (path,) = no_data.rglob("sts13-test.array_record*")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"sts13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
+        load_sts("STS13")
+
+
+def test_tensorflow_is_not_imported(tmp_path):
+    """In a fresh interpreter; and the heavy packages only once they are needed."""
+    code = f"""
+import sys
+from jaxwhiten.datasets import load_sts
+assert not {{"tensorflow_datasets", "requests", "pyarrow"}} & set(sys.modules)
+from jaxwhiten.datasets.builders import base
+builder = base.make_builder("sts_sample", {str(tmp_path / "out")!r})
+base.prepare(builder, {str(tmp_path / "down")!r})
+assert builder.as_data_source("test")[0]["sentence1"]
+assert "tensorflow" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,213 @@
+"""NLI rows from local folders."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.datasets import load_nli
+from jaxwhiten.datasets.nli import read_nli
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError
+from tests.datasets.conftest import make_allnli
+
+HEADER = "premise\thypothesis\tlabel"
+NAMES = ("entailment", "neutral", "contradiction")
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def rows(tag: str, labels=NAMES) -> list[str]:
+    return [f"{tag} premise {i}\t{tag} hypothesis {i}\t{label}" for i, label in enumerate(labels)]
+
+
+def test_all_nli(tmp_path):
+    (tmp_path / "AllNLI.tsv.gz").write_bytes(make_allnli())
+    loaded = load_nli(tmp_path)
+    assert loaded.label.dtype == np.int8
+    assert loaded.label.tolist() == [0, 1, 2] * 3
+    assert loaded.premise[0] == 'A "premise 0'
+    assert loaded.hypothesis[3] == "A hypothesis of dev 0"
+    assert loaded.source == ["AllNLI"] * 9
+    assert loaded.dropped == 3
+    assert loaded.sources[0].dropped == {"without an agreed label": 3}
+    assert load_nli(tmp_path, splits="test").hypothesis == [f"A hypothesis of test {i}" for i in range(3)]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".txt"])
+def test_official_folders(tmp_path, suffix):
+    """The files of the SNLI and MultiNLI archives, extra columns and ragged rows included."""
+    for corpus in ("snli_1.0", "multinli_1.0"):
+        for split in ("train", "dev"):
+            path = tmp_path / corpus / f"{corpus}_{split}{suffix}"
+            labels = [*NAMES, "-"]
+            if "jsonl" in suffix:
+                lines = [
+                    json.dumps({"gold_label": l, "sentence1": f"p{i} é", "sentence2": f"h{i}", "annotator_labels": [l]})
+                    for i, l in enumerate(labels)
+                ]
+            else:
+                lines = ["gold_label\tsentence1_parse\tsentence1\tsentence2\tlabel1\tlabel2"]
+                lines += [f"{l}\t(ROOT)\tp{i} é\th{i}" + "\tx" * (i % 3) for i, l in enumerate(labels)]
+            write(path, *lines)
+    write(tmp_path / "snli_1.0" / "README.txt", "not data")
+    write(tmp_path / "__MACOSX" / "._snli_1.0_train.jsonl", "junk")
+    loaded = load_nli(tmp_path)
+    assert len(loaded) == 12
+    assert loaded.dropped == 4
+    assert loaded.premise[0] == "p0 é"
+    assert [source.rows for source in loaded.sources] == [3] * 4
+    assert len(load_nli(tmp_path, splits=["train"])) == 6
+
+
+def test_one_source_in_two_formats_is_read_once(tmp_path):
+    write(tmp_path / "snli" / "snli_1.0_dev.txt", "gold_label\tsentence1\tsentence2", "neutral\ta\tb")
+    write(
+        tmp_path / "snli" / "snli_1.0_dev.jsonl",
+        json.dumps({"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}),
+    )
+    assert len(load_nli(tmp_path)) == 1
+
+
+def test_integer_labels_follow_the_hub(tmp_path):
+    lines = [json.dumps({"premise": f"p{i}", "hypothesis": "h", "label": i}) for i in (0, 1, 2, -1)]
+    write(tmp_path / "nli" / "train.jsonl", *lines)
+    loaded = load_nli(tmp_path)
+    assert loaded.label.tolist() == [0, 1, 2]
+    assert loaded.sources[0].dropped == {"without an agreed label": 1}
+
+
+def test_two_way_rows_have_no_class_of_three(tmp_path):
+    write(tmp_path / "nli" / "rte.tsv", HEADER, *rows("r", ["entailment", "not_entailment"]))
+    dropped, kept = load_nli(tmp_path), load_nli(tmp_path, two_way="keep")
+    assert dropped.label.tolist() == [0]
+    assert dropped.sources[0].dropped == {"with a two-way label": 1}
+    assert kept.label.tolist() == [0, -1]
+    assert kept.premise == ["r premise 0", "r premise 1"]
+
+
+def test_contained_sources_are_read_once(tmp_path):
+    folder = tmp_path / "nli" / "cad"
+    write(folder / "original_train.tsv", HEADER, *rows("o"))
+    write(folder / "all_combined_train.tsv", HEADER, *rows("o"), *rows("c"))
+    write(folder / "original_dev.tsv", HEADER, *rows("d"))
+    loaded = load_nli(tmp_path)
+    assert [source.name for source in loaded.sources] == ["cad/all_combined_train", "cad/original_dev"]
+    assert dict(loaded.left_out) == {"cad/original_train": "its rows are in cad/all_combined_train"}
+    assert len(load_nli(tmp_path, sources="cad/original_train")) == 3
+    with pytest.raises(InputError, match="the second contains the first"):
+        load_nli(tmp_path, sources=["cad/original_train", "cad/all_combined_train"])
+    (tmp_path / "nli" / "AllNLI.tsv.gz").write_bytes(make_allnli())
+    write(tmp_path / "nli" / "snli_dev_test.tsv", HEADER, *rows("s"))
+    loaded = load_nli(tmp_path)
+    assert loaded.left_out["snli_dev_test"] == "its rows are in AllNLI"
+    assert "snli_dev_test" not in loaded.source
+
+
+def test_overlap_lines_are_left_out_on_request(tmp_path):
+    """Line numbers count from 0 and the header is line 0: number 2 is the second row."""
+    path = write(tmp_path / "nli" / "x_train.tsv.gz", HEADER, *rows("x"))
+    write(path.with_name("x_train.overlap_lines.txt"), "2")
+    assert len(load_nli(tmp_path)) == 3
+    loaded = load_nli(tmp_path, exclude_overlap=True)
+    assert loaded.premise == ["x premise 0", "x premise 2"]
+    assert loaded.sources[0].dropped == {"overlapping an evaluation set": 1}
+    write(path.with_name("x_train.overlap_lines.txt"), "2", "two")
+    with pytest.raises(DataError, match=r"x_train.overlap_lines.txt, line 2: 'two' is not a line number"):
+        load_nli(tmp_path, exclude_overlap=True)
+
+
+def test_sources_and_splits_that_do_not_exist(tmp_path):
+    write(tmp_path / "nli" / "x_train.tsv", HEADER, *rows("x"))
+    with pytest.raises(InputError, match=r"Unknown NLI source 'x_trian'. Did you mean 'x_train'"):
+        load_nli(tmp_path, sources=["x_trian"])
+    with pytest.raises(InputError, match="Unknown split 'tran'"):
+        load_nli(tmp_path, splits=["tran"])
+    with pytest.raises(InputError, match="sources is empty"):
+        load_nli(tmp_path, sources=[])
+
+
+def test_bad_rows_are_refused_or_counted(tmp_path):
+    path = tmp_path / "nli" / "x.tsv"
+    write(path, HEADER, *rows("x"), "only one column", "p\th\tmaybe", "\th\tneutral")
+    with pytest.raises(DataError, match=r"x.tsv, line 5: 1 columns, expected 3"):
+        load_nli(tmp_path)
+    loaded = load_nli(tmp_path, skip_bad_rows=True)
+    assert len(loaded) == 3
+    assert loaded.sources[0].dropped == {"bad row": 1, "unknown label": 1, "empty sentence": 1}
+    write(path, HEADER, *rows("x"), "p\th\tmaybe")
+    with pytest.raises(DataError, match=r"x.tsv, line 5: unknown label 'maybe'"):
+        load_nli(tmp_path)
+
+
+def test_files_of_another_kind(tmp_path):
+    write(tmp_path / "nli" / "x.tsv", HEADER, *rows("x"))
+    write(tmp_path / "nli" / "pairs.tsv", "question1\tquestion2", "a\tb")
+    assert load_nli(tmp_path).left_out["pairs"].startswith("it has no columns")
+    write(tmp_path / "nli" / "snli_1.0_train.tsv", "a\tb", "a\tb")
+    with pytest.raises(DataError, match=r"snli_1.0_train.tsv, line 1: no columns sentence1"):
+        load_nli(tmp_path)
+
+
+def test_missing_folder(tmp_path):
+    with pytest.raises(DataNotFoundError, match="no such folder"):
+        load_nli(tmp_path / "nowhere")
+    assert read_nli(tmp_path) is None
+
+
+def test_real_rows(real_data: Path):
+    loaded = load_nli(real_data, two_way="keep")
+    found = {source.name: source.rows for source in loaded.sources}
+    assert found["snli_dev_test"] == 19_666
+    assert found["cad_snli/all_combined_train"] == 8_330
+    assert found["rte123/rte123"] == 4_167
+    assert not any("original" in name for name in found)
+    assert len(loaded) == sum(found.values())
+    train = load_nli(real_data, splits=["train"], exclude_overlap=True)
+    assert set(train.source) == {"cad_snli/all_combined_train"}
+    assert len(train) == 8_330 - 204
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_files_give_a_data_error_or_valid_rows(tmp_path, data):
+    kind = data.draw(st.sampled_from([".tsv", ".jsonl", ".csv", ".tsv.gz"]))
+    if kind == ".jsonl":
+        lines = [json.dumps({"premise": f"p{i}", "hypothesis": "h", "label": name}) for i, name in enumerate(NAMES * 2)]
+    else:
+        lines = [HEADER, *rows("é", NAMES * 2)]
+        lines = [line.replace("\t", ",") for line in lines] if kind == ".csv" else lines
+    content = bytearray("\n".join(lines).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(content)))
+        new = data.draw(
+            st.sampled_from(
+                [b"\n", b"\r\n", b"\r", b"\t", b",", b"\0", b'"', b'"\n"', b"\\ud800", b"\xff", b"{", b"null"]
+            )
+            | st.binary(max_size=8)
+        )
+        content[place : place + data.draw(st.integers(0, 8))] = new
+    path = tmp_path / "nli" / f"file{kind}"
+    path.parent.mkdir(exist_ok=True)
+    for old in path.parent.iterdir():
+        old.unlink()
+    path.write_bytes(gzip.compress(bytes(content)) if kind.endswith("gz") else bytes(content))
+    skip = data.draw(st.booleans())
+    try:
+        loaded = read_nli(tmp_path, skip_bad_rows=skip)
+    except DataError as error:
+        loaded = None
+        message = str(error)
+        assert path.name in message
+    if loaded is not None:
+        assert len(loaded.premise) == len(loaded.hypothesis) == len(loaded.label) == len(loaded.source)
+        assert set(loaded.label.tolist()) <= {0, 1, 2}
+        assert all(text.strip() and "\0" not in text and text.encode() for text in loaded.premise + loaded.hypothesis)

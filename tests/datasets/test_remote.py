@@ -1,0 +1,110 @@
+"""Downloads and archives from strangers, served on loopback."""
+
+import tarfile
+
+import pytest
+
+from jaxwhiten.datasets import remote
+from jaxwhiten.errors import DataError, DataNotFoundError
+from tests.datasets.conftest import make_tar
+
+
+def test_fetch_writes_the_file_once(serve, tmp_path):
+    url, asked = serve({"/a.tar": b"content" * 100_000})
+    path = remote.fetch(f"{url}/a.tar", tmp_path / "down" / "a.tar", "data")
+    assert path.read_bytes() == b"content" * 100_000
+    assert remote.fetch(f"{url}/a.tar", path, "data") == path
+    assert asked == ["/a.tar"]
+
+
+@pytest.mark.parametrize(
+    ("path", "truncate", "reason"),
+    [("/missing", 0, "HTTP status 404"), ("/a", 3, "IncompleteRead|no connection")],
+)
+def test_failed_transfers_name_both_remedies_and_leave_nothing(serve, tmp_path, path, truncate, reason):
+    url, _ = serve({"/a": b"content"}, truncate=truncate)
+    with pytest.raises(
+        DataNotFoundError, match=rf"(?s)The data is not.*({reason}).*data_dir.*JAXWHITEN_DATA_DIR.*connect"
+    ):
+        remote.fetch(f"{url}{path}", tmp_path / "a", "data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_without_end_is_cut_off(serve, tmp_path):
+    url, _ = serve({"/a": b"x" * 5000})
+    with pytest.raises(DataError, match="more than 4999 bytes"):
+        remote.fetch(f"{url}/a", tmp_path / "a", "data", max_bytes=4999)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/a", "nonsense", "http://"])
+def test_only_http_addresses(tmp_path, url):
+    with pytest.raises(DataNotFoundError, match="could not be downloaded"):
+        remote.fetch(url, tmp_path / "a", "data")
+
+
+def test_unwritable_cache(serve, tmp_path):
+    url, _ = serve({"/a": b"x"})
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DataError, match="cannot be written"):
+        remote.fetch(f"{url}/a", tmp_path / "file" / "a", "data")
+
+
+WANTED = ["STS/a.txt", "SICK/b.txt"]
+GOOD = {"STS/a.txt": b"a", "SICK/b.txt": b"b"}
+
+
+def unpack(tmp_path, data: bytes) -> dict[str, bytes]:
+    (tmp_path / "a.tar").write_bytes(data)
+    out = tmp_path / "deep" / "out"
+    remote.extract(tmp_path / "a.tar", out, WANTED)
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "a.tar"]
+    assert all(path.is_relative_to(out) and not path.is_symlink() for path in files)
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("prefix", ["", "./", "downstream/", "SentEval/data/downstream/", "/", "../../", "x/../"])
+def test_wanted_files_come_out_wherever_they_lie(tmp_path, prefix):
+    """The place in the archive never becomes the place on disk."""
+    files = {prefix + name: data for name, data in GOOD.items()} | {prefix + "STS/other.txt": b"no", "../evil": b"no"}
+    assert unpack(tmp_path, make_tar(files)) == GOOD
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
+def test_links_and_devices_are_not_files(tmp_path, kind):
+    (tmp_path / "secret").write_bytes(b"secret")
+    member = tarfile.TarInfo("STS/a.txt")
+    member.type, member.linkname = kind, str(tmp_path / "secret")
+    with pytest.raises(DataError, match=r"a.tar: lacks 1 of the expected files, such as STS/a.txt"):
+        unpack(tmp_path, make_tar({"SICK/b.txt": b"b"}, member))
+    (tmp_path / "secret").unlink()
+    assert unpack(tmp_path, make_tar(GOOD, member)) == GOOD
+
+
+def test_the_first_of_two_members_counts(tmp_path):
+    assert unpack(tmp_path, make_tar(GOOD | {"x/STS/a.txt": b"second"})) == GOOD
+
+
+def test_bombs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(remote, "MAX_FILE", 10)
+    with pytest.raises(DataError, match=r"member STS/a.txt has 11 bytes, more than 10"):
+        unpack(tmp_path, make_tar({"STS/a.txt": b"x" * 11}))
+    monkeypatch.setattr(remote, "MAX_MEMBERS", 3)
+    with pytest.raises(DataError, match="more than 3 members"):
+        unpack(tmp_path, make_tar({f"x{i}": b"" for i in range(4)} | GOOD))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: b"\x1f\x8b" + data,
+        lambda data: data[:700],
+        lambda data: data[:100] + b"\xff" * 60 + data[160:],
+        lambda data: b"<html>not found</html>" * 100,
+    ],
+    ids=["empty", "packed", "cut", "header", "page"],
+)
+def test_damaged_archives_are_refused(tmp_path, damage):
+    with pytest.raises(DataError, match=r"a\.tar"):
+        unpack(tmp_path, damage(make_tar({"STS/a.txt": b"a" * 600, "SICK/b.txt": b"b"})))

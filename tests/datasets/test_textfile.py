@@ -1,0 +1,144 @@
+"""Lines from hostile text files."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.datasets import textfile
+from jaxwhiten.datasets.textfile import BadRows, line_blocks, read_lines
+from jaxwhiten.errors import DataError
+
+FUZZ = settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+PIECES = st.sampled_from(
+    [
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"\xef\xbb\xbf",
+        b"\0",
+        b"\xff",
+        b"\xc3",
+        b"\xa9",
+        b'"',
+        b"\t",
+        b"\x1f\x8b",
+        b"\xe2\x80\xa8",
+    ]
+)
+STRANGE = st.lists(PIECES | st.binary(max_size=8) | st.text(max_size=8).map(lambda s: s.encode("utf-8", "ignore")))
+
+
+def write(folder: Path, data: bytes, name: str = "file.txt") -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def test_line_ends_and_byte_order_mark(tmp_path):
+    path = write(tmp_path, b"\xef\xbb\xbfone\r\n\ntwo\xe2\x80\xa8still two\n three")
+    assert read_lines(path, limit=10) == ["one", "", "two\u2028still two", " three"]
+
+
+def test_empty_file_has_no_lines(tmp_path):
+    assert read_lines(write(tmp_path, b""), limit=10) == []
+    assert read_lines(write(tmp_path, b"\n"), limit=10) == [""]
+
+
+def test_gzip_is_recognised_by_content(tmp_path):
+    assert read_lines(write(tmp_path, gzip.compress(b"a\nb\n")), limit=10) == ["a", "b"]
+    assert read_lines(write(tmp_path, b"a\nb\n", "named.gz"), limit=10) == ["a", "b"]
+
+
+@pytest.mark.parametrize("cut", [1, 8, 20])
+def test_truncated_gzip_names_the_file(tmp_path, cut):
+    data = gzip.compress(bytes(range(32, 127)) * 100 + b"\n" + b"x\n" * 1000)
+    path = write(tmp_path, data[:-cut], "cut.tsv.gz")
+    with pytest.raises(DataError, match=r"cut\.tsv\.gz, line \d+: truncated or damaged gzip"):
+        read_lines(path, limit=10_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"fine\nfine\nbad \xff byte\n", "line 3: not UTF-8 .byte 0xff at position 4"),
+        (b"fine\nfine\nbad \0 byte\n", "line 3: holds a NUL"),
+        ("fine\nfine\nbad\n".encode("utf-16-le"), "line 1: holds a NUL"),
+        (b"fine\nfine\n" + b"x" * 50, "line 3: longer than 40 bytes"),
+        (b"fine\nfine\nhalf \xc3\n\xa9\n", "line 3: not UTF-8"),
+    ],
+)
+def test_bad_line_is_named(tmp_path, data, reason):
+    with pytest.raises(DataError, match=rf"file\.txt, {reason}"):
+        list(line_blocks(write(tmp_path, data), max_line=40))
+
+
+def test_bad_lines_are_counted_when_skipped(tmp_path):
+    path = write(tmp_path, b"a\n\xff\nb\n\0\n" + b"x" * 99 + b"\nc\n")
+    bad = BadRows(path, skip=True)
+    rows = [
+        (n, s) for numbers, lines in line_blocks(path, bad, max_line=40) for n, s in zip(numbers, lines, strict=True)
+    ]
+    assert rows == [(1, "a"), (3, "b"), (6, "c")]
+    assert bad.count == 3
+
+
+def test_a_huge_line_is_refused_without_reading_on(tmp_path, monkeypatch):
+    """Memory stays bounded: after the limit the rest of the line is dropped block by block."""
+    path = write(tmp_path, b"a\n" + b"x" * (8 << 20) + b"\nb\n")
+    with pytest.raises(DataError, match=r"line 2: longer than 1048576 bytes"):
+        read_lines(path, limit=10)
+    bad = BadRows(path, skip=True)
+    assert [s for _, lines in line_blocks(path, bad, max_line=1 << 20) for s in lines] == ["a", "b"]
+    assert bad.count == 1
+
+
+def test_too_many_lines(tmp_path):
+    with pytest.raises(DataError, match=r"line 4: more than 3 lines"):
+        read_lines(write(tmp_path, b"\n" * 9), limit=3)
+
+
+def test_missing_and_unreadable_files(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere: no such file"):
+        read_lines(tmp_path / "nowhere", limit=1)
+    with pytest.raises(DataError, match=r"cannot be read"):
+        read_lines(tmp_path, limit=1)
+
+
+def expected_lines(data: bytes) -> list[str] | None:
+    """What a file of these bytes holds, or None where it has to be refused."""
+    if b"\0" in data:
+        return None
+    try:
+        lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        return None
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+@FUZZ
+@given(parts=STRANGE, block=st.integers(3, 20), packed=st.booleans())
+@example(parts=[b"\xef\xbb\xbf", b"a\r", b"\n"], block=3, packed=False)
+@example(parts=[b"\r"], block=3, packed=True)
+def test_any_bytes_give_the_lines_or_a_data_error(tmp_path, parts, block, packed):
+    """Whatever the block size cuts in two, the result is that of splitting the whole file at once."""
+    data = b"".join(parts)
+    path = write(tmp_path, gzip.compress(data) if packed else data)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(textfile, "_BLOCK_BYTES", block)
+            lines = [line for _, lines in line_blocks(path, max_line=1000) for line in lines]
+    except DataError:
+        lines = None
+    if packed or not data.startswith(b"\x1f\x8b"):
+        assert lines == expected_lines(data)
+    else:
+        assert lines is None
