@@ -1,0 +1,193 @@
+"""Plots of a run of `eval.sts`, drawn by matplotlib without a display."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten import io
+from jaxwhiten.report.run import Run, average
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
+_STYLE = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+}
+
+
+def _save(figure: Any, path: Path) -> Path:
+    with io.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
+    return path
+
+
+def _k_axis(axis: Any, ks: Sequence[int]) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.minorticks_off()
+    axis.set_xlabel("dimension k")
+
+
+def _title_end(run: Run) -> str:
+    return " (sample, not a benchmark)" if run.header["sample"] else ""
+
+
+def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
+    """Average score against k, one panel a whitening, one line a pooling; dotted lines are not whitened.
+
+    Args:
+      run: A run of `eval.sts`.
+      path: PNG file to write.
+
+    Returns:
+      The path, or None where no row is whitened.
+    """
+    import matplotlib
+
+    tasks, aggregate = run.header["tasks"], run.header["aggregate"]
+    whitened = [row for row in run.rows if row["whitening"] != "none"]
+    panels = list(dict.fromkeys((row["whitening"], row["beta"], row["gamma"]) for row in whitened))
+    if not panels:
+        return None
+    poolings = list(dict.fromkeys(row["pooling"] for row in run.rows))
+    colours = {pooling: _COLOURS[i % len(_COLOURS)] for i, pooling in enumerate(poolings)}
+    ks = sorted({row["k"] for row in whitened})
+    across = min(3, len(panels))
+    down = math.ceil(len(panels) / across)
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(max(5.5, 3.6 * across), 3.2 * down + 0.9)
+        axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
+        for axis, (whitening, beta, gamma) in zip(axes, panels, strict=False):
+            for pooling in poolings:
+                of_pooling = [row for row in run.rows if row["pooling"] == pooling]
+                chosen = [r for r in of_pooling if (r["whitening"], r["beta"], r["gamma"]) == (whitening, beta, gamma)]
+                points = sorted((row["k"], average(row, tasks, aggregate)) for row in chosen)
+                axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colours[pooling])
+                for row in of_pooling:
+                    if row["whitening"] == "none":
+                        axis.axhline(average(row, tasks, aggregate), ls=":", lw=1.2, color=colours[pooling])
+            transductive = any(row["transductive"] for row in whitened if row["whitening"] == whitening)
+            knobs = f", β={beta:g}, γ={gamma:g}"
+            axis.set_title(f"{whitening}{' †' if transductive else ''}{knobs}")
+            _k_axis(axis, ks)
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+        for axis in axes[::across]:
+            axis.set_ylabel(f"Spearman × 100 ({aggregate})")
+        figure.suptitle(f"{run.header['model']}: {_averaged(tasks)}{_title_end(run)}", fontsize=10)
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
+        if any(row["whitening"] == "none" for row in run.rows):
+            handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
+        return _save(figure, Path(path))
+
+
+def _averaged(tasks: Sequence[str]) -> str:
+    return tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
+
+
+def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
+    """Eigenvalues of the covariance and the share of variance the first k hold, one line a pooling.
+
+    Args:
+      run: A run whose figures hold `spectrum/POOLING`.
+      path: PNG file to write.
+
+    Returns:
+      The path, or None where the run holds no spectrum.
+    """
+    import matplotlib
+
+    spectra = {name.partition("/")[2]: v for name, v in run.figures.items() if name.startswith("spectrum/")}
+    if not spectra:
+        return None
+    ks = sorted({row["k"] for row in run.rows if row["whitening"] != "none"})
+    with matplotlib.rc_context(_STYLE):
+        figure = _figure(8.4, 3.7)
+        left, right = figure.subplots(1, 2)
+        for (pooling, values), colour in zip(spectra.items(), _COLOURS * 9, strict=False):
+            share = np.maximum(values, 0) / values.sum()
+            place = np.arange(1, len(share) + 1)
+            positive = share > 0
+            left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
+            right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
+        left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
+        left.set(yscale="log", xlabel="component", ylabel="eigenvalue / mean eigenvalue", title="Spectrum")
+        right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
+        for k in ks:
+            right.axvline(k, color="#777777", lw=0.8, ls=":")
+            right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
+        figure.suptitle(f"{run.header['model']}, covariance of {run.header['figures']['spectrum']}", fontsize=10)
+        figure.legend(loc="outside lower center", ncols=3)
+        return _save(figure, Path(path))
+
+
+def _short(text: str, length: int = 52) -> str:
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
+    """Cosine of every first with every second sentence of a few pairs, before and after whitening.
+
+    Args:
+      run: A run whose figures hold `similarity/before` and `similarity/after`.
+      path: PNG file to write.
+
+    Returns:
+      The path, or None where the run holds no similarities.
+    """
+    import matplotlib
+
+    before, after = run.figures.get("similarity/before"), run.figures.get("similarity/after")
+    if before is None or after is None:
+        return None
+    about = run.header["figures"]["similarity"]
+    n = len(before)
+    off_diagonal = ~np.eye(n, dtype=bool)
+    with matplotlib.rc_context({**_STYLE, "axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
+        figure = _figure(12.5, 0.3 * n + 1.9)
+        axes = figure.subplots(1, 2, sharey=True)
+        titles = (f"{about['pooling']}, not whitened", f"{about['pooling']}, {about['whitening']}, k={about['k']}")
+        for axis, values, title in zip(axes, (before, after), titles, strict=True):
+            image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+            mean = f"mean off the diagonal {values[off_diagonal].mean():+.2f}"
+            axis.set_title(f"{title}\n{mean}")
+            labels = [f"{i + 1}" for i in range(n)]
+            axis.set_xticks(range(n), labels)
+            axis.set_xlabel("second sentence of pair")
+            axis.tick_params(length=0)
+            for i in range(n):
+                value = float(values[i, i])
+                colour = "white" if abs(value) > 0.6 else "#222222"
+                axis.text(
+                    i, i, f"{value:.2f}".replace("0.", ".", 1), ha="center", va="center", fontsize=7, color=colour
+                )
+        sides = zip(about["sentences"], about["gold"], strict=True)
+        axes[0].set_yticks(
+            range(n), [f"{_short(s)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
+        )
+        axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
+        figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
+        figure.suptitle(f"{run.header['model']} on pairs of {about['task']}{_title_end(run)}", fontsize=10)
+        return _save(figure, Path(path))

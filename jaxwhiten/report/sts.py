@@ -1,0 +1,177 @@
+"""What a run of `eval.sts` looks like: its tables, and `results.md` with the plots."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxwhiten import io
+from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
+from jaxwhiten.report.run import Row, Run, average
+from jaxwhiten.report.table import Table
+
+AGGREGATE_NAMES = {
+    "wmean": "mean over the subsets of a task, weighted by their pairs (wmean)",
+    "mean": "unweighted mean over the subsets of a task (mean)",
+    "all": "all subsets of a task concatenated (all)",
+}
+SAMPLE_NOTE = (
+    "sts_sample is a sample written for demonstration and tests, not a benchmark: its rows can be compared with each "
+    "other and with nothing else."
+)
+TRANSDUCTIVE_NOTE = "† transductive: the whitening was fitted on the test sentences themselves (never on their scores)."
+_MISSING = "–"
+
+
+def _points(value: float | None, signed: bool = False) -> str:
+    if value is None or not math.isfinite(value):
+        return _MISSING
+    return f"{value:+.2f}" if signed else f"{value:.2f}"
+
+
+def _knobs(rows: Sequence[Row]) -> list[tuple[float, float]]:
+    return sorted({(row["beta"], row["gamma"]) for row in rows if row["whitening"] != "none"}, reverse=True)
+
+
+def setting_name(row: Row, knobs: bool = False) -> str:
+    """A row in words: pooling, whitening with its sign, k, and β and γ where asked for."""
+    sign = " †" if row["transductive"] else ""
+    tail = f", β={row['beta']:g}, γ={row['gamma']:g}" if knobs and row["whitening"] != "none" else ""
+    return f"{row['pooling']}, {row['whitening']}{sign}, k={row['k']}{tail}"
+
+
+def _caption(run: Run) -> str:
+    header, knobs = run.header, _knobs(run.rows)
+    parts = [
+        f"{'Sample, not a benchmark. ' if header['sample'] else ''}Spearman × 100, "
+        f"{AGGREGATE_NAMES[header['aggregate']]}.",
+        f"{header['model']}, {header['dtype']}, at most {header['protocol']['max_length']} tokens.",
+    ]
+    if len(knobs) == 1:
+        parts.append(f"Whitening with β = {knobs[0][0]:g}, γ = {knobs[0][1]:g}.")
+    seen = {row["whitening"] for row in run.rows}
+    parts += [f"{name}: {text}." for name, text in header["protocol"]["whitening"].items() if name in seen]
+    return " ".join(parts)
+
+
+def sts_table(run: Run) -> Table:
+    """The main table: rows are settings, columns the tasks and their average.
+
+    Args:
+      run: A run of `eval.sts`, complete or not.
+
+    Returns:
+      The table; transductive rows carry a sign that the notes explain.
+    """
+    tasks, aggregate = run.header["tasks"], run.header["aggregate"]
+    show_knobs = len(_knobs(run.rows)) > 1
+    columns = ["pooling", "whitening", "k", *(["β", "γ"] if show_knobs else []), *tasks]
+    first_score = len(columns) - len(tasks)
+    if len(tasks) > 1:
+        columns.append("average")
+    cells, values = [], []
+    for row in run.rows:
+        scores = [row["tasks"][task][aggregate] for task in tasks]
+        if len(tasks) > 1:
+            scores.append(average(row, tasks, aggregate))
+        values.append([math.nan if score is None else score for score in scores])
+        raw = row["whitening"] == "none"
+        knobs = ["", ""] if raw else [f"{row['beta']:g}", f"{row['gamma']:g}"]
+        sign = " †" if row["transductive"] else ""
+        setting = [row["pooling"], row["whitening"] + sign, str(row["k"]), *(knobs if show_knobs else [])]
+        cells.append([*setting, *map(_points, scores)])
+    best = {
+        (row, first_score + column)
+        for column, scores in enumerate(zip(*values, strict=True))
+        for row, score in enumerate(scores)
+        if len(cells) > 1 and score == max((s for s in scores if math.isfinite(s)), default=None)
+    }
+    notes = [TRANSDUCTIVE_NOTE] if any(row["transductive"] for row in run.rows) else []
+    notes += [SAMPLE_NOTE] if run.header["sample"] else []
+    notes += run.header.get("warnings", [])
+    groups = [row["pooling"] for row in run.rows]
+    return Table(columns, cells, 2, _caption(run), notes, groups, frozenset(best))
+
+
+def interval_table(run: Run) -> Table | None:
+    """Confidence intervals of every score, or None where the run has none."""
+    bootstrap = run.header.get("bootstrap")
+    tasks = run.header["tasks"]
+    if not bootstrap or not run.rows or "low" not in run.rows[-1]["tasks"][tasks[0]]:
+        return None
+    knobs = len(_knobs(run.rows)) > 1
+    cells = [
+        [
+            setting_name(row, knobs),
+            *(f"{_points(s.get('low'))}–{_points(s.get('high'))}" for s in row["tasks"].values()),
+        ]
+        for row in run.rows
+    ]
+    caption = (
+        f"{bootstrap['level']:.0%} bootstrap intervals ({bootstrap['resamples']:,} resamples of the pairs within each "
+        f"subset, percentile method), aggregate {run.header['aggregate']}."
+    )
+    return Table(["setting", *tasks], cells, 1, caption, groups=[row["pooling"] for row in run.rows])
+
+
+def published_table(run: Run) -> Table | None:
+    """Published scores and how far this run is from them, or None where nothing published matches a row."""
+    tasks, cells, groups, sources = run.header["tasks"], [], [], []
+    for number, match in enumerate(run.header.get("published", [])):
+        label = f"{match['setting']} ({match['aggregate']})"
+        scores, differences = match["scores"], match["difference"]
+        cells.append([label, match["source"], "published", *(_points(scores.get(task)) for task in tasks)])
+        cells.append(["", "", "difference", *(_points(differences.get(task), signed=True) for task in tasks)])
+        groups += [number, number]
+        sources.append(f"{match['source']}: {match['citation']}")
+    if not cells:
+        return None
+    caption = "Published scores of the same settings, and this run minus published (never in one column with ours)."
+    return Table(["setting", "source", "", *tasks], cells, 3, caption, list(dict.fromkeys(sources)), groups)
+
+
+PLOTS = {
+    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
+    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
+    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
+}
+
+
+def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
+    """Writes `results.md` and the plots of a run of `eval.sts`.
+
+    Args:
+      run: The run.
+      folder: Where to write; the folder `run.save` wrote to, as a rule.
+
+    Returns:
+      The files written, `results.md` first.
+    """
+    folder = Path(folder)
+    plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
+    tables = (sts_table(run), published_table(run), interval_table(run))
+    parts = [f"# {run.header['title']}", *(table.markdown() for table in tables if table)]
+    parts += [f"![{PLOTS[name][1]}]({name})" for name in plots]
+    parts.append(_provenance(run))
+    io.write_text(folder / "results.md", "\n\n".join(parts) + "\n")
+    return [folder / "results.md", *plots.values()]
+
+
+def _provenance(run: Run) -> str:
+    header = run.header
+    machine, versions = header["machine"], header["versions"]
+    lines = [
+        f"Made on {header['date']} by `{header['program']}` in {header['seconds']:.0f} s, of which encoding "
+        f"{header['encoding']['seconds']:.0f} s ({header['encoding']['sentences']:,} sentences).",
+        f"Machine: {machine['cores']} cores, {machine['devices']} {machine['device_kind']} device(s); peak memory "
+        f"{machine['peak_rss_gb']:.1f} GB. Versions: {', '.join(f'{k} {v}' for k, v in versions.items())}.",
+    ]
+    return "\n".join(lines)
+
+
+def remove_views(folder: str | os.PathLike[str]) -> None:
+    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
+    for name in ("results.md", *PLOTS):
+        Path(folder, name).unlink(missing_ok=True)
