@@ -86,7 +86,16 @@ def _docstrings(path: Path) -> Iterator[str]:
             tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [node for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node, clean=False)]
-    for node in sorted(found, key=lambda node: getattr(node, "lineno", 0)):
-        yield inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
+    for node in sorted(_documented(tree), key=lambda node: getattr(node, "lineno", 0)):
+        if text := ast.get_docstring(node, clean=False):
+            yield inspect.cleandoc(text)
+
+
+def _documented(block: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The module, classes and functions below a node. Only statements are visited, which is most of the time saved."""
+    if isinstance(block, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield block
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(block, name, None) or ():
+            if hasattr(child, "body"):
+                yield from _documented(child)

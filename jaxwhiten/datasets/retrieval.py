@@ -24,6 +24,8 @@ COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 _MAX_LINES_A_ROW = 16
 _EXAMPLES = 5
 
+Row = tuple[str, str, str, str, bool]  # query id, document id, query, document, whether they are duplicates
+
 
 @dataclass(frozen=True)
 class RetrievalData:
@@ -71,9 +73,7 @@ class _Side:
         return number
 
 
-def from_pairs(
-    name: str, rows: Iterable[tuple[str, str, str, str, bool]], counts: Mapping[str, int] | None = None
-) -> RetrievalData:
+def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None) -> RetrievalData:
     """Retrieval data in the paper's form from question pairs.
 
     Documents are the second questions keyed by their ids, queries the first; the first text of an id wins. The gold
@@ -122,14 +122,10 @@ def from_pairs(
 
 
 def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> RetrievalData:
-    """Reads a file of question pairs in Quora's columns: tab-separated, with a header, plain or gzip.
-
-    A row with another number of columns, an empty id, a label other than 0 and 1, or broken text is left out and
-    counted as malformed. A field that starts with a quotation mark may be quoted (then it may hold tabs and line
-    ends) or not; both occur in such files.
+    """Reads a file of question pairs in Quora's columns as retrieval data.
 
     Args:
-      path: The file.
+      path: The file, as `read_rows` takes it.
       name: The data set's name; by default the file's.
 
     Returns:
@@ -137,6 +133,26 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
 
     Raises:
       DataError: The file cannot be read, lacks a column, or has no good row.
+    """
+    rows, malformed = read_rows(path)
+    return from_pairs(name or Path(path).name, rows, {"malformed_rows": malformed})
+
+
+def read_rows(path: str | os.PathLike[str]) -> tuple[list[Row], int]:
+    """Reads the rows of a file in Quora's columns: tab-separated, with a header, plain or gzip.
+
+    A row with another number of columns, an empty id, a label other than 0 and 1, or broken text is left out and
+    counted as malformed. A field that starts with a quotation mark may be quoted (then it may hold tabs and line
+    ends) or not; both occur in such files.
+
+    Args:
+      path: The file.
+
+    Returns:
+      (qid1, qid2, question1, question2, is_duplicate) of every good row, and the number of malformed rows.
+
+    Raises:
+      DataError: The file cannot be read or lacks a column.
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
@@ -148,7 +164,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
             " tabs."
         )
     places = [header.index(column) for column in COLUMNS[1:]]
-    rows = []
+    rows: list[Row] = []
     at = 1
     while at < len(lines):
         fields, used = _fields(lines, at, len(header))
@@ -161,7 +177,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
             rows.append((query_id, document_id, query, document, label == "1"))
         else:
             bad(at, "malformed")
-    return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
+    return rows, bad.count
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

@@ -1,0 +1,1 @@
+"""Quora duplicate questions."""

@@ -1,0 +1,382 @@
+"""What every index is: built from vectors, searched, saved to a folder and loaded, and aware of how it was made.
+
+A saved index is a folder: `header.json`, the vectors in the backend's own form, and the texts if there are any. The
+header names each file with its size and SHA-256; it is replaced last, so that it always points to whole files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64
+
+from jaxwhiten._version import __version__
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.io import FORMAT_VERSION, sha256_file, write_json
+from jaxwhiten.search.prepare import Prepare, check_vectors
+
+HEADER = "header.json"
+_KIND = "index"
+# What decides whether two vectors can be compared. The model's name is only for people: its fingerprint decides.
+ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
+
+
+def encoding_of(encoder: Any, pooling: str | None = None) -> dict[str, Any]:
+    """How an encoder makes its vectors: what an index keeps, and what a query must agree with.
+
+    Args:
+      encoder: An `Encoder`.
+      pooling: The pooling used, where it is not the encoder's own.
+
+    Returns:
+      model, fingerprint, pooling and max_length.
+    """
+    return {
+        "model": str(encoder.name),
+        "fingerprint": encoder.fingerprint,
+        "pooling": pooling or encoder.pooling,
+        "max_length": encoder.max_length,
+    }
+
+
+class Index(ABC):
+    """An index over document vectors; ids are row numbers.
+
+    Attributes:
+      backend: The name it was built under.
+      options: The backend's options, as they were used.
+      size: Number of documents.
+      input_dimension: Dimension of a raw vector.
+      dimension: Dimension of a stored vector.
+      prepare: What is done to a raw vector before it is stored or searched for.
+      encoding: How the documents were encoded (`encoding_of`), or None if nobody said.
+      whitening: Hash, dimension and provenance of the whitening inside the index, or None.
+      notes: What the user should know: an option lowered, a sample taken.
+      documents: The texts by id, or None.
+      build_seconds: How long building took.
+    """
+
+    default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    backend: str
+    options: dict[str, Any]
+    size: int
+    input_dimension: int
+    dimension: int
+    prepare: Prepare
+    encoding: dict[str, Any] | None
+    whitening: dict[str, Any] | None
+    notes: list[str]
+    documents: Sequence[str] | None
+    build_seconds: float
+
+    @classmethod
+    def build(
+        cls,
+        vectors: Float[np.ndarray, "n d"],
+        *,
+        backend: str,
+        whitening: Any | None = None,
+        normalize: bool = True,
+        encoding: Mapping[str, Any] | None = None,
+        documents: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Index:
+        """Builds an index.
+
+        Args:
+          vectors: Raw document vectors; a memory map is read block by block.
+          backend: One of the backends of this class.
+          whitening: A fitted `Whitening` to put inside the index, or None.
+          normalize: Whether vectors are scaled to unit length, so that scores are cosines.
+          encoding: How the vectors were encoded (`encoding_of`); queries that say otherwise are refused.
+          documents: The texts, one a vector.
+          **options: The backend's options.
+
+        Returns:
+          The index.
+
+        Raises:
+          InputError: A zero vector, an unknown option, or shapes that do not fit.
+          NonFiniteError: A NaN or an infinity.
+          MissingDependencyError: The backend's package or device is missing.
+        """
+        index = cls.__new__(cls)
+        index.backend = backend
+        check_vectors("document vectors", vectors)
+        if documents is not None and len(documents) != len(vectors):
+            raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
+        index.size, index.input_dimension = vectors.shape
+        index.prepare = Prepare.from_whitening(whitening, normalize)
+        index.dimension = index.prepare.dimension(index.input_dimension)
+        index.encoding = dict(encoding) if encoding is not None else None
+        index.whitening = None
+        if whitening is not None:
+            provenance = dict(getattr(whitening, "provenance", None) or {})
+            index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
+        index.documents = documents
+        index.notes = []
+        index.options = _checked_options(backend, cls.default_options[backend], options)
+        start = time.perf_counter()
+        index._build(vectors)
+        index.build_seconds = time.perf_counter() - start
+        return index
+
+    def search(
+        self,
+        queries: Float[np.ndarray, "q d"],
+        k: int,
+        *,
+        encoding: Mapping[str, Any] | None = None,
+        prepared: bool = False,
+    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+        """The k best documents of each query.
+
+        Args:
+          queries: Raw query vectors; the index whitens and normalises them itself.
+          k: How many documents.
+          encoding: How the queries were encoded; checked against the index. None: not checked.
+          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing.
+
+        Returns:
+          Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
+
+        Raises:
+          InputError: k is not in 1..size, a zero vector, or another dimension.
+          NonFiniteError: A NaN or an infinity.
+          MismatchError: The queries were encoded in another way than the documents.
+        """
+        if encoding is not None:
+            self.check_encoding(encoding)
+        self._check_k(k)
+        check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
+        scores, ids = self._search(np.ascontiguousarray(queries, np.float32), int(k), prepared)
+        if (missing := ids < 0).any():
+            scores[missing] = -np.inf
+        return scores, ids
+
+    def check_encoding(self, encoding: Mapping[str, Any]) -> None:
+        """Raises `MismatchError` unless queries encoded this way can be compared with the documents."""
+        if self.encoding is None:
+            raise MismatchError(
+                "The index does not say how its documents were encoded, so these queries cannot be checked against it."
+                " Build it with encoding=encoding_of(encoder), or search without encoding=."
+            )
+        different = [
+            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"
+            for key in ENCODING_KEYS
+            if self.encoding.get(key) != encoding.get(key)
+        ]
+        if different:
+            raise MismatchError(
+                f"The query was encoded in another way than the documents: {'; '.join(different)}. Encode it as the"
+                f" index says (model {self.encoding.get('model')!r}), or build the index again."
+            )
+
+    def _check_k(self, k: Any) -> None:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise InputError(f"k must be a positive integer, not {k!r}.")
+        if k > self.size:
+            raise InputError(f"k = {k}, but the index holds {self.size} documents: ask for at most {self.size}.")
+
+    @property
+    def vector_gib(self) -> float:
+        """Memory of the stored vectors in the paper's form: documents × dimension × 4 bytes / 2³⁰."""
+        return self.size * self.dimension * 4 / 2**30
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Serialised size of the index in bytes, without header and texts."""
+
+    @abstractmethod
+    def _build(self, vectors: np.ndarray) -> None: ...
+
+    @abstractmethod
+    def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]: ...
+
+    @abstractmethod
+    def _write(self, folder: Path) -> None:
+        """Writes the backend's files into an empty folder."""
+
+    @abstractmethod
+    def _read(self, files: Mapping[str, Path]) -> None:
+        """Reads the backend's files, which were verified, by the names `_write` gave them."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the index as a folder; an index already there is replaced, and stays whole until it is.
+
+        Args:
+          path: The folder.
+
+        Raises:
+          InputError: `path` is a file, or a folder that holds something other than an index.
+        """
+        folder = Path(path)
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).is_file():
+            raise InputError(f"{folder}: not empty and not an index; nothing was written.")
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: a file; an index is a folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        files = {}
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
+            self._write(Path(temporary))
+            if self.documents is not None:
+                with open(Path(temporary, "documents.jsonl"), "w", encoding="utf-8") as file:
+                    file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
+            for file_path in sorted(Path(temporary).iterdir()):
+                digest = sha256_file(file_path)
+                name = f"{file_path.stem}-{digest[:12]}{file_path.suffix}"
+                files[file_path.name] = {"name": name, "bytes": file_path.stat().st_size, "sha256": digest}
+                with open(file_path, "rb+") as file:
+                    os.fsync(file.fileno())
+                os.replace(file_path, folder / name)
+        write_json(folder / HEADER, self._header(files))
+        keep = {HEADER, *(entry["name"] for entry in files.values())}
+        for old in folder.iterdir():
+            if old.is_file() and old.name not in keep and old.suffix in {Path(name).suffix for name in keep}:
+                old.unlink()
+
+    def _header(self, files: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "kind": _KIND,
+            "format_version": FORMAT_VERSION,
+            "jaxwhiten_version": __version__,
+            "backend": self.backend,
+            "options": self.options,
+            "size": self.size,
+            "input_dimension": self.input_dimension,
+            "dimension": self.dimension,
+            "normalize": self.prepare.normalize,
+            "encoding": self.encoding,
+            "whitening": self.whitening,
+            "notes": self.notes,
+            "build_seconds": round(self.build_seconds, 3),
+            "files": dict(files),
+        }
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Index:
+        """Loads an index folder.
+
+        Every file is verified against the header before a backend reads it, so that damage is reported and does
+        not crash. That is no protection against a stranger who writes header and files: FAISS does not claim that
+        its reader is safe on hostile files, so load only folders whose origin you trust.
+
+        Args:
+          path: The folder `save` wrote.
+
+        Returns:
+          The index.
+
+        Raises:
+          FormatError: Missing, damaged, of another kind or from a newer version.
+          MissingDependencyError: The backend's package or device is missing.
+        """
+        folder = Path(path)
+        header = read_header(folder)
+        if header["backend"] not in cls.default_options:
+            raise FormatError(f"{folder}: holds a {header['backend']!r} index, not one of {cls.__name__}.")
+        index = cls.__new__(cls)
+        for key in ("backend", "options", "size", "input_dimension", "dimension", "encoding", "whitening", "notes"):
+            setattr(index, key, header[key])
+        index.build_seconds = float(header["build_seconds"])
+        index.prepare = Prepare(normalize=bool(header["normalize"]))
+        files = {name: _verified(folder, entry) for name, entry in header["files"].items()}
+        index.documents = None
+        if documents := files.pop("documents.jsonl", None):
+            with open(documents, encoding="utf-8") as file:
+                index.documents = [json.loads(line) for line in file]
+        try:
+            index._read(files)
+        except (KeyError, OSError, EOFError, ValueError, RuntimeError) as error:
+            raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error
+        if index.whitening is not None and index.prepare.hash() != index.whitening.get("hash"):
+            raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
+        return index
+
+
+def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads and checks the header of an index folder.
+
+    Args:
+      folder: The index.
+
+    Returns:
+      The header.
+
+    Raises:
+      FormatError: There is none, it is damaged, or it comes from a newer version.
+    """
+    path = Path(folder, HEADER)
+    if not path.is_file():
+        raise FormatError(f"{path}: no such file; expected an index folder.")
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+        kind, version = header["kind"], int(header["format_version"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
+    if kind != _KIND:
+        raise FormatError(f"{path}: describes a {kind!r}, not an index.")
+    if version > FORMAT_VERSION:
+        raise FormatError(
+            f"{path}: format version {version}; this jaxwhiten reads up to {FORMAT_VERSION}. Upgrade jaxwhiten."
+        )
+    types = {
+        "backend": str,
+        "options": dict,
+        "size": int,
+        "input_dimension": int,
+        "dimension": int,
+        "normalize": bool,
+        "encoding": dict | None,
+        "whitening": dict | None,
+        "notes": list,
+        "build_seconds": int | float,
+        "files": dict,
+    }
+    for key, kind_of_value in types.items():
+        if key not in header or not isinstance(header[key], kind_of_value):
+            raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
+    return header
+
+
+def _verified(folder: Path, entry: Any) -> Path:
+    """The path of one file of an index after its size and checksum were compared with the header."""
+    try:
+        name, size, digest = str(entry["name"]), int(entry["bytes"]), str(entry["sha256"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise FormatError(f"{folder / HEADER}: malformed list of files ({error}).") from error
+    path = folder / name
+    if Path(name).name != name:
+        raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r}.")
+    found = None
+    with contextlib.suppress(OSError):
+        found = path.stat().st_size
+    if found is None:
+        raise FormatError(f"{path}: missing, though the index's header names it. Build the index again.")
+    if found != size:
+        raise FormatError(f"{path}: {found} bytes, the header says {size}: truncated or overwritten.")
+    if sha256_file(path) != digest:
+        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    return path
+
+
+def _checked_options(backend: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    from jaxwhiten.errors import unknown_name
+
+    for name in options:
+        if name not in defaults:
+            if not defaults:
+                raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
+            raise unknown_name(f"option of {backend}", name, defaults)
+    return {**defaults, **options}

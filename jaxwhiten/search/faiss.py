@@ -1,0 +1,240 @@
+"""Indexes of FAISS, on CPU and GPU, with the whitening inside.
+
+References:
+  Johnson, Douze & Jégou 2019, "Billion-scale similarity search with GPUs"; Su et al. 2021 (BERT-whitening), section
+  4.4, for the settings of `faiss-ivf`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.errors import InputError, MissingDependencyError, missing_dependency
+from jaxwhiten.search.base import Index
+from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
+
+# k-means wants this many vectors a cluster; FAISS warns below and stops at fewer vectors than clusters.
+_MIN_POINTS = 39
+_FILE = "index.faiss"
+_KMEANS = {"max_points_per_centroid": 256, "seed": 1234}
+_IVF = {"nlist": 1024, "nprobe": 5, **_KMEANS}
+
+
+class FaissIndex(Index):
+    """A FAISS index under inner product; on unit vectors that is cosine.
+
+    Backends and options:
+      faiss-flat: exact.
+      faiss-ivf: inverted lists; `nlist`, `nprobe`, `max_points_per_centroid`, `seed`. The defaults are the paper's.
+      faiss-hnsw: a graph; `m` neighbours, `ef_construction`, `ef_search`.
+      faiss-ivfpq: inverted lists of product-quantised vectors; besides those of faiss-ivf `m` bytes a vector (None:
+        the largest divisor of the dimension up to a quarter of it) and `bits` a code.
+      faiss-gpu-flat, faiss-gpu-ivf: the same on the first GPU; they need faiss-gpu and a GPU.
+    """
+
+    default_options = MappingProxyType(
+        {
+            "faiss-flat": {},
+            "faiss-ivf": _IVF,
+            "faiss-hnsw": {"m": 32, "ef_construction": 40, "ef_search": 64},
+            "faiss-ivfpq": {**_IVF, "m": None, "bits": 8},
+            "faiss-gpu-flat": {},
+            "faiss-gpu-ivf": _IVF,
+        }
+    )
+
+    def _build(self, vectors: np.ndarray) -> None:
+        faiss = _import_faiss(self.backend)
+        self._chain = _chain(faiss, self.prepare, self.input_dimension)
+        inner = self._empty(faiss)
+        if self.backend.startswith("faiss-gpu"):
+            inner = _to_gpu(faiss, inner)
+        if inner.is_trained:
+            for part in blocks(self.size):
+                inner.add(self._stored(vectors, part))
+        else:
+            stored = np.empty((self.size, self.dimension), np.float32)
+            for part in blocks(self.size):
+                stored[part] = self._stored(vectors, part)
+            self._say_sample()
+            inner.train(stored)
+            inner.add(stored)
+        self._wrap(faiss, inner)
+
+    def _stored(self, vectors: np.ndarray, part: slice) -> np.ndarray:
+        x = self._apply_chain(vectors[part])
+        check_lengths("document vectors after the whitening", x, part.start)
+        return x
+
+    def _apply_chain(self, x: np.ndarray) -> np.ndarray:
+        x = np.ascontiguousarray(x, np.float32)
+        for step in self._chain:
+            x = step.apply(x)
+        return x
+
+    def _wrap(self, faiss: Any, inner: Any) -> None:
+        """Puts the chain in front of the filled index. Python keeps the parts alive; FAISS only points to them."""
+        self._inner = inner
+        self._index = faiss.IndexPreTransform(inner)
+        for step in reversed(self._chain):
+            self._index.prepend_transform(step)
+
+    def _empty(self, faiss: Any) -> Any:
+        """The untrained, empty index of this backend, its options fitted to the data."""
+        d, options, kind = self.dimension, self.options, self.backend.removeprefix("faiss-").removeprefix("gpu-")
+        for name, value in options.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"Option {name} of {self.backend} must be a positive integer, not {value!r}.")
+        if kind == "flat":
+            return faiss.IndexFlatIP(d)
+        if kind == "hnsw":
+            index = faiss.IndexHNSWFlat(d, options["m"], faiss.METRIC_INNER_PRODUCT)
+            index.hnsw.efConstruction, index.hnsw.efSearch = options["ef_construction"], options["ef_search"]
+            return index
+        if kind == "ivfpq" and self.size < 2 * _MIN_POINTS:
+            raise InputError(
+                f"{self.backend} needs at least {2 * _MIN_POINTS} documents to learn its codes from, not {self.size}:"
+                " take faiss-flat."
+            )
+        self._lower("nlist", max(1, self.size // _MIN_POINTS), f"{_MIN_POINTS} vectors a list")
+        self._lower("nprobe", options["nlist"], "nlist")
+        quantizer = faiss.IndexFlatIP(d)
+        if kind == "ivf":
+            index = faiss.IndexIVFFlat(quantizer, d, options["nlist"], faiss.METRIC_INNER_PRODUCT)
+        else:
+            self._lower("bits", (self.size // _MIN_POINTS).bit_length() - 1, f"{_MIN_POINTS} vectors a code")
+            options["m"] = _bytes_a_vector(d, options["m"])
+            index = faiss.IndexIVFPQ(
+                quantizer, d, options["nlist"], options["m"], options["bits"], faiss.METRIC_INNER_PRODUCT
+            )
+            index.pq.cp.seed = options["seed"]
+        quantizer.this.disown()
+        index.own_fields = True
+        index.nprobe = options["nprobe"]
+        index.cp.seed, index.cp.max_points_per_centroid = options["seed"], options["max_points_per_centroid"]
+        return index
+
+    def _lower(self, name: str, limit: int, reason: str) -> None:
+        if (wanted := self.options[name]) > limit:
+            self.options[name] = limit
+            self.notes.append(f"{name} lowered from {wanted} to {limit} for {self.size} documents ({reason}).")
+
+    def _say_sample(self) -> None:
+        """FAISS trains on a sample without saying so; the index says it."""
+        limit = self.options["nlist"] * self.options["max_points_per_centroid"]
+        if self.size > limit:
+            self.notes.append(
+                f"k-means of the inverted lists: FAISS samples {limit} of the {self.size} vectors"
+                f" ({self.options['max_points_per_centroid']} a list); max_points_per_centroid raises it."
+            )
+        if "bits" in self.options and self.size > (codes := 256 * 2 ** self.options["bits"]):
+            self.notes.append(f"k-means of the product quantiser: FAISS samples {codes} of the {self.size} vectors.")
+
+    def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+        return (self._inner if prepared else self._index).search(queries, k)
+
+    @property
+    def nbytes(self) -> int:
+        faiss = _import_faiss("faiss")
+        total = 0
+
+        def count(chunk: bytes) -> None:
+            nonlocal total
+            total += len(chunk)
+
+        faiss.write_index(self._on_cpu(faiss), faiss.PyCallbackIOWriter(count, 1 << 20))
+        return total
+
+    def _on_cpu(self, faiss: Any) -> Any:
+        if not self.backend.startswith("faiss-gpu"):
+            return self._index
+        self._cpu_inner = faiss.index_gpu_to_cpu(self._inner)  # kept: the copy only points to it
+        copy = faiss.IndexPreTransform(self._cpu_inner)
+        for step in reversed(self._chain):
+            copy.prepend_transform(step)
+        return copy
+
+    def _write(self, folder: Path) -> None:
+        faiss = _import_faiss(self.backend)
+        faiss.write_index(self._on_cpu(faiss), str(folder / _FILE))
+
+    def _read(self, files: Mapping[str, Path]) -> None:
+        faiss = _import_faiss(self.backend)
+        index = faiss.read_index(str(files[_FILE]))
+        if not isinstance(index, faiss.IndexPreTransform):
+            raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
+        if (index.ntotal, index.d) != (self.size, self.input_dimension):
+            raise ValueError(f"{index.ntotal} vectors of dimension {index.d} in the FAISS file, unlike the header")
+        self._index = index
+        self._inner = faiss.downcast_index(index.index)
+        self._chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
+        self.prepare = _prepare_from(faiss, self._chain)
+        if self.backend.startswith("faiss-gpu"):
+            self._read_index = index  # owns the chain
+            self._wrap(faiss, _to_gpu(faiss, self._inner))
+
+
+def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
+    """The steps of `prepare` as FAISS vector transforms."""
+    steps = []
+    if prepare.weight is not None and prepare.bias is not None:
+        linear = faiss.LinearTransform(*prepare.weight.shape, True)
+        faiss.copy_array_to_vector(np.ascontiguousarray(prepare.weight.T).ravel(), linear.A)
+        faiss.copy_array_to_vector(prepare.bias, linear.b)
+        linear.is_trained = True
+        steps.append(linear)
+        dimension = prepare.weight.shape[1]
+    if prepare.normalize:
+        steps.append(faiss.NormalizationTransform(dimension, 2.0))
+    return steps
+
+
+def _prepare_from(faiss: Any, chain: list[Any]) -> Prepare:
+    """The inverse of `_chain`."""
+    weight = bias = None
+    normalize = False
+    for step in chain:
+        if isinstance(step, faiss.LinearTransform):
+            weight = np.ascontiguousarray(faiss.vector_to_array(step.A).reshape(step.d_out, step.d_in).T)
+            bias = faiss.vector_to_array(step.b)
+        elif isinstance(step, faiss.NormalizationTransform):
+            normalize = True
+        else:
+            raise ValueError(f"an unexpected step {type(step).__name__} in the FAISS file")
+    return Prepare(weight, bias, normalize)
+
+
+def _bytes_a_vector(dimension: int, wanted: int | None) -> int:
+    """How many codes a product-quantised vector has; they must divide the dimension."""
+    divisors = [m for m in range(1, dimension + 1) if dimension % m == 0]
+    if wanted is None:
+        return max(m for m in divisors if m <= max(1, dimension // 4))
+    if wanted not in divisors:
+        raise InputError(f"m = {wanted} does not divide the dimension {dimension}; use one of {divisors}.")
+    return wanted
+
+
+def _import_faiss(backend: str) -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        extra = "cuda" if backend.startswith("faiss-gpu") else "cpu"
+        raise missing_dependency(f"faiss-{'gpu' if extra == 'cuda' else 'cpu'}", extra, backend) from error
+    if backend.startswith("faiss-gpu"):
+        if not hasattr(faiss, "StandardGpuResources"):
+            raise MissingDependencyError(
+                f"{backend} needs faiss-gpu, but the CPU build of FAISS is installed:"
+                " pip uninstall faiss-cpu && pip install 'jaxwhiten[cuda]' (they cannot be installed together)."
+            )
+        if not faiss.get_num_gpus():
+            raise MissingDependencyError(f"{backend} needs a GPU, and FAISS sees none: check nvidia-smi.")
+    return faiss
+
+
+def _to_gpu(faiss: Any, index: Any) -> Any:
+    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)

@@ -1,0 +1,80 @@
+"""Backends by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.errors import FormatError, unknown_name
+from jaxwhiten.search.base import Index, read_header
+from jaxwhiten.search.faiss import FaissIndex
+from jaxwhiten.search.jax_flat import JaxIndex
+
+BACKENDS: Mapping[str, type[Index]] = {
+    backend: index for index in (FaissIndex, JaxIndex) for backend in index.default_options
+}
+
+
+def build_index(
+    vectors: Float[np.ndarray, "n d"],
+    backend: str = "faiss-flat",
+    *,
+    whitening: Any | None = None,
+    normalize: bool = True,
+    encoding: Mapping[str, Any] | None = None,
+    documents: Sequence[str] | None = None,
+    **options: Any,
+) -> Index:
+    """Builds an index of the named backend; arguments, result and errors are those of `Index.build`.
+
+    Args:
+      vectors: Raw document vectors.
+      backend: One of `BACKENDS`.
+      whitening: A fitted `Whitening` to put inside the index, or None.
+      normalize: Whether vectors are scaled to unit length, so that scores are cosines.
+      encoding: How the vectors were encoded (`encoding_of`); queries that say otherwise are refused.
+      documents: The texts, one a vector.
+      **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
+
+    Returns:
+      The index.
+
+    Raises:
+      InputError: No such backend or option, a zero vector, or shapes that do not fit.
+      NonFiniteError: A NaN or an infinity.
+      MissingDependencyError: The backend's package or device is missing.
+    """
+    if backend not in BACKENDS:
+        raise unknown_name("search backend", backend, BACKENDS)
+    return BACKENDS[backend].build(
+        vectors,
+        backend=backend,
+        whitening=whitening,
+        normalize=normalize,
+        encoding=encoding,
+        documents=documents,
+        **options,
+    )
+
+
+def load_index(path: str | os.PathLike[str]) -> Index:
+    """Loads an index folder of any backend.
+
+    Args:
+      path: The folder `Index.save` wrote.
+
+    Returns:
+      The index.
+
+    Raises:
+      FormatError: Missing, damaged, of another kind or from a newer version.
+      MissingDependencyError: The backend's package or device is missing.
+    """
+    backend = read_header(path)["backend"]
+    if backend not in BACKENDS:
+        raise FormatError(f"{path}: a {backend!r} index, which this jaxwhiten does not know. Upgrade jaxwhiten.")
+    return BACKENDS[backend].load(path)

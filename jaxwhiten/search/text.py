@@ -1,0 +1,49 @@
+"""From a sentence to the sentences nearest to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jaxwhiten.search.base import Index, encoding_of
+
+
+class Hit(NamedTuple):
+    """One result: the document's id, its score (a cosine), and its text if the index keeps texts."""
+
+    id: int
+    score: float
+    text: str | None
+
+
+def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+    """Searches for sentences.
+
+    Args:
+      index: An index that knows how its documents were encoded.
+      encoder: The `Encoder` they were encoded with; its pooling is set to the index's.
+      queries: The sentences.
+      k: How many results each.
+
+    Returns:
+      For each query its results, best first.
+
+    Raises:
+      MismatchError: The encoder is not the one of the index, or truncates at another length.
+      InputError: k is not in 1..size.
+    """
+    index._check_k(k)
+    pooling = (index.encoding or {}).get("pooling") or encoder.pooling
+    index.check_encoding(encoding_of(encoder, pooling))
+    if not len(queries):
+        return []
+    scores, ids = index.search(encoder.encode(list(queries), pooling=pooling), k)
+    texts = index.documents
+    return [
+        [
+            Hit(int(i), float(s), texts[i] if texts is not None else None)
+            for s, i in zip(row, found, strict=True)
+            if i >= 0
+        ]
+        for row, found in zip(scores, ids, strict=True)
+    ]

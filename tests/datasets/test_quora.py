@@ -1,0 +1,78 @@
+"""Quora from a local folder, downloaded from loopback, or neither."""
+
+import gzip
+
+import pytest
+
+from jaxwhiten.datasets.quora import FILE, load_quora
+from jaxwhiten.errors import DataNotFoundError
+
+TEXT = (
+    b"id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\tWhat is it?\tWhat's it?\t1\n1\t3\t4\tA?\tB?\t0\nx\n"
+)
+
+
+@pytest.mark.parametrize("place", ["", "quora", "downstream/Quora"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_local_file_is_read(place, packed, tmp_path, no_data, monkeypatch):
+    folder = tmp_path / "data" / place
+    folder.mkdir(parents=True)
+    (folder / (FILE + ".gz" * packed)).write_bytes(gzip.compress(TEXT) if packed else TEXT)
+    data = load_quora(tmp_path / "data")
+    assert data.name == "quora"
+    assert data.documents == ["What's it?", "B?"]
+    assert data.counts["malformed_rows"] == 1
+    monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path / "data"))
+    assert load_quora().documents == data.documents
+
+
+def test_it_is_downloaded_once(serve, no_data, monkeypatch):
+    address, asked = serve({"/q.tsv": TEXT})
+    monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
+    first, second = load_quora(), load_quora()
+    assert first.documents == second.documents == ["What's it?", "B?"]
+    assert asked == ["/q.tsv"]
+
+
+def test_a_data_folder_without_it_does_not_stop_the_download(serve, no_data, tmp_path, monkeypatch):
+    address, _ = serve({"/q.tsv": TEXT})
+    monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
+    monkeypatch.setenv("JAXWHITEN_DATA_DIR", str(tmp_path))
+    assert len(load_quora().queries) == 2
+
+
+def test_without_folder_and_network_both_remedies_are_named(no_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_QUORA_URL", "http://127.0.0.1:9/q.tsv")
+    with pytest.raises(DataNotFoundError, match=r"data_dir.* or connect"):
+        load_quora()
+    with pytest.raises(DataNotFoundError, match=f"no {FILE} in it"):
+        load_quora(tmp_path)
+
+
+def test_the_builder_reads_a_local_file_and_counts_ragged_rows(no_data, tmp_path, caplog):
+    pytest.importorskip("tensorflow_datasets")
+    from jaxwhiten.datasets.builders.base import make_builder, prepare
+
+    (tmp_path / "manual").mkdir()
+    (tmp_path / "manual" / FILE).write_bytes(TEXT)
+    builder = make_builder("quora", tmp_path / "tfds")
+    with caplog.at_level("WARNING"):
+        prepare(builder, tmp_path / "downloads", tmp_path / "manual")
+    assert "1 malformed" in caplog.text
+    rows = list(builder.as_data_source("train"))
+    assert [(row["qid1"].decode(), row["question2"].decode(), int(row["is_duplicate"])) for row in rows] == [
+        ("1", "What's it?", 1),
+        ("3", "B?", 0),
+    ]
+
+
+def test_the_builder_downloads(serve, no_data, tmp_path, monkeypatch):
+    pytest.importorskip("tensorflow_datasets")
+    from jaxwhiten.datasets.builders.base import make_builder, prepare
+
+    address, asked = serve({"/q.tsv": TEXT})
+    monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
+    builder = make_builder("quora", tmp_path / "tfds")
+    prepare(builder, tmp_path / "downloads")
+    assert asked == ["/q.tsv"]
+    assert len(builder.as_data_source("train")) == 2

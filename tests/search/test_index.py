@@ -1,0 +1,376 @@
+"""Every backend behind the one interface: results, the whitening inside, files, and what is refused."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import (
+    FormatError,
+    InputError,
+    JaxwhitenError,
+    MismatchError,
+    MissingDependencyError,
+    NonFiniteError,
+)
+from jaxwhiten.search import BACKENDS, build_index, encoding_of, load_index
+
+N, D, K = 3000, 24, 16
+EXACT = ["faiss-flat", "jax"]
+CPU = [*EXACT, "faiss-ivf", "faiss-hnsw", "faiss-ivfpq"]
+ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64}
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((50, D)) * 2
+    x = centres[rng.integers(0, 50, N)] + rng.standard_normal((N, D)) * np.linspace(2, 0.1, D) + 3
+    return x.astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def queries(vectors):
+    rng = np.random.default_rng(1)
+    return (vectors[:77] + 0.2 * rng.standard_normal((77, D))).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def whitening():
+    rng = np.random.default_rng(2)
+    kernel = rng.standard_normal((D, K)).astype(np.float32), rng.standard_normal(K).astype(np.float32)
+    return SimpleNamespace(kernel=kernel, provenance={"fitted on": "nothing"})
+
+
+def cosines(queries, vectors, whitening=None):
+    """All scores in float64, the plain way."""
+    weight, bias = whitening.kernel if whitening else (np.eye(D), np.zeros(D))
+    q, x = (a.astype(np.float64) @ weight + bias for a in (queries, vectors))
+    q /= np.linalg.norm(q, axis=1, keepdims=True)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return q @ x.T
+
+
+@pytest.mark.parametrize("k", [1, 10, 100, N])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("backend", EXACT)
+def test_exact_backends_give_the_true_neighbours(backend, inside, k, vectors, queries, whitening):
+    whitening = whitening if inside else None
+    scores, ids = build_index(vectors, backend, whitening=whitening).search(queries, k)
+    expected = cosines(queries, vectors, whitening)
+    np.testing.assert_allclose(scores, -np.sort(-expected, axis=1)[:, :k], atol=2e-6)
+    np.testing.assert_allclose(np.take_along_axis(expected, ids, axis=1), scores, atol=2e-6)
+    assert scores.dtype == np.float32
+    assert ids.dtype == np.int64
+    assert all(len(set(row)) == k for row in ids)
+
+
+def test_jax_and_faiss_flat_agree_on_every_neighbour(vectors, queries, whitening):
+    by_faiss = build_index(vectors, "faiss-flat", whitening=whitening).search(queries, 10)
+    by_jax = build_index(vectors, "jax", whitening=whitening).search(queries, 10)
+    np.testing.assert_array_equal(by_faiss[1], by_jax[1])
+    np.testing.assert_allclose(by_faiss[0], by_jax[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "recall"),
+    [
+        ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
+        ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
+        ("faiss-hnsw", {}, 0.95),
+        ("faiss-ivfpq", {"nlist": 4, "nprobe": 4, "m": 12, "bits": 6}, 0.5),
+        ("jax", {"approximate": True, "recall_target": 0.95}, 0.9),
+    ],
+)
+def test_approximate_backends_find_most_neighbours(backend, options, recall, vectors, queries):
+    exact = build_index(vectors, "faiss-flat").search(queries, 10)[1]
+    index = build_index(vectors, backend, **options)
+    found = index.search(queries, 10)[1]
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, exact, strict=True)]) >= recall
+    assert options.items() <= index.options.items()
+
+
+@pytest.mark.parametrize("backend", CPU)
+def test_raw_and_prepared_queries_agree(backend, vectors, queries, whitening):
+    index = build_index(vectors, backend, whitening=whitening)
+    scores, ids = index.search(queries, 5)
+    prepared_scores, prepared_ids = index.search(index.prepare(queries), 5, prepared=True)
+    assert (ids == prepared_ids).mean() > 0.99
+    np.testing.assert_allclose(scores, prepared_scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("backend", CPU)
+def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries, whitening, tmp_path):
+    documents = [f"text {i} \n ü" for i in range(N)]
+    index = build_index(
+        vectors, backend, whitening=whitening if inside else None, encoding=ENCODING, documents=documents
+    )
+    index.save(tmp_path / "index")
+    loaded = load_index(tmp_path / "index")
+    assert type(loaded) is type(index)
+    for name in ("backend", "options", "size", "input_dimension", "dimension", "encoding", "whitening", "notes"):
+        assert getattr(loaded, name) == getattr(index, name), name
+    assert list(loaded.documents) == documents
+    assert loaded.nbytes == index.nbytes
+    expected, got = index.search(queries, 7), loaded.search(queries, 7, encoding=ENCODING)
+    np.testing.assert_array_equal(got[1], expected[1])
+    np.testing.assert_allclose(got[0], expected[0], atol=1e-6)
+    np.testing.assert_allclose(loaded.prepare(queries), index.prepare(queries), atol=1e-6)
+    stored = sum(f.stat().st_size for f in (tmp_path / "index").iterdir() if f.suffix in {".faiss", ".npy"})
+    assert stored == pytest.approx(index.nbytes, rel=0.01)
+
+
+def test_faiss_alone_reads_the_whitened_index(vectors, queries, whitening, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    index = build_index(vectors, "faiss-ivf", whitening=whitening, nlist=8)
+    index.save(tmp_path)
+    (file,) = tmp_path.glob("*.faiss")
+    scores, ids = faiss.read_index(str(file)).search(queries, 5)
+    np.testing.assert_array_equal(ids, index.search(queries, 5)[1])
+    assert scores.max() <= 1 + 1e-5
+
+
+def test_saving_over_an_index_leaves_one_whole_index(vectors, tmp_path):
+    build_index(vectors, "jax").save(tmp_path)
+    build_index(vectors[:100], "faiss-flat").save(tmp_path)
+    assert load_index(tmp_path).size == 100
+    build_index(vectors[:50], "faiss-flat").save(tmp_path)
+    assert load_index(tmp_path).size == 50
+    assert len(list(tmp_path.glob("*.faiss"))) == 1
+
+
+def test_a_folder_that_is_no_index_is_not_written_to(vectors, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(InputError, match="not an index"):
+        build_index(vectors, "jax").save(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("backend", CPU)
+def test_what_cannot_be_searched_is_refused(backend, vectors, queries):
+    index = build_index(vectors, backend)
+    with pytest.raises(InputError, match=f"k = {N + 1}, but the index holds {N} documents"):
+        index.search(queries, N + 1)
+    with pytest.raises(InputError, match="positive integer"):
+        index.search(queries, 0)
+    with pytest.raises(InputError, match=f"have {D - 1} dimensions, the index takes {D}"):
+        index.search(queries[:, 1:].copy(), 5)
+    for value, error, message in (
+        (0.0, InputError, "Row 3 of the query vectors is a zero vector"),
+        (np.nan, NonFiniteError, "Row 3 of the query vectors"),
+    ):
+        bad = queries.copy()
+        bad[3] = value
+        with pytest.raises(error, match=message):
+            index.search(bad, 5)
+
+
+@pytest.mark.parametrize("backend", CPU)
+def test_what_cannot_be_indexed_is_refused(backend, vectors):
+    for value, error, message in (
+        (0.0, InputError, "Row 2999 of the document vectors is a zero vector"),
+        (np.nan, NonFiniteError, "Row 2999 of the document vectors"),
+        (-np.inf, NonFiniteError, "Row 2999 of the document vectors"),
+    ):
+        bad = vectors.copy()
+        bad[2999, 5 if value else slice(None)] = value
+        with pytest.raises(error, match=message):
+            build_index(bad, backend)
+    with pytest.raises(InputError, match="No document vectors"):
+        build_index(vectors[:0], backend)
+    with pytest.raises(InputError, match="documents but"):
+        build_index(vectors, backend, documents=["one"])
+
+
+def test_a_document_at_the_mean_has_no_direction_after_whitening(vectors, whitening):
+    weight, _ = whitening.kernel
+    mean = vectors[17]
+    centred = SimpleNamespace(kernel=(weight, np.zeros(K, np.float32)))
+    x = vectors - mean
+    x[17] = 0
+    with pytest.raises(InputError, match=r"Row 17 .* zero vector"):
+        build_index(x, "faiss-flat", whitening=centred)
+
+
+@pytest.mark.parametrize("backend", [*EXACT, "faiss-ivf", "faiss-hnsw"])
+def test_a_single_document_is_an_index(backend, vectors):
+    scores, ids = build_index(vectors[:1], backend).search(vectors[:1], 1)
+    assert ids.tolist() == [[0]]
+    assert scores[0, 0] == pytest.approx(1, abs=1e-5)
+
+
+def test_product_quantisation_needs_documents_to_learn_from(vectors, capfd):
+    with pytest.raises(InputError, match="at least 78 documents"):
+        build_index(vectors[:77], "faiss-ivfpq")
+    index = build_index(vectors[:78], "faiss-ivfpq")
+    assert index.options["bits"] == 1
+    assert capfd.readouterr().err == ""  # FAISS does not warn of too few training points
+
+
+def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
+    index = build_index(vectors, "faiss-ivf")
+    assert index.options["nlist"] == N // 39
+    assert any("nlist lowered from 1024 to 76" in note for note in index.notes)
+    assert index.options["nprobe"] == 5
+    enough = build_index(vectors, "faiss-ivf", nlist=8, max_points_per_centroid=1000)
+    assert enough.notes == []
+
+
+def test_the_sample_that_faiss_takes_silently_is_said(vectors):
+    index = build_index(vectors, "faiss-ivf", nlist=8, max_points_per_centroid=100)
+    assert any("FAISS samples 800 of the 3000 vectors" in note for note in index.notes)
+
+
+def test_lists_with_too_few_documents_give_minus_one(vectors):
+    index = build_index(vectors, "faiss-ivf", nlist=70, nprobe=1)
+    scores, ids = index.search(vectors[:20], 500)
+    assert (ids == -1).any()
+    assert np.isneginf(scores[ids == -1]).all()
+
+
+def test_typos_are_answered(vectors):
+    with pytest.raises(InputError, match="Did you mean 'faiss-ivf'"):
+        build_index(vectors, "faiss-ifv")
+    with pytest.raises(InputError, match="Did you mean 'nprobe'"):
+        build_index(vectors, "faiss-ivf", nprob=3)
+    with pytest.raises(InputError, match="has no options"):
+        build_index(vectors, "faiss-flat", nprobe=3)
+    with pytest.raises(InputError, match="positive integer"):
+        build_index(vectors, "faiss-ivf", nprobe=0)
+    with pytest.raises(InputError, match="does not divide"):
+        build_index(vectors, "faiss-ivfpq", m=7)
+    with pytest.raises(InputError, match="recall_target"):
+        build_index(vectors, "jax", recall_target=2.0)
+
+
+@pytest.mark.parametrize("backend", ["faiss-gpu-flat", "faiss-gpu-ivf"])
+def test_gpu_backends_say_what_is_missing(backend, vectors):
+    faiss = pytest.importorskip("faiss")
+    if hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus():
+        exact = build_index(vectors, "faiss-flat").search(vectors[:10], 5)[1]
+        index = build_index(vectors, backend, **({} if backend.endswith("flat") else {"nlist": 4, "nprobe": 4}))
+        np.testing.assert_array_equal(index.search(vectors[:10], 5)[1], exact)
+    else:
+        with pytest.raises(MissingDependencyError, match=r"faiss-gpu|a GPU"):
+            build_index(vectors, backend)
+
+
+def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'jaxwhiten\[cpu\]'"):
+        build_index(vectors, "faiss-flat")
+
+
+@pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
+def test_a_query_encoded_otherwise_is_refused(key, vectors, queries):
+    index = build_index(vectors, "jax", encoding=ENCODING)
+    index.search(queries, 1, encoding={**ENCODING, "model": "the same under another name"})
+    with pytest.raises(MismatchError, match=f"{key} is"):
+        index.search(queries, 1, encoding={**ENCODING, key: "other"})
+    with pytest.raises(MismatchError, match=key):
+        index.search(queries, 1, encoding={name: value for name, value in ENCODING.items() if name != key})
+
+
+def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors, queries):
+    with pytest.raises(MismatchError, match="does not say how"):
+        build_index(vectors, "jax").search(queries, 1, encoding=ENCODING)
+
+
+def test_encoding_of_an_encoder():
+    encoder = SimpleNamespace(name="a/b", fingerprint="ff", pooling="cls", max_length=32)
+    assert encoding_of(encoder) == {"model": "a/b", "fingerprint": "ff", "pooling": "cls", "max_length": 32}
+    assert encoding_of(encoder, "mean")["pooling"] == "mean"
+
+
+@pytest.fixture(scope="module", params=["faiss-ivf", "jax"])
+def saved(request, vectors, whitening, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param) / "index"
+    build_index(vectors, request.param, whitening=whitening, documents=[str(i) for i in range(N)]).save(folder)
+    return folder
+
+
+def test_every_damaged_byte_is_noticed(saved, tmp_path):
+    rng = np.random.default_rng(3)
+    for file in sorted(saved.iterdir()):
+        if file.name == "header.json":
+            continue
+        for place in rng.integers(0, file.stat().st_size, 3):
+            folder = tmp_path / f"{file.name}-{place}"
+            shutil.copytree(saved, folder)
+            data = bytearray(file.read_bytes())
+            data[place] ^= 1 << int(rng.integers(8))
+            (folder / file.name).write_bytes(data)
+            with pytest.raises(FormatError, match="checksum"):
+                load_index(folder)
+
+
+def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
+    with pytest.raises(FormatError, match="expected an index folder"):
+        load_index(tmp_path / "nowhere")
+    for number, file in enumerate(f for f in sorted(saved.iterdir()) if f.name != "header.json"):
+        folder = tmp_path / str(number)
+        shutil.copytree(saved, folder)
+        (folder / file.name).write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(FormatError, match="truncated"):
+            load_index(folder)
+        (folder / file.name).unlink()
+        with pytest.raises(FormatError, match="missing"):
+            load_index(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "moments"}, "not an index"),
+        ({"format_version": 99}, "Upgrade"),
+        ({"backend": "annoy"}, "does not know"),
+        ({"size": "many"}, "'size' is missing or malformed"),
+        ({"size": 12}, "unlike the header"),
+        ({"input_dimension": 3}, "cannot be read|whitening takes"),
+        ({"whitening": {"hash": "0"}}, "not the one its header names"),
+        ({"files": {}}, "cannot be read"),
+        ({"files": {"x": {"name": "../x", "bytes": 1, "sha256": ""}}}, "outside the index"),
+        ({"files": {"x": 3}}, "malformed"),
+    ],
+)
+def test_a_header_that_was_tampered_with_is_refused(saved, change, message, tmp_path):
+    folder = tmp_path / "index"
+    shutil.copytree(saved, folder)
+    header = json.loads((folder / "header.json").read_text())
+    (folder / "header.json").write_text(json.dumps(header | change))
+    with pytest.raises(FormatError, match=message):
+        load_index(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x00"])
+def test_a_header_that_is_no_header_is_refused(text, tmp_path):
+    (tmp_path / "header.json").write_text(text)
+    with pytest.raises(FormatError):
+        load_index(tmp_path)
+
+
+def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(saved, tmp_path):
+    import hashlib
+
+    folder = tmp_path / "index"
+    shutil.copytree(saved, folder)
+    header = json.loads((folder / "header.json").read_text())
+    name = next(name for name in header["files"] if name.startswith(("index", "vectors")))
+    for content in (b"", b"not an index at all", bytes(1000)):
+        (folder / header["files"][name]["name"]).write_bytes(content)
+        header["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        (folder / "header.json").write_text(json.dumps(header))
+        with pytest.raises(FormatError, match="cannot be read"):
+            load_index(folder)
+
+
+def test_every_backend_has_the_contract():
+    for backend, index in BACKENDS.items():
+        for method in ("build", "search", "save", "load", "nbytes"):
+            assert hasattr(index, method), (backend, method)
+    assert issubclass(FormatError, JaxwhitenError)
