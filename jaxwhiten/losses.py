@@ -246,6 +246,37 @@ OBJECTIVES: dict[str, ObjectiveKind] = {
 }
 
 
+def objective_kind(name: str) -> ObjectiveKind:
+    """What the named objective needs of the data.
+
+    Raises:
+      InputError: A mistyped name; the message gives the nearest.
+    """
+    if name not in OBJECTIVES:
+        raise unknown_name("objective", name, OBJECTIVES)
+    return OBJECTIVES[name]
+
+
+def check_data(name: str, columns: Sequence[str], label: str | None) -> None:
+    """Refuses rows an objective cannot use.
+
+    Args:
+      name: One of `OBJECTIVES`.
+      columns: Names of the sentence columns.
+      label: What the rows are labelled with: `"class"`, `"score"` or None.
+
+    Raises:
+      InputError: Too few or too many columns, or the wrong kind of label.
+    """
+    kind = objective_kind(name)
+    least, most = kind.columns
+    if len(columns) < least or (most is not None and len(columns) > most):
+        wanted = f"{least}" if most == least else f"at least {least}" if most is None else f"{least} to {most}"
+        raise InputError(f"The objective {name!r} takes {wanted} sentences a row; the rows have {', '.join(columns)}.")
+    if kind.label and label != kind.label:
+        raise InputError(f"The objective {name!r} needs a {kind.label} for every row; the rows have {label or 'none'}.")
+
+
 def objective(
     name: str,
     *,
@@ -267,11 +298,10 @@ def objective(
     Raises:
       InputError: A mistyped name or setting.
     """
-    if name not in OBJECTIVES:
-        raise unknown_name("objective", name, OBJECTIVES)
+    known = objective_kind(name).settings
     for setting in settings:
-        if setting not in OBJECTIVES[name].settings:
-            raise unknown_name(f"setting of the objective {name!r}", setting, OBJECTIVES[name].settings)
+        if setting not in known:
+            raise unknown_name(f"setting of the objective {name!r}", setting, known)
 
     forms: dict[str, Loss] = {
         "softmax": lambda c, y, h: softmax_classification(*c, y, h["kernel"], h["bias"], **settings),

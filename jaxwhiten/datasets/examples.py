@@ -39,6 +39,11 @@ class Examples:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
+    @property
+    def label_kind(self) -> str | None:
+        """`"class"`, `"score"` or None."""
+        return None if self.label is None else "class" if self.classes else "score"
+
     def take(self, count: int, seed: int = 0) -> Examples:
         """At most `count` rows, drawn without replacement and kept in order."""
         if count >= len(self):

@@ -1,0 +1,53 @@
+"""Every setting of train.sbert with its default; the experiments beside this file change some of them."""
+
+from ml_collections import ConfigDict, config_dict
+
+
+def get_config() -> ConfigDict:
+    """The defaults, which lack only a model's training data."""
+    config = ConfigDict()
+    config.model = "bert-base-uncased"  # a folder or a hub id
+    config.pooling = "mean"  # mean, cls or max
+    config.max_length = 128  # tokens, special tokens counted
+    config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
+    config.remat = False  # recompute activations in the backward pass: less memory, more time
+
+    config.objective = "softmax"  # softmax, cosine, triplet, mnr, simcse, cosent
+    config.settings = ConfigDict()  # of the objective: concatenation, scale, margin or temperature
+    config.matryoshka = ConfigDict({"dims": (), "weights": ()})  # prefixes of the vector that are trained too
+
+    config.data = ConfigDict()
+    config.data.name = "nli"  # nli, or an STS task with a train split (STS-B, SICK-R)
+    config.data.folder = ""  # where the data lies; "" is $JAXWHITEN_DATA_DIR, or the downloads
+    config.data.sources = ()  # files of the NLI data by name; () is all
+    config.data.exclude_overlap = True  # leave out NLI lines that contain a sentence of an evaluation set
+    config.data.file = ""  # a TSV, CSV, JSON-lines or Parquet file of your own, instead of a name
+    config.data.columns = ()  # its columns of sentences, in the order the objective takes them
+    config.data.label = ""  # its column of classes or scores
+    config.data.classes = ()  # the classes as they are written in the file
+    config.data.score_range = (0.0, 5.0)  # the scores that become 0 and 1
+    config.data.skip_bad_rows = False  # leave bad rows out and count them, instead of stopping
+    config.data.limit = 0  # rows drawn at random; 0 is all
+
+    config.batch_size = 16  # rows, over all devices
+    config.accumulate = 1  # parts a batch is worked through in
+    config.buckets = 4  # padded lengths, each compiled once; 1 leaves batches unsorted by length
+    config.epochs = 1
+    config.steps = 0  # instead of epochs, if above 0
+    config.optimizer = "adamw"  # or adam
+    config.learning_rate = 2e-5
+    config.warmup = 0.1  # share of the steps
+    config.decay = "linear"  # or cosine, constant
+    config.weight_decay = 0.01
+    config.clip_norm = 1.0
+    config.seed = 0
+
+    config.dev = "STS-B"  # scored on its dev split to find the best checkpoint; "" for none
+    config.test = ("STS-B",)  # scored on their test splits at the end
+    config.evaluate_every = 1000  # steps
+    config.save_every = 0  # steps between further checkpoints
+    config.log_every = 10
+    config.keep = 1  # latest checkpoints, beside the best
+    config.progress = config_dict.placeholder(bool)  # None: a bar on a terminal
+    config.output = "runs/sbert"
+    return config

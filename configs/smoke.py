@@ -1,0 +1,28 @@
+"""Everything once, small: 60 steps of softmax on SNLI rows, scored on SICK-R.
+
+    JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/smoke.py
+
+Hardware: 2 CPU cores. Time and scores: see below.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import sbert_defaults
+
+
+def get_config() -> ConfigDict:
+    """A run of under two minutes on two cores."""
+    config = sbert_defaults.get_config()
+    config.model = "sentence-transformers/all-MiniLM-L6-v2"
+    config.max_length = 64
+    config.data.sources = ("snli_dev_test",)
+    config.data.exclude_overlap = False
+    config.data.limit = 2000
+    config.buckets = 2
+    config.steps = 60
+    config.learning_rate = 5e-5
+    config.dev = "SICK-R"
+    config.test = ("SICK-R",)
+    config.evaluate_every = 30
+    config.output = "runs/smoke"
+    return config

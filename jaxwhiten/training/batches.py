@@ -1,0 +1,147 @@
+"""Batches of static shape in a reproducible order: length buckets, shuffled and sharded with grain.
+
+Rows are dealt to a few buckets by length once; each bucket is shuffled and cut into batches, and the batches of all
+buckets are shuffled together, anew every epoch. Every batch is a function of seed and position alone, so a run goes
+on exactly where its checkpoint left it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxwhiten.errors import InputError, missing_dependency
+
+Batch = dict[str, np.ndarray]
+Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
+"""Row numbers, padded length and a random generator of this position's own, to arrays whose first axis is the rows."""
+
+
+def choose_buckets(
+    lengths: Int[np.ndarray, " n"], ladder: Int[np.ndarray, " rungs"], buckets: int
+) -> Int[np.ndarray, " buckets"]:
+    """The rungs, at most `buckets` of them, that pad these lengths with the fewest tokens.
+
+    Args:
+      lengths: Tokens of each row, none above the last rung.
+      ladder: Candidate padded lengths, ascending.
+      buckets: How many lengths to keep; each is one compilation.
+
+    Returns:
+      The chosen lengths, ascending; the last holds the longest row.
+
+    Raises:
+      InputError: `buckets` is below 1, or a row is longer than the ladder.
+    """
+    if buckets < 1 or lengths.max() > ladder[-1]:
+        raise InputError(f"Cannot put rows of up to {lengths.max()} tokens in {buckets} buckets up to {ladder[-1]}.")
+    rung = np.searchsorted(ladder, lengths)
+    counts = np.bincount(rung, minlength=len(ladder))
+    last = int(rung.max())
+    best, fewest = (last,), np.inf
+    for size in range(min(buckets, last + 1)):
+        for lower in itertools.combinations(range(last), size):
+            edges = (*lower, last)
+            starts = (0, *(edge + 1 for edge in lower))
+            padded = sum(
+                ladder[edge] * counts[start : edge + 1].sum() for start, edge in zip(starts, edges, strict=True)
+            )
+            if padded < fewest:
+                best, fewest = edges, padded
+    return ladder[list(best)]
+
+
+def deal_rows(
+    lengths: Int[np.ndarray, " n"], buckets: Int[np.ndarray, " buckets"], batch_size: int
+) -> list[tuple[int, Int[np.ndarray, " rows"]]]:
+    """Deals rows to buckets so that every bucket but the last holds whole batches.
+
+    A bucket's surplus, its longest rows, moves up to the next; what the last has over whole batches stays in it, and
+    the shuffle decides which of its rows an epoch leaves out. Fewer than `batch_size` rows are left out an epoch.
+
+    Args:
+      lengths: Tokens of each row.
+      buckets: Padded lengths, ascending.
+      batch_size: Rows a batch.
+
+    Returns:
+      (padded length, row numbers) of each bucket that has a batch.
+
+    Raises:
+      InputError: There are fewer rows than one batch holds.
+    """
+    if len(lengths) < batch_size:
+        raise InputError(f"{len(lengths)} rows are fewer than one batch of {batch_size}; lower the batch size.")
+    order = np.argsort(lengths, kind="stable")
+    ends = np.searchsorted(lengths[order], buckets, side="right") // batch_size * batch_size
+    ends = np.minimum(ends, (len(order) // batch_size - 1) * batch_size)  # the last bucket has a batch in any case
+    ends[-1] = len(order)
+    parts = zip(buckets, (0, *ends[:-1]), ends, strict=True)
+    return [(int(length), order[start:end]) for length, start, end in parts if end - start >= batch_size]
+
+
+class Batches:
+    """An endless iterator over batches with a position that can be saved and set.
+
+    Args:
+      lengths: Tokens of each row.
+      collate: Turns row numbers into arrays. Called in background threads.
+      batch_size: Rows of a global batch, over all processes.
+      ladder: Candidate padded lengths; one rung for data of one length.
+      buckets: How many of them to use.
+      seed: Of the order and of the generators `collate` gets.
+      process: This process and the number of processes; each collates its own slice of every batch.
+
+    Attributes:
+      per_epoch: Batches an epoch.
+      shapes: Padded lengths in use.
+    """
+
+    def __init__(
+        self,
+        lengths: Int[np.ndarray, " n"],
+        collate: Collate,
+        *,
+        batch_size: int,
+        ladder: Int[np.ndarray, " rungs"],
+        buckets: int = 4,
+        seed: int = 0,
+        process: tuple[int, int] = (0, 1),
+    ):
+        try:
+            import grain
+        except ImportError:
+            raise missing_dependency("grain", "train", "Training") from None
+        index, count = process
+        if batch_size % count:
+            raise InputError(f"batch_size {batch_size} is not a multiple of the {count} processes.")
+        share = batch_size // count
+        dealt = deal_rows(lengths, choose_buckets(lengths, ladder, buckets), batch_size)
+        parts = []
+        for number, (length, rows) in enumerate(dealt):
+            shuffled = grain.MapDataset.source(rows).seed(seed + number).shuffle()
+            whole = shuffled.batch(batch_size, drop_remainder=True)
+            parts.append(whole.map(lambda rows, length=length: (rows[index * share : (index + 1) * share], length)))
+        batches = grain.MapDataset.concatenate(parts).seed(seed).shuffle()
+        self.per_epoch = len(batches)
+        self.shapes = tuple(length for length, _ in dealt)
+        collated = batches.repeat().random_map(lambda item, rng: collate(*item, rng))
+        self._iterator = iter(collated.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)))
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Batch:
+        return next(self._iterator)
+
+    def position(self) -> dict[str, Any]:
+        """Where the iterator stands, as JSON: the next `__next__` of an iterator set to it gives the same batch."""
+        return self._iterator.get_state()
+
+    def set_position(self, position: dict[str, Any]) -> None:
+        """Goes to a position `position` returned."""
+        self._iterator.set_state(position)

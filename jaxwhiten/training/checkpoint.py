@@ -1,0 +1,206 @@
+"""Checkpoints with Orbax: written in the background, the last and the best kept, refused when they do not fit.
+
+A run folder holds `recipe.json`, what the run is made of, and `checkpoints/STEP/`. A checkpoint is written beside the
+older ones under a temporary name and renamed when it is whole: a full disk or a kill leaves the older ones intact.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxwhiten import io
+from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing_dependency
+from jaxwhiten.training.state import TrainState
+
+_RECIPE = "recipe.json"
+_MISSING = "(absent)"
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+      folder: The run's folder; made if missing.
+      recipe: What the run is made of, as JSON values: data, model, objective, rates, seed. A folder with checkpoints
+        of another recipe is refused.
+      best: Name of the score whose highest value marks the best checkpoint; None when nothing is scored.
+      keep: How many of the latest checkpoints to keep, beside the best.
+
+    Raises:
+      MismatchError: The folder's run has another recipe; the message names what differs.
+      FormatError: Its recipe cannot be read.
+    """
+
+    def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
+        try:
+            import orbax.checkpoint as ocp
+            from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
+        except ImportError:
+            raise missing_dependency("orbax-checkpoint", "train", "Training") from None
+        self.folder = Path(folder).resolve()
+        self._ocp, self._best = ocp, best
+        score = (lambda scores: scores[best]) if best else None
+        policies = [policy.LatestN(keep), *([policy.BestN(get_metric_fn=score, n=1)] if best else [])]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._manager = ocp.CheckpointManager(
+            self.folder / "checkpoints",
+            item_names=("state", "rest"),
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=policy.AnyPreservationPolicy(policies),
+                best_fn=score,
+                cleanup_tmp_directories=True,
+            ),
+        )
+        self._check_recipe(json.loads(json.dumps(recipe)))
+
+    def _check_recipe(self, recipe: dict[str, Any]) -> None:
+        file = self.folder / _RECIPE
+        if self.latest is None:
+            if jax.process_index() == 0:
+                io.write_json(file, recipe)
+            return
+        try:
+            old = json.loads(file.read_text(encoding="utf-8"))
+            changes = list(_differences(old, recipe))
+        except (OSError, ValueError, AttributeError) as error:
+            raise FormatError(
+                f"{file}: the recipe of the run in this folder cannot be read ({error}); take a new output folder."
+            ) from error
+        if changes:
+            raise MismatchError(
+                f"{self.folder} holds a run of another recipe: {'; '.join(changes)}. Its checkpoints are left as they "
+                "are. Restore these settings to go on with it, or take a new output folder."
+            )
+
+    @property
+    def latest(self) -> int | None:
+        """Step of the latest checkpoint."""
+        return self._manager.latest_step()
+
+    @property
+    def best(self) -> int | None:
+        """Step of the checkpoint with the highest score, or the latest where none was scored."""
+        if self._best is None or self.latest is None:
+            return self.latest
+        step = self._manager.best_step()
+        return step if self._manager.metrics(step)[self._best] > -math.inf else self.latest
+
+    def save(
+        self,
+        state: TrainState,
+        position: Mapping[str, Any],
+        scores: Mapping[str, float] | None = None,
+    ) -> None:
+        """Starts writing a checkpoint and returns; the one before it is waited for.
+
+        Args:
+          state: Copied before this returns, so the step may reuse its memory.
+          position: Where the batches stand, as JSON.
+          scores: Of the evaluation at this step.
+
+        Raises:
+          JaxwhitenError: This or the previous checkpoint could not be written.
+        """
+        step, args = int(state.step), self._ocp.args
+        if step == self.latest:
+            return
+        score = (scores or {}).get(self._best, math.nan)
+        metrics = {self._best: score if math.isfinite(score) else -math.inf} if self._best else None
+        rest = {"position": dict(position), "checksums": _checksums(state)}
+        items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))
+        try:
+            self._manager.save(step, args=items, metrics=metrics, force=True)
+        except Exception as error:  # tensorstore, XLA and the operating system each raise their own
+            raise self._not_written(error) from error
+
+    def wait(self) -> None:
+        """Waits for the checkpoint being written.
+
+        Raises:
+          JaxwhitenError: It could not be written.
+        """
+        try:
+            self._manager.wait_until_finished()
+        except Exception as error:
+            raise self._not_written(error) from error
+
+    def _not_written(self, error: Exception) -> JaxwhitenError:
+        steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
+        return JaxwhitenError(
+            f"{self.folder}: a checkpoint could not be written ({_first_line(error)}). Checkpoints left intact: steps "
+            f"{steps}. Make room and run the same command to go on."
+        )
+
+    def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
+        """Reads a checkpoint.
+
+        Args:
+          template: A state of the same shapes, placed where the result shall be.
+          step: Which; by default the latest.
+
+        Returns:
+          The state and the position of the batches.
+
+        Raises:
+          FormatError: It is damaged, or not of these shapes.
+        """
+        step, args = self.latest if step is None else step, self._ocp.args
+        names = _flatten(template)
+        shapes = {k: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding) for k, x in names.items()}
+        items = args.Composite(state=args.StandardRestore(shapes), rest=args.JsonRestore())
+        try:
+            found = self._manager.restore(step, args=items)
+            leaves = [found["state"][name] for name in names]
+            state = jax.tree.unflatten(jax.tree.structure(template), leaves)
+            if _checksums(state) != found["rest"]["checksums"]:
+                raise ValueError("checksums do not match: it was damaged after it was written")
+            return state, found["rest"]["position"]
+        except Exception as error:  # tensorstore, orbax and json each raise their own
+            others = [s for s in self._manager.all_steps() if s != step]
+            advice = f"Remove that folder to go on from step {max(others)}" if others else "Take a new output folder"
+            folder = self.folder / "checkpoints" / str(step)
+            raise FormatError(f"{folder}: not a readable checkpoint ({_first_line(error)}). {advice}.") from error
+
+    def close(self) -> None:
+        """Waits for the last write and ends the background threads."""
+        self.wait()
+        self._manager.close()
+
+
+def _flatten(state: TrainState) -> dict[str, jax.Array]:
+    leaves = jax.tree.leaves_with_path(state)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+def _checksums(state: TrainState) -> list[int]:
+    """One number an array: Orbax notices files cut short, not flipped bits."""
+    return [int(value) for value in jax.device_get(_checksum_leaves(jax.tree.leaves(state)))]
+
+
+@jax.jit
+def _checksum_leaves(leaves: list[jax.Array]) -> list[jax.Array]:
+    def checksum(leaf: jax.Array) -> jax.Array:
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}").ravel().astype(jnp.uint32)
+        return jnp.sum(bits * (2 * jnp.arange(bits.size, dtype=jnp.uint32) + 1))  # odd weights: no flip cancels
+
+    return [checksum(leaf) for leaf in leaves]
+
+
+def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from _differences(old.get(name, _MISSING), new.get(name, _MISSING), f"{where}.{name}".lstrip("."))
+    elif old != new:
+        yield f"{where} was {old!r}, now {new!r}"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition(" See full TensorStore")[0].splitlines()
+    return (text[0] if text else type(error).__name__)[:300]

@@ -1,0 +1,149 @@
+"""What a run says while it runs: a progress bar, metrics as JSON lines, TensorBoard events, and the curve as a PNG."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from jaxwhiten import io
+from jaxwhiten.errors import missing_dependency
+
+METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
+
+
+class Log:
+    """The log of one run; a resumed run goes on in the same files.
+
+    Args:
+      folder: The run's folder.
+      total: Steps of the whole run.
+      start: Steps already made. Lines of later steps, written after the checkpoint a run resumes from, are dropped.
+      per_step: What a step processes, in units of `unit`.
+      unit: Such as `"sentences"` or `"tokens"`.
+      progress: Whether to show a bar; None shows it on a terminal.
+      writer: Whether this process writes files (the first of several).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        total: int,
+        *,
+        start: int = 0,
+        per_step: int = 1,
+        unit: str = "sentences",
+        progress: bool | None = None,
+        writer: bool = True,
+    ):
+        self._per_step, self._unit = per_step, unit
+        self._bar = tqdm(total=total, initial=start, unit="step", disable=None if progress is None else not progress)
+        self._file = self._events = None
+        if writer:
+            try:
+                from tensorboardX import SummaryWriter
+            except ImportError:
+                raise missing_dependency("tensorboardX", "train", "Logging to TensorBoard") from None
+            path = Path(folder) / METRICS_FILE
+            kept = [row for row in read_metrics(folder) if row["step"] <= start]
+            io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
+            self._file = path.open("a", encoding="utf-8")
+            self._events = SummaryWriter(str(Path(folder) / "tensorboard"), purge_step=start + 1)
+        self._clock, self._last = time.perf_counter(), start
+
+    def steps(self, rows: list[tuple[int, Mapping[str, float]]]) -> None:
+        """Logs finished steps: (number, metrics) each."""
+        if not rows:
+            return
+        now = time.perf_counter()
+        rate = (rows[-1][0] - self._last) * self._per_step / max(now - self._clock, 1e-9)
+        for step, metrics in rows:
+            values = {name: float(value) for name, value in metrics.items()} | {f"{self._unit}_per_second": rate}
+            self._write({"step": step, **values})
+        self._bar.update(rows[-1][0] - self._last)
+        self._bar.set_postfix_str(f"loss {float(rows[-1][1]['loss']):.4f}, {rate:.0f} {self._unit}/s")
+        self._clock, self._last = now, rows[-1][0]
+
+    def scores(self, step: int, scores: Mapping[str, float]) -> None:
+        """Logs an evaluation; its time does not count into the rate."""
+        self._write({"step": step, **scores})
+        self._bar.write(
+            f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()), sys.stderr
+        )
+        self._clock = time.perf_counter()
+
+    def note(self, text: str) -> None:
+        """Says something once, above the bar."""
+        if self._file is not None:
+            self._bar.write(text, sys.stderr)
+
+    def _write(self, row: dict[str, float]) -> None:
+        if self._file is None:
+            return
+        finite = {name: value if math.isfinite(value) else None for name, value in row.items()}
+        self._file.write(json.dumps(finite) + "\n")
+        self._file.flush()
+        for name, value in row.items():
+            if name != "step":
+                self._events.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        """Ends the bar and the files."""
+        self._bar.close()
+        if self._file is not None:
+            self._file.close()
+            self._events.close()
+
+
+def read_metrics(folder: str | Path) -> list[dict[str, float]]:
+    """The rows of a run's metrics file; none where there is no file. A line cut short by a kill is left out."""
+    path = Path(folder) / METRICS_FILE
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def plot_run(folder: str | Path) -> Path:
+    """Draws the loss of a run, its running mean, and the scores where there are any.
+
+    Args:
+      folder: The run's folder, with its metrics.
+
+    Returns:
+      The PNG written there.
+    """
+    from matplotlib.figure import Figure
+
+    rows = read_metrics(folder)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    losses = np.array([(row["step"], row["loss"]) for row in rows if row.get("loss") is not None])
+    if len(losses):
+        window = max(len(losses) // 50, 1)
+        smooth = np.convolve(losses[:, 1], np.full(window, 1 / window), mode="valid")
+        axes.plot(*losses.T, color="tab:blue", alpha=0.25, linewidth=0.8)
+        axes.plot(losses[window - 1 :, 0], smooth, color="tab:blue", label=f"loss (mean of {window} steps)")
+    axes.set(xlabel="step", ylabel="loss")
+    scored = [row for row in rows if "loss" not in row]
+    if scored:
+        right = axes.twinx()
+        for number, name in enumerate(dict.fromkeys(name for row in scored for name in row if name != "step")):
+            points = [(row["step"], row[name]) for row in scored if row.get(name) is not None]
+            right.plot(*zip(*points, strict=True), "o-", markersize=3, color=f"C{number + 1}", label=name)
+        right.set_ylabel("score")
+        right.legend(loc="lower right")
+    axes.legend(loc="upper right")
+    path = Path(folder) / PLOT_FILE
+    with io.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return path

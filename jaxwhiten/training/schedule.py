@@ -1,0 +1,96 @@
+"""Learning-rate schedules and the optimiser, as one Optax transformation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import optax
+
+from jaxwhiten.errors import InputError, unknown_name
+
+
+def _linear(peak: float, steps: int) -> optax.Schedule:
+    return optax.linear_schedule(peak, 0.0, steps)
+
+
+def _cosine(peak: float, steps: int) -> optax.Schedule:
+    return optax.cosine_decay_schedule(peak, steps)
+
+
+def _constant(peak: float, steps: int) -> optax.Schedule:
+    del steps
+    return optax.constant_schedule(peak)
+
+
+DECAYS = {"linear": _linear, "cosine": _cosine, "constant": _constant}
+OPTIMIZERS = ("adamw", "adam")
+
+
+def make_schedule(peak: float, steps: int, *, warmup: float = 0.1, decay: str = "linear") -> optax.Schedule:
+    """Linear warm-up to `peak`, then decay to zero at `steps`.
+
+    Args:
+      peak: Highest learning rate.
+      steps: Optimiser steps of the whole run.
+      warmup: Share of the steps spent warming up, rounded up to whole steps.
+      decay: One of `DECAYS`.
+
+    Returns:
+      Step number (from 0) to learning rate. The first step of a warm-up has rate 0, as in transformers' schedules.
+
+    Raises:
+      InputError: A mistyped decay, no steps, or a share outside 0-1.
+    """
+    if decay not in DECAYS:
+        raise unknown_name("decay", decay, DECAYS)
+    if steps < 1 or not 0 <= warmup < 1:
+        raise InputError(f"A schedule needs at least one step and a warm-up share in [0, 1): got {steps}, {warmup}.")
+    warmup_steps = int(-(-steps * warmup // 1))
+    after = DECAYS[decay](peak, max(steps - warmup_steps, 1))
+    if warmup_steps == 0:
+        return after
+    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
+
+
+def make_optimizer(
+    schedule: optax.Schedule,
+    *,
+    name: str = "adamw",
+    weight_decay: float = 0.01,
+    clip_norm: float = 1.0,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+) -> optax.GradientTransformation:
+    """Adam or AdamW behind gradient clipping.
+
+    Args:
+      schedule: Learning rate by step.
+      name: `"adamw"` or `"adam"`.
+      weight_decay: AdamW's decoupled decay; biases and norms (arrays of one axis) are left out.
+      clip_norm: Largest norm of the whole gradient; 0 switches clipping off.
+      b1: Decay of the first moment.
+      b2: Decay of the second moment.
+      eps: Added to the root of the second moment.
+
+    Returns:
+      The transformation.
+
+    Raises:
+      InputError: A mistyped optimiser.
+
+    References:
+      Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
+    """
+    if name not in OPTIMIZERS:
+        raise unknown_name("optimizer", name, OPTIMIZERS)
+    if name == "adam":
+        rule = optax.adam(schedule, b1=b1, b2=b2, eps=eps)
+    else:
+        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=_matrices)
+    return optax.chain(optax.clip_by_global_norm(clip_norm), rule) if clip_norm > 0 else rule
+
+
+def _matrices(params: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

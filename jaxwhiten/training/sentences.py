@@ -1,0 +1,141 @@
+"""Sentence-BERT's side of the loop: batches of sentence rows, the loss through the encoder, scoring on STS pairs.
+
+References:
+  Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Float, Int, Shaped
+
+from jaxwhiten.batching import length_ladder
+from jaxwhiten.encoder import Encoder
+from jaxwhiten.losses import Loss
+from jaxwhiten.metrics import cosine_pairs, spearman
+from jaxwhiten.pooling import canonical, pool
+from jaxwhiten.training.batches import Batches
+from jaxwhiten.training.loop import Evaluate
+from jaxwhiten.training.state import Params
+from jaxwhiten.training.step import LossFn
+from jaxwhiten.training.tokens import TokenTable
+
+Rebuild = Callable[[nnx.State], nnx.Module]
+
+
+def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State, Rebuild]:
+    """Takes an encoder apart into the parameters to train and the rest.
+
+    Args:
+      model: From `jaxwhiten.models`.
+      pooling: What is not needed for it, BERT's pooler, is left as it is.
+
+    Returns:
+      The parameters, and a function that makes the encoder again from trained ones.
+    """
+    kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
+    graph, frozen, params = nnx.split(model, kept, ...)
+    return params, lambda trained: nnx.merge(graph, frozen, trained)
+
+
+def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
+    """The loss of a batch of sentence rows, through encoder and pooling, with dropout.
+
+    All columns of a row go through the encoder in one call.
+
+    Args:
+      rebuild: From `split_encoder`.
+      loss: From `jaxwhiten.losses.objective`.
+      pooling: A name of `jaxwhiten.POOLINGS`.
+      passes: How often each sentence goes through, each time under its own dropout (SimCSE: 2).
+
+    Returns:
+      A loss for `make_step`. Parameters are `{"encoder": state, "head": arrays}`; a batch has `input_ids`
+      [b, columns, length], `lengths` [b, columns] and, where the objective wants them, `labels` [b].
+    """
+
+    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array):
+        ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
+        rows, columns, length = ids.shape
+        mask = (jnp.arange(length) < lengths[:, :, None]).astype(jnp.int32).reshape(-1, length)
+        model = rebuild(params["encoder"])
+        output = model(ids.reshape(-1, length), mask, deterministic=False, rngs=nnx.Rngs(dropout=key))
+        vectors = pool(output, mask, (pooling,))[pooling].reshape(rows, columns, -1)
+        return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params["head"]), {}
+
+    return loss_fn
+
+
+def sentence_batches(
+    table: TokenTable,
+    labels: Shaped[np.ndarray, " n"] | None,
+    *,
+    batch_size: int,
+    max_length: int,
+    pad_id: int = 0,
+    buckets: int = 4,
+    seed: int = 0,
+    process: tuple[int, int] = (0, 1),
+) -> Batches:
+    """Batches of tokenised rows for `sentence_loss`.
+
+    Args:
+      table: From `tokenize_columns`.
+      labels: One a row, or None.
+      batch_size: Rows of a global batch.
+      max_length: Longest padded length.
+      pad_id: Token id of padding.
+      buckets: How many padded lengths to use, each one compilation; 1 pads everything to the longest.
+      seed: Of the order.
+      process: This process and the number of processes.
+    """
+
+    def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        del rng
+        batch = table.batch(rows, length, pad_id)
+        return batch if labels is None else batch | {"labels": labels[rows]}
+
+    ladder = length_ladder(max_length)
+    return Batches(
+        table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed, process=process
+    )
+
+
+def sts_evaluator(
+    rebuild: Rebuild,
+    tokenizer_folder: Path,
+    name: str,
+    sentence1: Sequence[str],
+    sentence2: Sequence[str],
+    gold: Float[np.ndarray, " n"],
+    *,
+    pooling: str = "mean",
+    max_length: int = 128,
+) -> Evaluate:
+    """Spearman's correlation of cosines with gold scores, in points, as an `evaluate` for the loop.
+
+    Args:
+      rebuild: From `split_encoder`.
+      tokenizer_folder: Where the model's tokenizer lies.
+      name: What the score is called.
+      sentence1: First sentences.
+      sentence2: Second sentences.
+      gold: Gold scores.
+      pooling: A name of `jaxwhiten.POOLINGS`.
+      max_length: Longest sentence in tokens.
+    """
+
+    def evaluate(params: Params) -> dict[str, float]:
+        host = jax.device_get(params["encoder"])  # the step gives the devices' copy away
+        encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
+        vectors = encoder.encode([*sentence1, *sentence2], show_progress=False)
+        half = len(sentence1)
+        return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), gold)}
+
+    return evaluate

@@ -1,0 +1,78 @@
+"""One optimiser step as one compiled function: forward, backward, accumulate, update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Key, Scalar
+
+from jaxwhiten.training.state import Params, TrainState
+
+Batch = dict[str, Array]
+Metrics = dict[str, Scalar]
+LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
+"""Parameters, a batch and a key for dropout, to the mean loss over the batch and further means to be logged."""
+StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
+
+
+def make_step(
+    loss_fn: LossFn,
+    optimizer: optax.GradientTransformation,
+    schedule: optax.Schedule,
+    mesh: Mesh,
+    *,
+    seed: int = 0,
+    accumulate: int = 1,
+) -> StepFn:
+    """Compiles the training step.
+
+    The state is on every device and its memory is reused for the result; the batch is split over the mesh, and what
+    the loss computes over it is computed over the global batch. Noise follows from the seed and the step alone, not
+    from the devices.
+
+    Args:
+      loss_fn: The objective. With `accumulate` above 1 it sees one part of the batch at a time.
+      optimizer: From `make_optimizer`.
+      schedule: Learning rate by step, to be logged.
+      mesh: From `data_mesh`.
+      seed: Of the dropout noise.
+      accumulate: Parts a batch is worked through in, with their gradients averaged: memory for time.
+
+    Returns:
+      `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and what
+      `loss_fn` adds.
+    """
+    everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    gradient = jax.value_and_grad(loss_fn, has_aux=True)
+
+    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""]):
+        if accumulate == 1:
+            return gradient(params, batch, key)
+        # Part i holds rows i, i + accumulate, ...: every device keeps the rows it has.
+        parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), batch)
+        keys = jax.random.split(key, accumulate)
+        shapes = jax.eval_shape(gradient, params, jax.tree.map(lambda x: x[0], parts), key)
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+        def add(total, part):
+            return jax.tree.map(jnp.add, total, gradient(params, *part)), None
+
+        total, _ = jax.lax.scan(add, zeros, (parts, keys))
+        return jax.tree.map(lambda x: x / accumulate, total)
+
+    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        (loss, metrics), gradients = mean_gradient(state.params, batch, key)
+        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        metrics |= {
+            "loss": loss,
+            "learning_rate": jnp.asarray(schedule(state.step), jnp.float32),
+            "grad_norm": optax.global_norm(gradients),
+        }
+        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+
+    return jax.jit(step, donate_argnums=0, in_shardings=(everywhere, by_row), out_shardings=(everywhere, everywhere))

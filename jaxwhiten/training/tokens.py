@@ -1,0 +1,115 @@
+"""Tokenise once: ragged token ids on disk under a key of data, tokenizer and length, read back as memory maps."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxwhiten import io
+from jaxwhiten.errors import InputError
+from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenTable:
+    """Rows of tokenised sentences; a sentence that occurs in many rows is kept once.
+
+    Attributes:
+      tokens: Ids of the distinct sentences.
+      sentences: Which sentence each row has in each column.
+      key: Changes with the texts, the tokenizer or the length.
+    """
+
+    tokens: TokenIds
+    sentences: Int[np.ndarray, "n columns"]
+    key: str
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " n"]:
+        """Tokens of the longest sentence of each row."""
+        return np.asarray(self.tokens.lengths)[self.sentences].max(axis=1)
+
+    def batch(self, rows: Int[np.ndarray, " b"], length: int, pad_id: int) -> dict[str, np.ndarray]:
+        """The chosen rows, padded: `input_ids` [b, columns, length] and `lengths` [b, columns], both int32."""
+        chosen = self.sentences[rows]
+        ids = self.tokens.padded(chosen.ravel(), chosen.size, length, pad_id)
+        lengths = self.tokens.lengths[chosen].astype(np.int32)
+        return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
+
+
+def tokenize_columns(
+    columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int, cache: Path | None = None
+) -> TokenTable:
+    """Tokenises columns of sentences, or reads them back from the cache.
+
+    Args:
+      columns: One list of sentences a column, all of one length.
+      tokenizer_folder: Where the model's tokenizer lies.
+      max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
+      cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
+
+    Returns:
+      The rows.
+
+    Raises:
+      InputError: Columns of different lengths, none at all, or an item that is not a string.
+      ModelError: No readable tokenizer in the folder.
+    """
+    if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
+        raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
+    columns = [checked_text(column) for column in columns]
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
+    texts = hashlib.sha256()
+    for column in columns:
+        texts.update(json.dumps(column).encode())
+    key = io.content_key("tokens", 1, texts.hexdigest(), tokenizer.to_json())
+
+    def build() -> dict[str, np.ndarray]:
+        numbers: dict[str, int] = {}
+        sentences = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns])
+        tokens = tokenizer(list(numbers))
+        return {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
+
+    arrays = cached_arrays(key, build, cache or io.cache_dir("tokens"))
+    return TokenTable(TokenIds(arrays["flat"], arrays["lengths"]), arrays["sentences"], key)
+
+
+def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]], folder: Path) -> dict[str, np.ndarray]:
+    """Arrays built once and memory-mapped from NPY files afterwards.
+
+    Args:
+      key: Name of the entry; whatever the arrays depend on must be in it.
+      build: Makes the arrays when the entry is not there, or not whole.
+      folder: The cache.
+
+    Returns:
+      The arrays by name, read-only.
+    """
+    entry, sidecar = folder / key, folder / key / "arrays.json"
+    try:
+        names = json.loads(sidecar.read_text(encoding="utf-8"))
+        return {name: _mapped(entry / f"{name}.npy", size) for name, size in names.items()}
+    except (OSError, ValueError, AttributeError):
+        arrays = build()
+    sizes = {}
+    for name, array in arrays.items():
+        with io.atomic_path(entry / f"{name}.npy") as temporary, open(temporary, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+        sizes[name] = (entry / f"{name}.npy").stat().st_size
+    io.write_json(sidecar, sizes)  # last: an entry without it is not whole
+    return {name: _mapped(entry / f"{name}.npy", size) for name, size in sizes.items()}
+
+
+def _mapped(path: Path, size: int) -> np.ndarray:
+    if path.stat().st_size != size:
+        raise ValueError(f"{path}: not whole")
+    return np.load(path, mmap_mode="r", allow_pickle=False)

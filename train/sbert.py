@@ -1,0 +1,199 @@
+"""Fine-tunes an encoder into a sentence encoder.
+
+    python -m train.sbert --config configs/nli.py
+    python -m train.sbert --config configs/stsb.py --config.batch_size=32 --config.output=runs/stsb-32
+
+The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
+results.json and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers. SIGTERM or
+Ctrl-C saves and ends the program with exit code 0; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import ConfigDict
+
+from configs.launch import run
+from jaxwhiten import losses
+from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
+from jaxwhiten.errors import InputError
+from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
+from jaxwhiten.io import write_json
+from jaxwhiten.models import load_model
+from jaxwhiten.training import (
+    Evaluate,
+    Rebuild,
+    RunOptions,
+    make_optimizer,
+    make_schedule,
+    sentence_batches,
+    sentence_loss,
+    split_encoder,
+    sts_evaluator,
+    tokenize_columns,
+    train,
+)
+
+# What is shown or kept, not computed: a resumed run may change it.
+SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress", "test")
+
+
+def main(config: ConfigDict) -> None:
+    """Trains what the config says: one run, or its stages one after the other."""
+    stages = config.get("stages", ())
+    for name in stages:
+        if not train_sentences(config[name]):
+            return
+    if not stages:
+        train_sentences(config)
+
+
+def train_sentences(config: ConfigDict) -> bool:
+    """One run, from its start or its latest checkpoint to the exported model; False if it was asked to stop."""
+    began = time.perf_counter()
+    pooling, kind = check_pooling(config.pooling), losses.objective_kind(config.objective)
+    examples = load_examples(config, kind)
+    print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
+
+    model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
+    table = tokenize_columns(list(examples.columns.values()), folder, config.max_length)
+    batches = sentence_batches(
+        table,
+        examples.label if kind.label else None,
+        batch_size=config.batch_size,
+        max_length=config.max_length,
+        pad_id=sizes.pad_token_id,
+        buckets=config.buckets,
+        seed=config.seed,
+        process=(jax.process_index(), jax.process_count()),
+    )
+    steps = config.steps or config.epochs * batches.per_epoch
+    print(f"{batches.per_epoch} batches an epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
+
+    settings = config.settings.to_dict()
+    matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
+    loss = losses.objective(config.objective, **matryoshka, **settings)
+    encoder, rebuild = split_encoder(model, pooling)
+    key, classes = jax.random.key(config.seed), len(examples.classes)
+    params = {
+        "encoder": encoder,
+        "head": losses.init_head(config.objective, key, sizes.hidden_size, classes, **settings),
+    }
+
+    schedule = make_schedule(config.learning_rate, steps, warmup=config.warmup, decay=config.decay)
+    optimizer = make_optimizer(
+        schedule, name=config.optimizer, weight_decay=config.weight_decay, clip_norm=config.clip_norm
+    )
+    recipe = {name: value for name, value in config.to_dict().items() if name not in SHOWN_ONLY}
+    recipe |= {"rows": table.key, "steps": steps}
+    trained = train(
+        config.output,
+        params,
+        sentence_loss(rebuild, loss, pooling=pooling, passes=kind.passes),
+        batches,
+        optimizer,
+        schedule,
+        steps=steps,
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        seed=config.seed,
+        recipe=recipe,
+        evaluate=scorer(config, rebuild, folder, config.dev, "dev") if config.dev else None,
+        best=f"{config.dev} dev" if config.dev else None,
+        options=RunOptions(
+            evaluate_every=config.evaluate_every,
+            save_every=config.save_every,
+            log_every=config.log_every,
+            keep=config.keep,
+            progress=config.progress,
+            per_row=len(examples.columns),
+        ),
+    )
+    if not trained.finished:
+        return False
+    splits = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
+    before, after = {}, {}
+    for task, split in splits:
+        score = scorer(config, rebuild, folder, task, split)
+        before |= score(params)
+        after |= score(trained.params)
+    export(config, rebuild(trained.params["encoder"]), folder, recipe, after)
+    results = {"before": before, "after": after, "step": trained.step, "seed": config.seed}
+    results["seconds"] = round(time.perf_counter() - began, 1)
+    write_json(Path(config.output) / "results.json", results)
+    for name, value in after.items():
+        print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
+    print(f"{config.output}/model written from step {trained.step}, {results['seconds']} s in this session")
+    return True
+
+
+def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
+    """The rows the config names, in the form the objective takes."""
+    data, alone = config.data, kind.columns == (1, 1)
+    if data.file:
+        examples = table_examples(
+            data.file,
+            data.columns,
+            label=(data.label or None) if kind.label else None,
+            classes=data.classes if kind.label == "class" else (),
+            score_range=data.score_range,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+    elif data.name == "nli":
+        rows = load_nli(
+            data.folder or None,
+            sources=data.sources or None,
+            exclude_overlap=data.exclude_overlap,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+        print(rows.summary())
+        examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.label else "triplets")
+    else:
+        pairs = load_sts(data.name, data.folder or None).splits["train"]
+        examples = sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
+    losses.check_data(config.objective, list(examples.columns), examples.label_kind)
+    return examples.take(data.limit, config.seed) if data.limit else examples
+
+
+def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:
+    """Spearman's correlation on one split of an STS task."""
+    splits = load_sts(task, config.data.folder or None).splits
+    if split not in splits:
+        raise InputError(f"{task} has no {split} split, only {', '.join(splits)}.")
+    pairs = splits[split]
+    return sts_evaluator(
+        rebuild,
+        folder,
+        f"{task} {split}",
+        pairs.sentence1,
+        pairs.sentence2,
+        pairs.score,
+        pooling=config.pooling,
+        max_length=config.max_length,
+    )
+
+
+def export(config: ConfigDict, model: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]) -> None:
+    """Writes the finished model's folder with its card."""
+    if jax.process_index() != 0:
+        return
+    card = model_card(
+        Path(config.output).name,
+        base_model=config.model,
+        dimension=model.config.hidden_size,
+        pooling=config.pooling,
+        max_length=config.max_length,
+        recipe=recipe,
+        scores=scores,
+    )
+    save_sentence_transformer(
+        Path(config.output) / "model", model, folder, pooling=config.pooling, max_length=config.max_length, card=card
+    )
+
+
+if __name__ == "__main__":
+    run(main, "configs/nli.py")
