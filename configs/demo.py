@@ -1,0 +1,24 @@
+"""The main job on embedded input: 390 sentence pairs that ship with the package, real weights, no data to fetch.
+
+Command: `python -m eval.sts --config configs/demo.py` (`make demo` runs it). The scores are those of a sample written
+for this project, not of a benchmark. TIME_AND_SCORE
+"""
+
+from ml_collections import ConfigDict
+
+from configs import sts
+
+
+def get_config() -> ConfigDict:
+    """The default table on `sts_sample`, two poolings, nothing but the sample to fit on."""
+    config = sts.get_config()
+    config.update(
+        {
+            "poolings": "mean,first_last_avg",
+            "whitening": "none,target",
+            "ks": "384,256,128",
+            "tasks": "sts_sample",
+            "out": "runs/demo",
+        }
+    )
+    return config

@@ -1,0 +1,70 @@
+"""What every evaluation does alike: its folder, its progress lines, and the record of machine and versions."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import jaxwhiten
+from jaxwhiten.errors import InputError
+
+_PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
+
+
+def say(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def now() -> str:
+    """The time, in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def make_folder(folder: Path) -> None:
+    """Makes the folder for results, before anything slow.
+
+    Raises:
+      InputError: It cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"config.out: {folder} cannot be made a folder ({error.strerror}).") from error
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"config.out: {folder} cannot be written to.")
+
+
+def machine() -> dict[str, Any]:
+    """Cores, devices and system, and the most memory this process has held so far."""
+    devices = jax.local_devices()
+    return {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "devices": len(devices),
+        "device_kind": devices[0].device_kind,
+        "system": platform.platform(),
+        "peak_rss_gb": _peak_memory(),
+    }
+
+
+def _peak_memory() -> float | None:
+    """In GB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def versions() -> dict[str, str]:
+    """Versions of this project, Python and the packages that bear on the numbers."""
+    found = {name: metadata.version(name) for name in _PACKAGES}
+    return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}

@@ -1,0 +1,75 @@
+"""How long a search takes and how much of the exact result it finds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten import Encoder
+from jaxwhiten.search import Index, build_index, search_text
+
+WARM_QUERIES = 1024  # at least one whole batch of every backend, so that nothing is compiled while the clock runs
+TIE = 1e-6
+
+
+def sample_rows(n: int, wanted: int) -> np.ndarray:
+    """At most `wanted` row numbers (0: all), spread evenly over n rows."""
+    return np.arange(n) if not wanted or wanted >= n else np.linspace(0, n - 1, wanted).astype(np.int64)
+
+
+def batched_seconds(index: Index, queries: np.ndarray, k: int, prepared: bool) -> float:
+    """Seconds of one search with all queries at once, after a warm-up."""
+    index.search(queries[:WARM_QUERIES], k, prepared=prepared)
+    start = time.perf_counter()
+    index.search(queries, k, prepared=prepared)
+    return time.perf_counter() - start
+
+
+def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) -> dict[str, float]:
+    """Median and 99th percentile of searching for one query after another; the first pass is a warm-up."""
+    for query in queries:
+        search(query)
+    times = []
+    for query in queries:
+        start = time.perf_counter()
+        search(query)
+        times.append(1000 * (time.perf_counter() - start))
+    return {"p50": float(np.percentile(times, 50)), "p99": float(np.percentile(times, 99))}
+
+
+def vector_latency(index: Index, queries: np.ndarray, k: int) -> dict[str, float]:
+    """Milliseconds of single raw query vectors; the index whitens them."""
+    return single_milliseconds(lambda i: index.search(queries[i : i + 1], k), range(len(queries)))
+
+
+def text_latency(index: Index, encoder: Encoder, texts: Sequence[str], k: int) -> dict[str, float]:
+    """Milliseconds of single queries from text to results: encoding, whitening and search."""
+    return single_milliseconds(lambda text: search_text(index, encoder, [text], k), texts)
+
+
+class Exact:
+    """Exact neighbours of some queries in stored vectors, to hold other indexes against.
+
+    Args:
+      documents: Stored (whitened, normalised) document vectors.
+      queries: Prepared query vectors.
+      k: Neighbours a query.
+      backend: The exact backend that finds them.
+    """
+
+    def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
+        self.documents, self.queries = documents, queries
+        scores, self.ids = build_index(documents, backend, normalize=False).search(queries, k, prepared=True)
+        self.last = scores[:, -1]
+
+    def recall(self, ids: np.ndarray) -> float:
+        """The share of the results that belong to the exact first k; documents equally near as the k-th count."""
+        found = 0
+        for start in range(0, len(ids), 1024):
+            part = slice(start, start + 1024)
+            scores = np.einsum("qd,qkd->qk", self.queries[part], self.documents[ids[part]])
+            found += int(((scores >= self.last[part, None] - TIE) & (ids[part] >= 0)).sum())
+        return found / ids.size

@@ -1,0 +1,311 @@
+"""Retrieval with an encoder, raw and whitened: quality, time and memory of every setting on every index.
+
+`python -m eval.retrieval [--config configs/quora.py] [--config.key=value ...]`
+
+Texts are encoded once and kept in the cache, so that a run that was killed goes on where it stopped. Writes
+`results.json`, `run.json`, `results.md` and plots to the folder `out`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from configs.launch import run
+from eval import measure
+from eval.common import machine, make_folder, now, say, versions
+from eval.encoding import nli_moments
+from eval.published import retrieval as published
+from eval.settings import choices, fractions, integers, words
+from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten.datasets import load_nli
+from jaxwhiten.datasets.named import load_retrieval
+from jaxwhiten.datasets.retrieval import RetrievalData
+from jaxwhiten.errors import InputError
+from jaxwhiten.pooling import canonical
+from jaxwhiten.report import retrieval as views
+from jaxwhiten.search import BACKENDS, Index, build_index, encoding_of, search_text
+from jaxwhiten.store import EmbeddingStore
+
+WHITENINGS = ("none", "target", "nli")
+FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Raw vectors of documents and queries under one pooling."""
+
+    documents: np.ndarray
+    queries: np.ndarray
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How much is searched, besides the whole."""
+
+    exact: np.ndarray  # queries that are searched exactly, too
+    single: np.ndarray  # queries that are searched one by one
+    options: Mapping[str, Mapping[str, Any]]  # of each backend
+
+
+def main(config: ConfigDict) -> None:
+    started = time.perf_counter()
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
+    poolings = tuple(dict.fromkeys(map(canonical, words("poolings", config.poolings))))
+    whitenings = choices("whitening", config.whitening, WHITENINGS)
+    backends = choices("backends", config.backends, tuple(BACKENDS))
+    knobs = list(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma)))
+    out = Path(config.out)
+    make_folder(out)
+
+    # Data and model are read, and every setting checked, before anything slow starts.
+    data_dir = config.data_dir or None
+    data = load_retrieval(config.dataset, data_dir)
+    nli = load_nli(data_dir, two_way="keep") if "nli" in whitenings else None
+    encoder = Encoder.from_pretrained(
+        config.model,
+        pooling=poolings[0],
+        max_length=config.max_length,
+        dtype=config.dtype,
+        revision=config.revision or None,
+    )
+    ks = _dimensions(integers("ks", config.ks), encoder)
+    protocol = Protocol(
+        measure.sample_rows(len(data.queries), config.exact_queries),
+        measure.sample_rows(len(data.queries), config.single_queries),
+        {name: _options(name, config) for name in backends},
+    )
+
+    say(f"{data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries")
+    encoding = time.perf_counter()
+    vectors = encode(encoder, data, poolings, config.cache)
+    of_nli = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
+    encoding = time.perf_counter() - encoding
+
+    result = report.Run(_header(config, encoder, data, protocol, encoding))
+    views.remove_views(out)
+    kept: dict[bool, tuple[Row, Index]] = {}  # the best raw and the best whitened index, for the examples
+    for pooling in poolings:
+        for whitening, beta, gamma, k in _settings(whitenings, knobs, ks, encoder.dimension):
+            fitted, notes = fit(
+                whitening, vectors[pooling], of_nli.get(pooling), {"n_components": k, "beta": beta, "gamma": gamma}
+            )
+            setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening, "k": k}
+            setting |= {"beta": beta, "gamma": gamma, "transductive": whitening == "target"}
+            for row, index in score(setting, fitted, vectors[pooling], data, encoder, protocol):
+                result.rows.append(row)
+                best = kept.get(fitted is not None)
+                if config.examples and (best is None or best[0]["mrr_at_10"] < row["mrr_at_10"]):
+                    kept[fitted is not None] = row, index
+                for note in [*notes, *(f"{index.backend}: {note}" for note in index.notes)]:
+                    if note not in result.header["warnings"]:
+                        result.header["warnings"].append(note)
+                result.save(out)
+
+    result.header["published"] = published.compare(result.rows, result.header["dataset"])
+    result.header["examples"] = _examples(config.examples, kept.values(), encoder)
+    result.header["seconds"] = time.perf_counter() - started
+    result.header["machine"] = machine()
+    result.header["complete"] = True
+    result.save(out)
+    print(views.as_text(result, views.write_retrieval(result, out)))
+
+
+def encode(encoder: Encoder, data: RetrievalData, poolings: Sequence[str], cache: str) -> dict[str, Vectors]:
+    """Raw vectors of documents and queries; every unique text is encoded once, in one pass for all poolings.
+
+    Args:
+      encoder: The encoder.
+      data: Documents and queries.
+      poolings: Poolings wanted.
+      cache: Folder of the embedding store; empty for the default one.
+    """
+    number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
+    found = EmbeddingStore(cache or None).encode(encoder, list(number), pooling=tuple(poolings))
+    documents = np.fromiter((number[text] for text in data.documents), np.int64)
+    queries = np.fromiter((number[text] for text in data.queries), np.int64)
+    return {pooling: Vectors(array[documents], array[queries]) for pooling, array in found.items()}
+
+
+def fit(
+    whitening: str, vectors: Vectors, nli: Moments | None, params: Mapping[str, Any]
+) -> tuple[Whitening | None, list[str]]:
+    """The whitening of one setting, and what there is to warn of. `target` is fitted on documents and queries."""
+    if whitening == "none":
+        return None, []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        moments = nli
+        if whitening == "target":
+            moments = Moments().update(vectors.documents).update(vectors.queries)
+        fitted = Whitening.from_moments(moments, **params)
+    return fitted, [f"{whitening}: {warning.message}" for warning in caught]
+
+
+def score(
+    setting: Mapping[str, Any],
+    whitening: Whitening | None,
+    vectors: Vectors,
+    data: RetrievalData,
+    encoder: Encoder,
+    protocol: Protocol,
+) -> Iterator[tuple[Row, Index]]:
+    """One row of results for each backend, and the index.
+
+    Args:
+      setting: What the row starts with.
+      whitening: Put inside the index; None for raw vectors.
+      vectors: Raw vectors.
+      data: Texts and gold.
+      encoder: Makes the single queries' vectors.
+      protocol: Samples and options.
+
+    Yields:
+      The row and the index it was measured on.
+    """
+    first, deep = min(FIRST, len(data.documents)), min(DEEP, len(data.documents))
+    exact: dict[str, measure.Exact] = {}
+    for backend, options in protocol.options.items():
+        index = build_index(
+            vectors.documents,
+            backend,
+            whitening=whitening,
+            encoding=encoding_of(encoder, setting["pooling"]),
+            documents=data.documents,
+            **options,
+        )
+        prepared = index.prepare(vectors.queries)
+        _, ids = index.search(prepared, deep, prepared=True)
+        seconds = measure.batched_seconds(index, prepared, first, prepared=True)
+        seconds_raw = measure.batched_seconds(index, vectors.queries, first, prepared=False)
+        # The exact reference is another implementation than the one under test.
+        reference = "faiss-flat" if backend == "jax" and _installed("faiss") else "jax"
+        if reference not in exact:
+            stored = index.prepare(vectors.documents)
+            exact[reference] = measure.Exact(stored, prepared[protocol.exact], first, reference)
+        row = {
+            **setting,
+            "n_fit": 0 if whitening is None else whitening.n_samples_seen_,
+            "backend": backend,
+            "options": index.options,
+            "mrr_at_10": metrics.mrr_at_k(ids, data.gold, 10),
+            **{f"recall_at_{k}": metrics.recall_at_k(ids, data.gold, k) for k in (1, 10, 100)},
+            "ndcg_at_10": metrics.ndcg_at_k(ids, data.gold, 10),
+            "index_recall_at_10": exact[reference].recall(ids[protocol.exact][:, :first]),
+            "time_ms": 1000 * seconds / len(prepared),
+            "time_with_whitening_ms": 1000 * seconds_raw / len(prepared),
+            "queries_per_second": len(prepared) / seconds,
+            "single_ms": measure.vector_latency(index, vectors.queries[protocol.single], first),
+            "single_text_ms": measure.text_latency(index, encoder, [data.queries[i] for i in protocol.single], first),
+            "memory_gib": index.vector_gib,
+            "index_bytes": index.nbytes,
+            "build_seconds": index.build_seconds,
+            "peak_rss_gb": machine()["peak_rss_gb"],
+        }
+        say(
+            f"{setting['pooling']}, {setting['whitening']}, k={setting['k']}, {backend}: MRR@10 {row['mrr_at_10']:.4f},"
+            f" {row['time_ms']:.4f} ms a query"
+        )
+        yield row, index
+
+
+def _settings(
+    whitenings: Sequence[str], knobs: Sequence[tuple[float, float]], ks: Sequence[int], dimension: int
+) -> list[tuple[str, float, float, int]]:
+    """(whitening, β, γ, k) of every setting; without whitening there is one, at the full dimension."""
+    settings = []
+    for whitening in whitenings:
+        if whitening == "none":
+            settings.append((whitening, 0.0, 0.0, dimension))
+        else:
+            settings += [(whitening, beta, gamma, k) for (beta, gamma), k in itertools.product(knobs, ks)]
+    return settings
+
+
+def _options(backend: str, config: ConfigDict) -> dict[str, Any]:
+    """The options of a backend that the config names."""
+    known = BACKENDS[backend].default_options[backend]
+    return {name: config[name] for name in ("nlist", "nprobe") if name in known}
+
+
+def _dimensions(ks: Sequence[int], encoder: Encoder) -> list[int]:
+    """The dimensions asked for, 0 read as the full one, largest first."""
+    for k in ks:
+        if k > encoder.dimension:
+            raise InputError(f"config.ks: {k} is more than the {encoder.dimension} dimensions of {encoder.name}.")
+    return sorted({k or encoder.dimension for k in ks}, reverse=True)
+
+
+def _installed(package: str) -> bool:
+    try:
+        __import__(package)
+    except ImportError:
+        return False
+    return True
+
+
+def _examples(queries: Sequence[str], kept: Iterable[tuple[Row, Index]], encoder: Encoder) -> list[Row]:
+    """The first results of a few queries from each index kept."""
+    found = []
+    for row, index in kept if queries else ():
+        setting = {name: row[name] for name in ("pooling", "whitening", "k", "backend", "transductive")}
+        hits = search_text(index, encoder, list(queries), min(3, index.size))
+        found += [
+            {**setting, "query": query, "hits": [hit._asdict() for hit in of_query]}
+            for query, of_query in zip(queries, hits, strict=True)
+        ]
+    return found
+
+
+def _header(
+    config: ConfigDict, encoder: Encoder, data: RetrievalData, protocol: Protocol, seconds: float
+) -> dict[str, Any]:
+    """What `run.json` says about the rows."""
+    dataset = {"name": data.name, "documents": len(data.documents), "queries": len(data.queries)}
+    return {
+        "program": "eval.retrieval",
+        "title": f"Retrieval on {data.name}: {encoder.name}",
+        "complete": False,
+        "date": now(),
+        "model": encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "dimension": encoder.dimension,
+        "dtype": encoder.dtype,
+        "dataset": {**dataset, "counts": dict(data.counts), "conflicts": list(data.conflicts)},
+        "protocol": {
+            "max_length": encoder.max_length,
+            "quality": f"first {DEEP} results of all queries; means over the queries with gold",
+            "time": f"one batched search for {FIRST} results of all queries, already whitened, over their number",
+            "time_with_whitening": "the same from raw vectors, whitened inside the index",
+            "index_recall": f"against exact search for {len(protocol.exact):,} queries, ties counted as found",
+            "single": f"{len(protocol.single):,} queries one after another",
+            "memory": "documents × k × 4 bytes / 2^30",
+            "target": "fitted on documents and queries",
+        },
+        "seed": config.seed,
+        "encoding": {"seconds": seconds, "note": "0 where the vectors were in the cache"},
+        "machine": machine(),
+        "versions": versions() | {name: metadata.version(name) for name in _faiss_packages()},
+        "config": config.to_dict(),
+        "warnings": [],
+    }
+
+
+def _faiss_packages() -> list[str]:
+    return [d for d in ("faiss-cpu", "faiss-gpu") if any(True for _ in metadata.distributions(name=d))]
+
+
+if __name__ == "__main__":
+    run(main, "configs/quora.py")

@@ -1,0 +1,401 @@
+"""STS scores of an encoder, raw and whitened: every sentence is encoded once, then every setting is scored.
+
+`python -m eval.sts [--config configs/sts.py] [--config.key=value ...]`
+
+Writes `results.json`, `run.json`, `figures.safetensors`, `results.md` and plots to the folder `out`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+import jaxwhiten
+from configs.launch import run
+from eval import published
+from eval.common import machine, make_folder, now, say, versions
+from eval.settings import choices, fractions, integers, words
+from jaxwhiten import Encoder, Moments, Whitening, bootstrap, metrics, report
+from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
+from jaxwhiten.errors import InputError
+from jaxwhiten.pooling import canonical
+
+SAMPLE = "sts_sample"
+WHITENINGS = ("none", "target", "nli")
+EMPTY = "."  # stands for an empty sentence, as in SentEval
+LEVEL = 0.95
+HEAT_MAP_PAIRS = 14
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskIndex:
+    """A task as rows of the array of unique sentences: left and right of each scored test pair, and what `target`
+    is fitted on (both sides of all scored pairs of all splits, with multiplicity)."""
+
+    name: str
+    left: np.ndarray
+    right: np.ndarray
+    gold: np.ndarray
+    subset: list[str]
+    fit: np.ndarray
+
+
+def main(config: ConfigDict) -> None:
+    started = time.perf_counter()
+    poolings = tuple(dict.fromkeys(map(canonical, words("poolings", config.poolings))))
+    whitenings = choices("whitening", config.whitening, WHITENINGS)
+    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
+    (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
+    knobs = list(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma)))
+    if config.bootstrap < 0:
+        raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
+    out = Path(config.out)
+    make_folder(out)
+
+    # Data and model are read, and every setting checked, before anything slow starts.
+    data_dir = config.data_dir or None
+    tasks = [load_sts(name, data_dir) for name in task_names]
+    nli = load_nli(data_dir, two_way="keep") if "nli" in whitenings else None
+    encoder = Encoder.from_pretrained(
+        config.model,
+        pooling=poolings[0],
+        max_length=config.max_length,
+        dtype=config.dtype,
+        revision=config.revision or None,
+    )
+    ks = _dimensions(integers("ks", config.ks), encoder)
+
+    # Each unique sentence is encoded once, for all poolings in one forward pass.
+    sentences, indices = index_sentences(tasks, test_only="target" not in whitenings)
+    encoding = time.perf_counter()
+    say(f"encoding {len(sentences):,} sentences with {encoder.name}")
+    vectors = encoder.encode(sentences, pooling=poolings, batch_size=config.batch_size or None)
+    nli_moments, nli_sentences = _nli_moments(encoder, nli, poolings, config.batch_size or None)
+    encoding = time.perf_counter() - encoding
+
+    result = report.Run(_header(config, encoder, task_names, aggregate, nli, len(sentences) + nli_sentences, encoding))
+    report.remove_views(out)
+    similarities: dict[str, list[np.ndarray]] = {name: [] for name in task_names}
+    warned_of: dict[str, dict[str, list[str]]] = {}
+    for pooling, whitening in itertools.product(poolings, whitenings):
+        fits, fit_seconds, warned = fit(whitening, vectors[pooling], indices, nli_moments.get(pooling), max(ks))
+        for message, places in warned.items():
+            warned_of.setdefault(message, {})[pooling] = places
+        setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening}
+        for row, cosines in score(setting, vectors[pooling], indices, fits, knobs, ks, fit_seconds):
+            result.rows.append(row)
+            for name in task_names:
+                similarities[name].append(cosines[name])
+        _add_figures(result, setting, fits, vectors[pooling], indices, tasks, max(ks), whitenings)
+        result.header["warnings"] = [_warning(text, places) for text, places in warned_of.items()]
+        result.save(out)
+
+    if config.bootstrap:
+        say(f"bootstrap intervals, {config.bootstrap:,} resamples")
+        add_intervals(result, indices, similarities, config.bootstrap, config.seed)
+    result.header["published"] = published.compare(result.rows, task_names)
+    result.header["seconds"] = time.perf_counter() - started
+    result.header["machine"] = machine()
+    result.header["complete"] = True
+    result.save(out)
+    files = report.write_sts(result, out)
+    _print(result, files)
+
+
+def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[list[str], list[TaskIndex]]:
+    """Unique sentences of all tasks, and each task as indices into them.
+
+    Args:
+      tasks: The tasks.
+      test_only: Whether splits other than test are left out.
+
+    Returns:
+      The sentences in order of first appearance, and one index a task.
+    """
+    number: dict[str, int] = {}
+
+    def numbers(texts: Sequence[str]) -> np.ndarray:
+        clean = (text if text.strip() else EMPTY for text in texts)
+        return np.fromiter((number.setdefault(text, len(number)) for text in clean), np.int64, count=len(texts))
+
+    indices = []
+    for task in tasks:
+        splits = {"test": task.splits["test"]} if test_only else task.splits
+        sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
+        test = task.splits["test"]
+        fit_on = np.concatenate([side for both in sides.values() for side in both])
+        indices.append(TaskIndex(task.name, *sides["test"], test.score, list(test.subset), fit_on))
+    return list(number), indices
+
+
+def fit(
+    whitening: str, vectors: np.ndarray, indices: Sequence[TaskIndex], nli: Moments | None, k: int
+) -> tuple[dict[str, Whitening], float, dict[str, list[str]]]:
+    """The whitening of each task under one setting.
+
+    Args:
+      whitening: One of `WHITENINGS`.
+      vectors: The unique sentences' vectors.
+      indices: The tasks.
+      nli: Moments of the NLI sentences, where `whitening` is `"nli"`.
+      k: The largest dimension that will be asked for.
+
+    Returns:
+      Whitenings by task (none without whitening), the seconds the fits took, and for each warning the fits it is about.
+    """
+    started = time.perf_counter()
+    warned: dict[str, list[str]] = {}
+
+    def whitened(moments: Moments, place: str) -> Whitening:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = Whitening.from_moments(moments, n_components=k)
+        for warning in caught:
+            warned.setdefault(str(warning.message), []).append(place)
+        return result
+
+    fits: dict[str, Whitening] = {}
+    if whitening == "nli":
+        shared = whitened(nli, "nli")
+        fits = {task.name: shared for task in indices}
+    elif whitening == "target":
+        fits = {task.name: whitened(Moments().update(vectors[task.fit]), f"target {task.name}") for task in indices}
+    return fits, time.perf_counter() - started, warned
+
+
+def _with_params(whitening: Whitening, **changes: Any) -> Whitening:
+    """`whitening.with_params`, without the warnings its fit has given already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return whitening.with_params(**changes)
+
+
+def score(
+    setting: Mapping[str, str],
+    vectors: np.ndarray,
+    indices: Sequence[TaskIndex],
+    fits: Mapping[str, Whitening],
+    knobs: Sequence[tuple[float, float]],
+    ks: Sequence[int],
+    fit_seconds: float,
+) -> Iterator[tuple[Row, dict[str, np.ndarray]]]:
+    """Rows of results for one pooling and whitening, and the cosine of every test pair by task.
+
+    Without whitening there is one row, at the full dimension. Otherwise one for each (β, γ) and k: the vectors are
+    transformed once, to the largest k, and the smaller are prefixes.
+    """
+    raw = setting["whitening"] == "none"
+    widths = [vectors.shape[1]] if raw else ks
+    for beta, gamma in [(0.0, 0.0)] if raw else knobs:
+        scores: dict[int, dict[str, Any]] = {k: {} for k in widths}
+        cosines: dict[int, dict[str, np.ndarray]] = {k: {} for k in widths}
+        seconds = dict.fromkeys(widths, fit_seconds)
+        for task in indices:
+            started = time.perf_counter()
+            own, place = np.unique(np.concatenate([task.left, task.right]), return_inverse=True)
+            left, right = np.split(place, 2)
+            x, n_fit = vectors[own], 0
+            if not raw:
+                whitening = _with_params(fits[task.name], n_components=max(ks), beta=beta, gamma=gamma)
+                x, n_fit = whitening.transform(x), whitening.n_samples_seen_
+            shared = time.perf_counter() - started
+            for k in widths:
+                started = time.perf_counter()
+                cosines[k][task.name] = metrics.cosine_pairs(x[left, :k], x[right, :k])
+                found = metrics.sts_scores(cosines[k][task.name], task.gold, task.subset)
+                scores[k][task.name] = {**found, "n_fit": int(n_fit)}
+                seconds[k] += shared + time.perf_counter() - started
+        for k in widths:
+            fitted = [s["n_fit"] for s in scores[k].values()]
+            row = {
+                **setting,
+                "k": k,
+                "beta": beta,
+                "gamma": gamma,
+                # One fit serves all tasks, or each task has its own.
+                "n_fit": fitted[0] if setting["whitening"] == "nli" else sum(fitted),
+                "transductive": setting["whitening"] == "target",
+                "seconds": seconds[k],
+                "tasks": scores[k],
+            }
+            yield row, cosines[k]
+
+
+def add_intervals(
+    result: report.Run,
+    indices: Sequence[TaskIndex],
+    similarities: Mapping[str, Sequence[np.ndarray]],
+    resamples: int,
+    seed: int,
+) -> None:
+    """Adds `low` and `high`, the bootstrap interval of the aggregate shown, to every score; rows share resamples."""
+    aggregate = result.header["aggregate"]
+    for task in indices:
+        samples = bootstrap.spearman_resamples(
+            np.stack(similarities[task.name]), task.gold, task.subset, resamples, seed
+        )[aggregate]
+        for row, of_row in zip(result.rows, samples, strict=True):
+            row["tasks"][task.name] |= bootstrap.percentile_interval(of_row, LEVEL)._asdict()
+    result.header["bootstrap"] = {"resamples": resamples, "level": LEVEL, "seed": seed}
+
+
+def _nli_moments(
+    encoder: Encoder, nli: NLIRows | None, poolings: Sequence[str], batch_size: int | None
+) -> tuple[dict[str, Moments], int]:
+    """Moments of both sides of every NLI row, one a pooling; the vectors are not kept.
+
+    A sentence that occurs several times is encoded once and counted as often as it occurs.
+    """
+    if nli is None:
+        return {}, 0
+    counts = Counter(text if text.strip() else EMPTY for text in itertools.chain(nli.premise, nli.hypothesis))
+    sentences, repeats = list(counts), np.fromiter(counts.values(), np.int64)
+    say(f"encoding {len(sentences):,} NLI sentences")
+    moments = {pooling: Moments() for pooling in poolings}
+    start = 0
+    for block in encoder.encode_stream(sentences, pooling=poolings, batch_size=batch_size):
+        stop = start + len(block[poolings[0]])
+        for pooling, vectors in block.items():
+            moments[pooling].update(np.repeat(vectors, repeats[start:stop], axis=0))
+        start = stop
+    return moments, len(sentences)
+
+
+def _add_figures(
+    result: report.Run,
+    setting: Mapping[str, str],
+    fits: Mapping[str, Whitening],
+    vectors: np.ndarray,
+    indices: Sequence[TaskIndex],
+    tasks: Sequence[STSTask],
+    k: int,
+    whitenings: Sequence[str],
+) -> None:
+    """Keeps the arrays behind the plots: the spectrum of every pooling, and one heat map of similarities."""
+    whitening = setting["whitening"]
+    place = next((i for i, task in enumerate(indices) if task.name == "STS-B"), 0)
+    task = indices[place]
+    if whitening == ("nli" if "nli" in whitenings else "target"):
+        eigenvalues = np.asarray(fits[task.name].eigenvalues_, np.float64)
+        result.figures[f"spectrum/{setting['pooling']}"] = eigenvalues
+        result.header["figures"]["spectrum"] = "NLI sentences" if whitening == "nli" else f"sentences of {task.name}"
+    if whitening == ("target" if "target" in whitenings else "nli") and "similarity" not in result.header["figures"]:
+        test = tasks[place].splits["test"]
+        chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
+        a, b = vectors[task.left[chosen]], vectors[task.right[chosen]]
+        whitener = _with_params(fits[task.name], n_components=k, beta=1.0, gamma=1.0)
+        result.figures["similarity/before"] = _cosines(a, b)
+        result.figures["similarity/after"] = _cosines(whitener.transform(a), whitener.transform(b))
+        about = {**setting, "task": task.name, "k": k, "gold": [float(test.score[i]) for i in chosen]}
+        result.header["figures"]["similarity"] = {**about, "sentences": [test.sentence1[i] for i in chosen]}
+
+
+def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return jaxwhiten.normalize(a) @ jaxwhiten.normalize(b).T
+
+
+def _legible_pairs(first: Sequence[str], second: Sequence[str], gold: np.ndarray) -> list[int]:
+    """Pairs for the heat map: short sentences that occur once, the human scores spread from high to low."""
+    seen = Counter(itertools.chain(first, second))
+    pairs = [
+        i
+        for i, (a, b) in enumerate(zip(first, second, strict=True))
+        if 18 <= len(a) <= 48 and len(b) <= 80 and seen[a] == seen[b] == 1
+    ] or list(range(len(first)))
+    pairs.sort(key=lambda i: -gold[i])
+    spread = np.linspace(0, len(pairs) - 1, min(HEAT_MAP_PAIRS, len(pairs))).round().astype(int)
+    return [pairs[i] for i in spread]
+
+
+def _dimensions(ks: Sequence[int], encoder: Encoder) -> list[int]:
+    """The dimensions asked for, 0 read as the full one, largest first."""
+    for k in ks:
+        if k > encoder.dimension:
+            raise InputError(f"config.ks: {k} is more than the {encoder.dimension} dimensions of {encoder.name}.")
+    return sorted({k or encoder.dimension for k in ks}, reverse=True)
+
+
+def _header(
+    config: ConfigDict,
+    encoder: Encoder,
+    tasks: Sequence[str],
+    aggregate: str,
+    nli: NLIRows | None,
+    sentences: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """What `run.json` says about the rows."""
+    protocol = {
+        "max_length": encoder.max_length,
+        "empty_sentence": EMPTY,
+        "pairs": "scored pairs of the test split",
+        "correlation": "Spearman, average ranks for ties, x 100",
+        "similarity": "cosine",
+        "whitening": {"target": "fitted on both sides of all scored pairs of the task, all splits"},
+    }
+    if nli is not None:
+        sources = ", ".join(f"{source.name} {source.rows:,}" for source in nli.sources)
+        rows = f"{len(nli):,} NLI rows ({sources})"
+        protocol["whitening"]["nli"] = f"fitted on both sides of {rows}"
+    return {
+        "program": "eval.sts",
+        "title": f"STS {'sample' if SAMPLE in tasks else 'scores'}: {encoder.name}",
+        "complete": False,
+        "date": now(),
+        "model": encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "dimension": encoder.dimension,
+        "dtype": encoder.dtype,
+        "tasks": list(tasks),
+        "aggregate": aggregate,
+        "sample": SAMPLE in tasks,
+        "seed": config.seed,
+        "protocol": protocol,
+        "nli": None if nli is None else nli.summary().splitlines(),
+        "encoding": {"sentences": sentences, "seconds": seconds},
+        "machine": machine(),
+        "versions": versions(),
+        "config": config.to_dict(),
+        "warnings": [],
+        "figures": {},
+    }
+
+
+def _warning(text: str, places: Mapping[str, Sequence[str]]) -> str:
+    """A warning of some fits as one note: which they are, by pooling where they differ."""
+    by_fits: dict[tuple[str, ...], list[str]] = {}
+    for pooling, fits in places.items():
+        by_fits.setdefault(tuple(fits), []).append(pooling)
+    where = "; ".join(f"{', '.join(fits)} ({', '.join(poolings)})" for fits, poolings in by_fits.items())
+    return f"{where}: {text}"
+
+
+def _print(result: report.Run, files: Sequence[Path]) -> None:
+    header = result.header
+    tables = (report.sts_table(result), report.published_table(result))
+    print("\n" + "\n\n".join(table.text() for table in tables if table))
+    print(f"\n{header['seconds']:.0f} s, of which encoding {header['encoding']['seconds']:.0f} s")
+    print("Table: " + str(files[0]))
+    print("Plots: " + " ".join(map(str, files[1:])))
+    if header["sample"]:
+        print("This was a sample, not a benchmark. Next, the seven STS tasks: python -m eval.sts --config.data_dir=DIR")
+        print("(without a folder they are downloaded); --config.model=NAME_OR_FOLDER takes another encoder.")
+    else:
+        print(
+            "Next: softer whitening of a tuned encoder, --config.gamma=0,0.5,1; another encoder, --config.model=NAME."
+        )
+
+
+if __name__ == "__main__":
+    run(main, "configs/sts.py")

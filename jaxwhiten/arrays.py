@@ -1,0 +1,126 @@
+"""Array-like input: what is accepted as rows, and how rows are cut into blocks of few sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.errors import InputError, NonFiniteError
+
+BLOCK_BYTES = 64 << 20
+_DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))
+
+
+def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
+    """Views array-like input as a two-dimensional real array, without copying arrays and memory maps.
+
+    Args:
+      X: [n, d] rows: an array, a memory map, a JAX array, or nested lists.
+      caller: The name that stands in the messages.
+      columns: The number of columns it must have, if known.
+      min_rows: The fewest rows that make sense.
+
+    Returns:
+      The array; its values are not looked at.
+
+    Raises:
+      InputError: Sparse, complex, not numeric, or not two-dimensional input; too few rows, no columns, or another
+        number of them than expected.
+      TypeError: Objects that are not numbers.
+    """
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
+    array = np.asarray(X)
+    if np.iscomplexobj(array):
+        raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
+    if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
+        try:
+            array = array.astype(np.float64)
+        except ValueError as error:
+            raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
+    if array.ndim != 2:
+        raise InputError(
+            f"Expected 2D array, got {array.ndim}D array instead: {caller} takes [n, d]. Reshape your data with "
+            "X.reshape(1, -1) if it is a single row, or X.reshape(-1, 1) if it is a single feature."
+        )
+    if array.shape[1] == 0:
+        raise InputError(f"{caller} got 0 feature(s) (shape={array.shape}) while a minimum of 1 is required.")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(f"X has {array.shape[1]} features, but {caller} is expecting {columns} features as input.")
+    if len(array) < min_rows:
+        raise InputError(
+            f"Found array with {len(array)} sample(s) (shape={array.shape}) while a minimum of {min_rows} is required "
+            f"by {caller}."
+        )
+    return array
+
+
+def work_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype rows are computed in: float32 for float32 and all 8- and 16-bit types, float64 for the rest."""
+    return np.dtype(np.float32 if dtype.itemsize <= 2 or dtype == np.float32 else np.float64)
+
+
+def device_block(block: np.ndarray) -> np.ndarray:
+    """The block in a dtype JAX takes: itself, or a copy in `work_dtype` for integers and foreign byte orders."""
+    return block if block.dtype in _DEVICE_DTYPES else block.astype(work_dtype(block.dtype))
+
+
+def first_nonfinite_row(block: np.ndarray) -> int | None:
+    """Index of the first row that holds a NaN or an infinity, or None."""
+    if block.dtype.kind in "iub":
+        return None
+    bad = ~np.isfinite(block).all(axis=1)
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def nonfinite_error(row: int) -> NonFiniteError:
+    """The error that refuses row `row` of the input."""
+    return NonFiniteError(f"Row {row} of the input holds NaN or inf: remove or repair it. Nothing was changed.")
+
+
+def row_bucket(n: int, full: int, multiple: int = 1) -> int:
+    """The padded row count for n rows: one of few sizes (2^i and 3·2^i), so that few programs are compiled."""
+    size = 8
+    while size < n:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return -(-min(size, max(full, n)) // multiple) * multiple
+
+
+def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
+    """Rows of a full block: the largest power of two within the byte budget, at least 8."""
+    return max(8, 1 << (max(1, budget // (d * itemsize)).bit_length() - 1))
+
+
+def normalize(x: Float[np.ndarray | jax.Array, "*batch d"]) -> Float[np.ndarray, "*batch d"]:
+    """Scales vectors to unit length; zero vectors stay zero.
+
+    Args:
+      x: Vectors along the last axis.
+
+    Returns:
+      float32 or float64 vectors.
+
+    Raises:
+      NonFiniteError: A vector holds NaN or an infinity; the message names its row.
+    """
+    x = np.asarray(x)
+    x = x.astype(work_dtype(x.dtype), copy=False)
+    rows = x.reshape(-1, x.shape[-1])
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    limits = np.finfo(x.dtype)
+    odd = np.flatnonzero(~((squares > limits.tiny / limits.eps) & (squares <= limits.max)))
+    out = rows / np.sqrt(np.where(np.isin(np.arange(len(rows)), odd), 1.0, squares))[:, None].astype(x.dtype)
+    if len(odd):  # zero, not finite, or squares outside the range: scaled by the largest entry first
+        largest = np.abs(rows[odd]).max(axis=1, initial=0.0, keepdims=True)
+        if not np.isfinite(largest).all():
+            row = odd[np.argmax(~np.isfinite(largest[:, 0]))]
+            raise NonFiniteError(f"Row {row} holds NaN or inf and has no direction: remove or repair it.")
+        scaled = rows[odd] / np.where(largest > 0, largest, 1.0)
+        lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+        out[odd] = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
+    return out.reshape(x.shape)
