@@ -6,6 +6,7 @@ References:
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -255,13 +256,14 @@ def read_nli(
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
-    options = {
-        "exclude_overlap": exclude_overlap,
-        "splits": splits,
-        "two_way": two_way,
-        "skip_bad_rows": skip_bad_rows,
-    }
-    parts = [_read_source(name, *tables[name], **options) for name in names]
+    read = functools.partial(
+        _read_source,
+        exclude_overlap=exclude_overlap,
+        splits=splits,
+        two_way=two_way,
+        skip_bad_rows=skip_bad_rows,
+    )
+    parts = [read(name, *tables[name]) for name in names]
     return NLIRows(
         premise=[text for part in parts for text in part[1]],
         hypothesis=[text for part in parts for text in part[2]],
@@ -323,18 +325,20 @@ def load_nli(
             f"{folder}: no such folder. Set --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."
         )
-    options = {
-        "exclude_overlap": exclude_overlap,
-        "sources": sources,
-        "splits": splits,
-        "two_way": two_way,
-        "skip_bad_rows": skip_bad_rows,
-    }
-    rows = read_nli(folder, **options) if folder else None
+    read = functools.partial(
+        read_nli,
+        exclude_overlap=exclude_overlap,
+        sources=sources,
+        splits=splits,
+        two_way=two_way,
+        skip_bad_rows=skip_bad_rows,
+    )
+    rows = read(folder) if folder else None
     if rows is None:
         # Read as text: a million records of array_record take minutes, the text takes seconds.
         try:
-            rows = read_nli(remote.allnli_folder(cache_dir("datasets", "downloads")), **options)
+            rows = read(remote.allnli_folder(cache_dir("datasets", "downloads")))
         except DataNotFoundError as error:
             raise DataNotFoundError(f"{folder}: no NLI files in it. {error}" if folder else str(error)) from error
+    assert rows is not None  # the folder of the download holds AllNLI, or fetching it raised
     return rows

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -130,16 +131,19 @@ def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wan
                 if member.size > MAX_FILE:
                     raise DataError(f"{archive}: member {member.name} has {member.size} bytes, more than {MAX_FILE}.")
                 source = tar.extractfile(member)
+                assert source is not None  # a plain file has content
                 try:
                     with atomic_path(folder / name) as temporary, open(temporary, "wb") as file:
                         shutil.copyfileobj(source, file)
                 except OSError as error:
                     raise _unwritable(folder / name, error) from error
                 missing.remove(name)
-    except tarfile.TarError as error:
-        raise DataError(f"{archive}: truncated, or not an uncompressed tar archive ({error}).") from error
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{archive}: cannot be read ({error.strerror or error}).") from error
+    except Exception as error:  # damaged headers show as errors of many kinds: TarError, ValueError, OverflowError
+        raise DataError(f"{archive}: damaged, or not an uncompressed tar archive ({str(error)[:120]}).") from error
     if missing:
         raise DataError(f"{archive}: lacks {len(missing)} of the expected files, such as {min(missing)}.")
 
@@ -172,11 +176,14 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
     root = Path(download_dir) / f"senteval-{content_key(url)}"
     wanted = wanted_files(protocol.TASK_SPECS.values())
     if not all((root / "downstream" / name).is_file() for name in wanted):
-        archive = fetch(url, root / "senteval.tar", "STS data (a SentEval folder, `downstream/STS`)")
         try:
+            root.mkdir(parents=True, exist_ok=True)
+            scratch = tempfile.TemporaryDirectory(dir=root)  # a place of its own for every process
+        except OSError as error:
+            raise _unwritable(root, error) from error
+        with scratch:
+            archive = fetch(url, Path(scratch.name) / "senteval.tar", "STS data (a SentEval folder, `downstream/STS`)")
             extract(archive, root / "downstream", wanted)
-        finally:
-            archive.unlink(missing_ok=True)
     return root
 
 

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def _numbered_rows(path: Path, bad: BadRows, format: str) -> Iterator[tuple[Sequ
 
 def _read_delimited(
     path: Path, format: str, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Yields the column names, then batches."""
     blocks = ((numbers, rows) for numbers, rows in _numbered_rows(path, bad, format) if rows)
     first_numbers, first_rows = next(blocks, ((), []))
@@ -155,7 +155,7 @@ def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None
     return None
 
 
-def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Iterator[Any]:
+def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
     """Yields the column names, then batches."""
     names: list[str] = list(columns.values()) if columns is not None else []
     if columns is not None:
@@ -186,7 +186,7 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object a line.")
 
 
-def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Iterator[Any]:
+def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
     """Yields the column names, then batches."""
     try:
         import pyarrow as pa
@@ -224,7 +224,7 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool) -> Iterator[Any]:
+def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool) -> Generator[Any, None, None]:
     format = table_format(path)
     if format is None:
         ending = os.path.splitext(path.name.lower().removesuffix(".gz"))[1]

@@ -4,17 +4,26 @@ import dataclasses
 import gzip
 import http.server
 import io
+import os
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import Count, TaskSpec
 
 ROWS = 6
+
+# A longer run: JAXWHITEN_FUZZ_EXAMPLES=10000 pytest tests/datasets -k "any or damaged"
+FUZZ = settings(
+    max_examples=int(os.environ.get("JAXWHITEN_FUZZ_EXAMPLES", "250")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 def shrink(spec: TaskSpec) -> TaskSpec:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jaxwhiten.datasets import STS_TASKS, load_nli, load_sts, protocol
+from jaxwhiten.datasets import STS_TASKS, load_nli, load_sts, protocol, remote
 from jaxwhiten.errors import DataError, DataNotFoundError
 from tests.datasets.conftest import make_allnli, make_tar
 
@@ -136,6 +136,21 @@ def test_real_counts_are_asked_of_a_download(served, monkeypatch):
     monkeypatch.setattr(protocol, "TASK_SPECS", {spec.name: spec for spec in protocol._SPECS})
     with pytest.raises(DataError, match=r"ends after 6 rows, expected 750"):
         load_sts("STS12")
+
+
+def test_real_archive_read_by_two_processes_at_once(real_data, serve, no_data, monkeypatch):
+    """The real files as one archive, an empty cache shared by two processes: both get all of it."""
+    names = remote.wanted_files(protocol.TASK_SPECS.values())
+    archive = make_tar({f"./{name}": (real_data / "downstream" / name).read_bytes() for name in names})
+    url, _ = serve({"/senteval.tar": archive})
+    monkeypatch.setenv("JAXWHITEN_SENTEVAL_URL", f"{url}/senteval.tar")
+    code = "from jaxwhiten.datasets import load_sts; print(len(load_sts('STS16').splits['test']))"
+    command = [sys.executable, "-W", "error", "-c", code]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in running:
+        out, errors = process.communicate(timeout=120)
+        assert (out, process.returncode) == ("1186\n", 0), errors
+    assert same(load_sts("STS12"), load_sts("STS12", real_data))
 
 
 def test_damaged_prepared_data_names_the_folder(served, no_data):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
-from tests.datasets.conftest import make_allnli
+from tests.datasets.conftest import FUZZ, make_allnli
 
 HEADER = "premise\thypothesis\tlabel"
 NAMES = ("entailment", "neutral", "contradiction")
@@ -176,7 +176,7 @@ def test_real_rows(real_data: Path):
     assert len(train) == 8_330 - 204
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@FUZZ
 @given(data=st.data())
 def test_damaged_files_give_a_data_error_or_valid_rows(tmp_path, data):
     kind = data.draw(st.sampled_from([".tsv", ".jsonl", ".csv", ".tsv.gz"]))

@@ -5,19 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import STS_TASKS, load_sts, protocol
 from jaxwhiten.datasets.senteval import read_task
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
-from tests.datasets.conftest import ROWS, task_files
-
-FUZZ = settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+from tests.datasets.conftest import FUZZ, ROWS, task_files
 
 # Section "STS protocol" of the published papers: scored pairs, and all pairs where some are unscored.
 SCORED = {

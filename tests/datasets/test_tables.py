@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import read_table
 from jaxwhiten.datasets.tables import read_header
 from jaxwhiten.errors import DataError, InputError
+from tests.datasets.conftest import FUZZ
 
 COLUMNS = {"anchor": "question1", "positive": "question2"}
 EXPECTED = {"anchor": ["What is “it”?", 'a "quote'], "positive": ["Où?", "b,c"]}
@@ -155,11 +156,6 @@ def test_a_million_rows_take_seconds(tmp_path):
     np.testing.assert_array_equal(table.lines, np.arange(2, 200_002))
 
 
-FUZZ = settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 PIECES = st.sampled_from(
     [
         "x",

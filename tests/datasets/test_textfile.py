@@ -4,18 +4,14 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import textfile
 from jaxwhiten.datasets.textfile import BadRows, line_blocks, read_lines
 from jaxwhiten.errors import DataError
+from tests.datasets.conftest import FUZZ
 
-FUZZ = settings(
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
 PIECES = st.sampled_from(
     [
         b"\n",

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jaxwhiten.datasets import protocol, remote
-from jaxwhiten.datasets.nli import read_nli
+from jaxwhiten.datasets.nli import NLIRows, read_nli
 from jaxwhiten.datasets.protocol import SAMPLE, Pairs, STSTask
 from jaxwhiten.datasets.sample import load_sample
 from jaxwhiten.datasets.senteval import read_task
@@ -41,7 +41,7 @@ def _manual_dir(dl_manager: Any) -> Path | None:
         return None
 
 
-class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """A builder of scored sentence pairs; subclasses name the task."""
 
     VERSION = tfds.core.Version("1.0.0")
@@ -82,7 +82,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             yield i, {"sentence1": sentence1, "sentence2": sentence2, "score": score, "subset": subset}
 
 
-class NLIBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class NLIBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """A builder of NLI rows: label 0 entailment, 1 neutral, 2 contradiction, -1 two-way only."""
 
     VERSION = tfds.core.Version("1.0.0")
@@ -103,11 +103,14 @@ class NLIBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
         folder = _manual_dir(dl_manager) or remote.allnli_folder(dl_manager.download_dir)
         parts = {split: read_nli(folder, splits=[split], two_way="keep") for split in self.SPLITS}
-        if parts["train"] is None:
-            raise DataError(f"{folder}: no NLI files in it; expected AllNLI.tsv.gz or a folder nli.")
-        return {split: self._generate_examples(rows) for split, rows in parts.items() if len(rows)}
+        found = {
+            split: self._generate_examples(rows) for split, rows in parts.items() if rows is not None and len(rows)
+        }
+        if not found:
+            raise DataError(f"{folder}: no NLI rows in it; expected AllNLI.tsv.gz or a folder nli.")
+        return found
 
-    def _generate_examples(self, rows: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _generate_examples(self, rows: NLIRows) -> Iterator[tuple[int, dict[str, Any]]]:
         columns = zip(rows.premise, rows.hypothesis, rows.label, rows.source, strict=True)
         for i, (premise, hypothesis, label, source) in enumerate(columns):
             yield i, {"premise": premise, "hypothesis": hypothesis, "label": int(label), "source": source}
