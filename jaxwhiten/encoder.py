@@ -129,8 +129,8 @@ class Encoder:
         return cls(module, tokenizer_folder, pooling=pooling, max_length=max_length, name=str(model))
 
     def _checked_length(self, max_length: int) -> int:
-        if not 3 <= max_length <= self.config.max_positions:
-            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.max_positions} tokens.")
+        if not 3 <= max_length <= self.config.longest_input:
+            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.longest_input} tokens.")
         return max_length
 
     @functools.cached_property

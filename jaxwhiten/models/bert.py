@@ -1,119 +1,74 @@
-"""BERT (Devlin et al. 2019) in Flax NNX, and how its tensors are called in published checkpoints."""
+"""BERT and the families with its layers and names: RoBERTa, XLM-RoBERTa, ELECTRA.
+
+References:
+  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
+  Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach".
+  Conneau et al. 2020, "Unsupervised Cross-lingual Representation Learning at Scale" (XLM-RoBERTa).
+  Clark et al. 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators".
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-import jax.numpy as jnp
-from flax import nnx
-from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxwhiten.models.family import Family
 
-from jaxwhiten.models.config import EncoderConfig, read_fields
-from jaxwhiten.models.layers import Embeddings, EncoderOutput, TransformerLayer, linear
-
-# Our parameter path -> the checkpoint's tensor name, both without the last part (kernel, scale, ...).
-# "*" is the number of a layer.
-NAMES = {
+EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",
     "embeddings.position": "embeddings.position_embeddings",
     "embeddings.token_type": "embeddings.token_type_embeddings",
     "embeddings.norm": "embeddings.LayerNorm",
+}
+FEED_FORWARD_NAMES = {
+    "layers.*.feed_forward.up": "encoder.layer.*.intermediate.dense",
+    "layers.*.feed_forward.down": "encoder.layer.*.output.dense",
+    "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
+}
+NAMES = {
+    **EMBEDDING_NAMES,
     "layers.*.attention.query": "encoder.layer.*.attention.self.query",
     "layers.*.attention.key": "encoder.layer.*.attention.self.key",
     "layers.*.attention.value": "encoder.layer.*.attention.self.value",
     "layers.*.attention.output": "encoder.layer.*.attention.output.dense",
     "layers.*.attention_norm": "encoder.layer.*.attention.output.LayerNorm",
-    "layers.*.feed_forward.up": "encoder.layer.*.intermediate.dense",
-    "layers.*.feed_forward.down": "encoder.layer.*.output.dense",
-    "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
+    **FEED_FORWARD_NAMES,
     "pooler": "pooler.dense",
 }
-
-# EncoderConfig field -> key in config.json.
-CONFIG_KEYS = {
+KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "layer_norm_eps": "layer_norm_eps",
+    "hidden_act": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
+    "initializer_range": "initializer_range",
+    "pad_token_id": "pad_token_id",
 }
 
 
-def parse_config(raw: dict[str, Any], where: str) -> EncoderConfig:
-    """Reads BERT's `config.json`.
+def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """RoBERTa numbers its tokens from the padding id on, plus one.
 
-    Args:
-      raw: The parsed file.
-      where: The file's path, for messages.
-
-    Returns:
-      The configuration.
-
-    Raises:
-      ModelError: A key is missing or asks for something this encoder does not have.
+    It counts tokens that are not padding. Inputs here are padded on the right only, so the count is the position.
     """
-    from jaxwhiten.errors import ModelError
-
-    position = raw.get("position_embedding_type") or "absolute"
-    if position != "absolute":
-        raise ModelError(f"{where}: position_embedding_type {position!r} is not supported; only 'absolute' is.")
-    return EncoderConfig(**{**read_fields(raw, CONFIG_KEYS, where), "model_type": "bert"})
+    del raw, where
+    return {"position_offset": fields["pad_token_id"] + 1}
 
 
-class Bert(nnx.Module):
-    """BERT's encoder: embeddings, post-norm transformer layers, pooler.
-
-    Args:
-      config: Sizes and rates.
-      dtype: What matrix products run in: `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
-      rngs: Source of the initial weights.
-      remat: Recompute each layer's activations in the backward pass (gradient checkpointing).
-    """
-
-    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, remat: bool = False):
-        self.config = config
-        self.dtype = dtype
-        self.remat = remat
-        self.embeddings = Embeddings(config, dtype=dtype, rngs=rngs)
-        self.layers = nnx.List([TransformerLayer(config, dtype=dtype, rngs=rngs) for _ in range(config.num_layers)])
-        self.pooler = linear(config.hidden_size, config.hidden_size, config, dtype, rngs) if config.pooler else None
-
-    def __call__(
-        self,
-        input_ids: Int[Array, "batch length"],
-        attention_mask: Int[Array, "batch length"],
-        token_type_ids: Int[Array, "batch length"] | None = None,
-        *,
-        deterministic: bool = True,
-        rngs: nnx.Rngs | None = None,
-    ) -> EncoderOutput:
-        """Runs the encoder.
-
-        Args:
-          input_ids: Token ids; padding may hold any valid id.
-          attention_mask: 1 for tokens, 0 for padding.
-          token_type_ids: Segment of each token; None means all 0.
-          deterministic: True switches dropout off.
-          rngs: Source of dropout noise (stream `dropout`), needed when `deterministic` is False.
-
-        Returns:
-          All hidden states, the embedding output first, and the pooler output.
-        """
-        mask = attention_mask.astype(bool)
-        x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs)
-        hidden_states = [x]
-        for layer in self.layers:
-            x = _run_layer(layer, x, mask, deterministic, rngs, self.remat)
-            hidden_states.append(x)
-        return EncoderOutput(tuple(hidden_states), self._pool(x[:, 0]))
-
-    def _pool(self, first_token: Float[Array, "batch d"]) -> Float[Array, "batch d"] | None:
-        return None if self.pooler is None else jnp.tanh(self.pooler(first_token))
-
-
-def _run_layer(layer, x, mask, deterministic, rngs, remat):
-    def call(layer, x, mask, rngs):
-        return layer(x, mask, deterministic=deterministic, rngs=rngs)
-
-    return nnx.remat(call)(layer, x, mask, rngs) if remat else call(layer, x, mask, rngs)
+BERT = Family("BertModel", NAMES, ("", "bert."), KEYS)
+ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, _after_padding)
+XLM_ROBERTA = dataclasses.replace(ROBERTA, architecture="XLMRobertaModel")
+ELECTRA = Family(
+    "ElectraModel",
+    {**NAMES, "embeddings.projection": "embeddings_project"},
+    ("", "electra."),
+    {**KEYS, "embedding_size": "embedding_size"},
+    {"embedding_size": 128, "pooler": False},
+)

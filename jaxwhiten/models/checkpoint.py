@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flax import nnx, traverse_util
 
 from jaxwhiten import io
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.registry import Family
+from jaxwhiten.models.family import Family, Part
 
 SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
@@ -31,6 +31,18 @@ _LEAVES = {
 
 # name -> (shape, a function that reads it)
 Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]
+
+
+class _NoPooler(Exception):
+    """The only weights missing are the pooler's: many checkpoints are published without it."""
+
+
+class _Source(NamedTuple):
+    """Where a parameter lies in a checkpoint: a tensor, and which of its equal parts along the outputs."""
+
+    name: str
+    index: int
+    count: int
 
 
 def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[str, Any]:
@@ -50,54 +62,48 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[s
     tensors, where = _open_weights(folder)
     prefix = _prefix(tensors, family)
     flat = traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
-    missing, values = [], {}
+    missing, found = {}, {}
     for path, leaf in flat.items():
-        names = [prefix + name for name in tensor_names(path, family)]
-        name = next((n for n in names if n in tensors), None)
-        if name is None:
-            missing.append(names[0])
+        sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
+        source = next((source for source in sources if source.name in tensors), None)
+        if source is None:
+            missing[path] = sources[0].name
             continue
-        shape, read = tensors[name]
-        transpose = path[-1] == "kernel"
-        expected = tuple(leaf.shape[::-1]) if transpose else tuple(leaf.shape)
+        shape, read = tensors[source.name]
+        expected = tuple(leaf.shape[::-1]) if path[-1] == "kernel" else tuple(leaf.shape)
+        expected = (expected[0] * source.count, *expected[1:])
         if shape != expected:
-            raise ModelError(f"{where}: tensor {name!r} has shape {shape}; config.json asks for {expected}.")
-        values[path] = (name, read, transpose)
-    if missing and all(name.startswith(f"{prefix}pooler.") for name in missing):
+            raise ModelError(f"{where}: tensor {source.name!r} has shape {shape}; config.json asks for {expected}.")
+        found[path] = (source, read)
+    if missing and all(path[0] == "pooler" for path in missing):
         raise _NoPooler
     if missing:
+        first = next(iter(missing.values()))
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ModelError(
-            f"{where}: tensor {missing[0]!r}{more} is missing; the file is not complete for its config.json."
-        )
-    return _read_all(values, where)
+        raise ModelError(f"{where}: tensor {first!r}{more} is missing; the file is not complete for its config.json.")
+    return traverse_util.unflatten_dict({path: _read(path, *place, where) for path, place in found.items()})
 
 
-class _NoPooler(Exception):
-    """The only weights missing are the pooler's: many checkpoints are published without it."""
+def _read(path: tuple, source: _Source, read: Callable[[], np.ndarray], where: Path) -> np.ndarray:
+    array = read()
+    if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
+        raise ModelError(f"{where}: tensor {source.name!r} has dtype {array.dtype}; expected a floating-point type.")
+    rows = len(array) // source.count
+    array = np.asarray(array[rows * source.index : rows * (source.index + 1)], dtype=np.float32)
+    if not np.isfinite(array).all():
+        raise ModelError(f"{where}: tensor {source.name!r} has NaN or infinite values.")
+    return np.ascontiguousarray(array.T) if path[-1] == "kernel" else array
 
 
-def _read_all(values: dict[tuple, tuple], where: Path) -> dict[str, Any]:
-    arrays = {}
-    for path, (name, read, transpose) in values.items():
-        array = read()
-        if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
-            raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
-        array = np.asarray(array, dtype=np.float32)
-        if not np.isfinite(array).all():
-            raise ModelError(f"{where}: tensor {name!r} has NaN or infinite values.")
-        arrays[path] = np.ascontiguousarray(array.T) if transpose else array
-    return traverse_util.unflatten_dict(arrays)
-
-
-def tensor_names(path: tuple, family: Family) -> Iterator[str]:
-    """The names, newest first, under which published checkpoints hold our parameter `path` (without a prefix)."""
+def _sources(path: tuple, family: Family) -> Iterator[_Source]:
+    """Where published checkpoints hold our parameter `path`, what we write first; names are without a prefix."""
     parts = [str(part) for part in path]
-    number = next((part for part in parts if part.isdigit()), None)
-    stem = ".".join("*" if part.isdigit() else part for part in parts[:-1])
-    base = family.names[stem] if number is None else family.names[stem].replace("*", number)
-    for leaf in _LEAVES[parts[-1]]:
-        yield f"{base}.{leaf}"
+    number = next((part for part in parts if part.isdigit()), "")
+    places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
+    for place in (places,) if isinstance(places, str | Part) else places:
+        name, index, count = (place, 0, 1) if isinstance(place, str) else place
+        for leaf in _LEAVES[parts[-1]]:
+            yield _Source(f"{name.replace('*', number)}.{leaf}", index, count)
 
 
 def _prefix(tensors: Tensors, family: Family) -> str:
@@ -177,20 +183,23 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def save_parameters(path: Path, family: Family, state: nnx.State, dtype: np.dtype | str = "float32") -> None:
+def save_parameters(file: Path, family: Family, state: nnx.State, dtype: np.dtype | str = "float32") -> None:
     """Writes a state as one safetensors file with the Hugging Face names, atomically.
 
     Args:
-      path: The file to write.
+      file: The file to write.
       family: Name table.
       state: The model's parameters.
       dtype: `"float32"` or `"float16"`.
     """
     from safetensors.numpy import save_file
 
-    tensors = {}
-    for key, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
+    parts: dict[str, list[np.ndarray]] = {}
+    for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
+        source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
-        tensors[next(tensor_names(key, family))] = np.ascontiguousarray(array.T if key[-1] == "kernel" else array)
-    with io.atomic_path(path) as temporary:
+        of_tensor = parts.setdefault(source.name, [None] * source.count)
+        of_tensor[source.index] = array.T if path[-1] == "kernel" else array
+    tensors = {name: np.ascontiguousarray(np.concatenate(arrays)) for name, arrays in parts.items()}
+    with io.atomic_path(file) as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})

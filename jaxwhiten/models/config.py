@@ -1,21 +1,28 @@
-"""The configuration every encoder shares, read from a Hugging Face `config.json`."""
+"""The configuration every encoder shares, and how its fields are read from a Hugging Face `config.json`."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
 
-# No published encoder of this family is near these; a config that asks for more is damaged or hostile.
+MAX_LAYERS = 512
+# No published encoder of these families is near these; a config that asks for more is damaged or hostile.
 _LIMITS = {
-    "vocab_size": 5_000_000,
-    "hidden_size": 16_384,
-    "num_layers": 512,
-    "num_heads": 512,
-    "intermediate_size": 131_072,
-    "max_positions": 1_048_576,
-    "type_vocab_size": 1024,
+    "vocab_size": (1, 5_000_000),
+    "hidden_size": (1, 16_384),
+    "num_layers": (1, MAX_LAYERS),
+    "num_heads": (1, 512),
+    "intermediate_size": (1, 131_072),
+    "max_positions": (1, 1_048_576),
+    "type_vocab_size": (0, 1024),
+    "embedding_size": (1, 16_384),
+    "layer_groups": (0, 512),
+    "relative_buckets": (0, 4096),
+    "local_window": (0, 1_048_576),
 }
 _MAX_PARAMETERS = 20_000_000_000
 
@@ -24,6 +31,9 @@ _MAX_PARAMETERS = 20_000_000_000
 class EncoderConfig:
     """What an encoder is made of. All sizes are counts; rates are probabilities.
 
+    The fields up to `pooler` are BERT's; the rest say what other families do differently, and stay at their defaults
+    for BERT.
+
     Attributes:
       model_type: Family name as in `config.json`, such as `"bert"`.
       vocab_size: Rows of the word embedding.
@@ -31,8 +41,8 @@ class EncoderConfig:
       num_layers: Transformer layers.
       num_heads: Attention heads; divides `hidden_size`.
       intermediate_size: Width of the feed-forward layer.
-      max_positions: Rows of the position embedding, hence the longest input in tokens.
-      type_vocab_size: Rows of the token-type embedding.
+      max_positions: Rows of the position embedding, or the longest input of a rotary encoder.
+      type_vocab_size: Rows of the token-type embedding; 0 for none.
       layer_norm_eps: Epsilon of every layer norm.
       hidden_act: Activation of the feed-forward layer.
       dropout: Rate after embeddings, attention output and feed-forward output, in training.
@@ -40,6 +50,22 @@ class EncoderConfig:
       initializer_range: Standard deviation of the initial weights.
       pad_token_id: Token id used for padding.
       pooler: Whether the model has BERT's pooler (tanh layer on the first token).
+      position_offset: Row of the position embedding that the first token takes.
+      learned_positions: Whether there is a position embedding.
+      embedding_size: Width of the embeddings; 0 stands for `hidden_size`.
+      embedding_projection: Whether a dense layer leads from the embeddings to the first layer. Always, where their
+        widths differ.
+      layer_groups: How many sets of weights the layers share, in equal runs; 0 for one set a layer.
+      relative_buckets: Rows of a learned bias on attention scores by relative position; 0 for none.
+      rotary_theta: Base of the rotary position embedding; 0 for none.
+      local_layers: Layers, counted from 0, whose tokens attend to their neighbours only.
+      local_window: How far a token of such a layer sees to either side.
+      local_rotary_theta: Base of the rotary position embedding of such a layer.
+      pre_norm: Whether norms stand before attention and feed-forward and one after the last layer, not after each.
+      gated: Whether the feed-forward layer's activation is multiplied by a second dense layer.
+      attention_bias: Whether the dense layers of attention have biases.
+      feed_forward_bias: Whether those of the feed-forward layer have.
+      norm_bias: Whether the layer norms have.
     """
 
     model_type: str
@@ -57,14 +83,40 @@ class EncoderConfig:
     initializer_range: float = 0.02
     pad_token_id: int = 0
     pooler: bool = True
+    position_offset: int = 0
+    learned_positions: bool = True
+    embedding_size: int = 0
+    embedding_projection: bool = False
+    layer_groups: int = 0
+    relative_buckets: int = 0
+    rotary_theta: float = 0.0
+    local_layers: tuple[int, ...] = ()
+    local_window: int = 0
+    local_rotary_theta: float = 0.0
+    pre_norm: bool = False
+    gated: bool = False
+    attention_bias: bool = True
+    feed_forward_bias: bool = True
+    norm_bias: bool = True
 
     def __post_init__(self) -> None:
-        for name, limit in _LIMITS.items():
+        object.__setattr__(self, "embedding_size", self.embedding_size or self.hidden_size)
+        for name, (least, most) in _LIMITS.items():
             value = getattr(self, name)
-            if not 1 <= value <= limit:
-                raise ModelError(f"config: {name} is {value!r}; expected a whole number from 1 to {limit}.")
+            if not least <= value <= most:
+                raise ModelError(f"config: {name} is {value!r}; expected a whole number from {least} to {most}.")
+        if self.embedding_size != self.hidden_size:
+            object.__setattr__(self, "embedding_projection", True)
         if self.hidden_size % self.num_heads:
             raise ModelError(f"config: hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}.")
+        if self.rotary_theta and self.head_size % 2:
+            raise ModelError(f"config: a head of {self.head_size} is odd; a rotary position embedding needs it even.")
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ModelError(f"config: pad_token_id is {self.pad_token_id!r}, vocab_size {self.vocab_size}.")
+        if self.longest_input < 1:
+            raise ModelError(f"config: {self.max_positions} positions leave none after an offset of the padding id.")
+        if self.layer_groups > self.num_layers:
+            raise ModelError(f"config: {self.layer_groups} groups for {self.num_layers} layers.")
         for name in ("dropout", "attention_dropout"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -80,42 +132,91 @@ class EncoderConfig:
         return self.hidden_size // self.num_heads
 
     @property
+    def longest_input(self) -> int:
+        """Tokens of the longest input the encoder takes."""
+        return self.max_positions - self.position_offset
+
+    @property
     def parameters(self) -> int:
         """Number of weights, to within the layer norms and biases."""
-        embeddings = (self.vocab_size + self.max_positions + self.type_vocab_size) * self.hidden_size
-        layer = 4 * self.hidden_size**2 + 2 * self.hidden_size * self.intermediate_size
-        return embeddings + self.num_layers * layer
+        rows = self.vocab_size + self.type_vocab_size + self.max_positions * self.learned_positions
+        embeddings = (rows + self.hidden_size * self.embedding_projection) * self.embedding_size
+        layer = 4 * self.hidden_size**2 + (2 + self.gated) * self.hidden_size * self.intermediate_size
+        return embeddings + (self.layer_groups or self.num_layers) * layer
 
 
 _JSON_TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool}
+_KINDS = {field.name: str(field.type) for field in dataclasses.fields(EncoderConfig)}
+_REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.default is dataclasses.MISSING}
 
 
-def _typed(value: Any, kind: str, where: str) -> Any:
+def typed(value: Any, kind: str, where: str) -> Any:
+    """A value of `config.json`, checked to be of a type.
+
+    Args:
+      value: The value.
+      kind: `"int"`, `"float"`, `"str"` or `"bool"`.
+      where: The file's path and the key, for the message.
+
+    Raises:
+      ModelError: It is not.
+    """
     wrong_bool = isinstance(value, bool) and kind != "bool"
     if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
         raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
     return float(value) if kind == "float" else value
 
 
-def read_fields(raw: dict[str, Any], names: dict[str, str], where: str) -> dict[str, Any]:
+def read_fields(
+    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any], where: str
+) -> dict[str, Any]:
     """Takes `EncoderConfig` fields out of a parsed `config.json`.
 
     Args:
       raw: The parsed file.
-      names: `EncoderConfig` field to the key that holds it in the file.
+      keys: `EncoderConfig` field to the key, or keys, that may hold it in the file.
+      defaults: Fields for which the file may have no key, or null.
       where: The file's path, for messages.
 
     Returns:
-      The fields found; those with a default may be absent.
+      The fields of `keys` and `defaults`; those neither found nor in `defaults` are left out.
 
     Raises:
       ModelError: A field without a default is missing, or a value is of the wrong type.
     """
-    fields = {}
-    for field in dataclasses.fields(EncoderConfig):
-        key = names.get(field.name, field.name)
-        if key in raw and raw[key] is not None:
-            fields[field.name] = _typed(raw[key], str(field.type), f"{where}: {key}")
-        elif field.default is dataclasses.MISSING and field.name != "model_type":
-            raise ModelError(f"{where}: the key {key!r} is missing; is this the config.json of an encoder?")
+    fields = dict(defaults)
+    for name, alternatives in keys.items():
+        alternatives = (alternatives,) if isinstance(alternatives, str) else alternatives
+        key = next((key for key in alternatives if raw.get(key) is not None), None)
+        if key is not None:
+            fields[name] = typed(raw[key], _KINDS[name], f"{where}: {key}")
+        elif name in _REQUIRED and name not in defaults:
+            raise ModelError(f"{where}: the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields
+
+
+def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float, where: str) -> float:
+    """The base of a rotary position embedding.
+
+    Args:
+      raw: The parsed `config.json`.
+      kind: Which entry of `rope_parameters` to read, or None where it is not divided.
+      older_key: The key that held the base before `rope_parameters` did.
+      default: For files with neither.
+      where: The file's path, for messages.
+
+    Raises:
+      ModelError: Anything but plain rotary positions.
+    """
+    parameters = raw.get("rope_parameters") or {}
+    if kind is not None and isinstance(parameters, Mapping):
+        parameters = parameters.get(kind) or {}
+    if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":
+        raise ModelError(f"{where}: rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
+    if raw.get("rope_scaling") is not None:
+        raise ModelError(f"{where}: rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
+    value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
+    theta = typed(value, "float", f"{where}: rope_theta")
+    if not 0 < theta < math.inf:
+        raise ModelError(f"{where}: rope_theta is {theta}; it must be above 0.")
+    return theta

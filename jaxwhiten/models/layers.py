@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.positions import Rotary
 
 ACTIVATIONS = {
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
@@ -29,16 +30,31 @@ ACTIVATIONS = {
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder returns.
+    """What an encoder returns. Under `jit`, what is not used is not computed.
 
     Attributes:
-      hidden_states: One [batch, length, d] array a layer, the embedding output first. Under `jit` those that are
-        not used are never materialised.
+      hidden_states: One [batch, length, d] array a layer, the embedding output first.
       pooler: [batch, d], BERT's pooler output, or None for encoders without one.
+      attention_diagonals: One array a layer: how much attention each token pays to itself.
     """
 
     hidden_states: tuple[Float[Array, "batch length d"], ...]
     pooler: Float[Array, "batch d"] | None
+    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()
+
+
+class Context(NamedTuple):
+    """What attention knows beside the hidden states; the same for all layers of one kind.
+
+    Attributes:
+      mask: Which keys a query sees.
+      bias: Added to the scores, or None.
+      rotary: Angles by which queries and keys are turned, or None.
+    """
+
+    mask: Bool[Array, "batch 1 queries length"]
+    bias: Float[Array, "1 heads length length"] | None = None
+    rotary: Rotary | None = None
 
 
 def activation(name: str):
@@ -53,11 +69,14 @@ def matmul_precision(dtype: DTypeLike) -> str | None:
     return "highest" if dtype == jnp.float32 else None
 
 
-def linear(inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(
+    inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs, bias: bool = True
+) -> nnx.Linear:
     """A dense layer with BERT's initialisation."""
     return nnx.Linear(
         inputs,
         outputs,
+        use_bias=bias,
         dtype=dtype,
         precision=matmul_precision(dtype),
         kernel_init=nnx.initializers.normal(config.initializer_range),
@@ -65,26 +84,40 @@ def linear(inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, r
     )
 
 
-def layer_norm(config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """A layer norm over the hidden width; its statistics are taken in float32, in two passes."""
+def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Embed:
+    """A table with BERT's initialisation."""
+    init = nnx.initializers.normal(config.initializer_range)
+    return nnx.Embed(rows, width, dtype=dtype, embedding_init=init, rngs=rngs)
+
+
+def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """A layer norm; its statistics are taken in float32, in two passes."""
     return nnx.LayerNorm(
-        config.hidden_size, epsilon=config.layer_norm_eps, dtype=dtype, use_fast_variance=False, rngs=rngs
+        width,
+        epsilon=config.layer_norm_eps,
+        use_bias=config.norm_bias,
+        dtype=dtype,
+        use_fast_variance=False,
+        rngs=rngs,
     )
 
 
 class Embeddings(nnx.Module):
-    """Word + position + token-type embeddings, layer norm, dropout."""
+    """Word + position + token-type embeddings (those there are), layer norm, dropout, projection (if there is one)."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        init = nnx.initializers.normal(config.initializer_range)
+        width = config.embedding_size
 
         def table(rows: int) -> nnx.Embed:
-            return nnx.Embed(rows, config.hidden_size, dtype=dtype, embedding_init=init, rngs=rngs)
+            return embedding(rows, width, config, dtype, rngs)
 
+        self.position_offset = config.position_offset
         self.word = table(config.vocab_size)
-        self.position = table(config.max_positions)
-        self.token_type = table(config.type_vocab_size)
-        self.norm = layer_norm(config, dtype, rngs)
+        self.position = table(config.max_positions) if config.learned_positions else None
+        self.token_type = table(config.type_vocab_size) if config.type_vocab_size else None
+        self.norm = layer_norm(width, config, dtype, rngs)
+        projects = config.embedding_projection
+        self.projection = linear(width, config.hidden_size, config, dtype, rngs) if projects else None
         self.dropout = nnx.Dropout(config.dropout)
 
     def __call__(
@@ -95,12 +128,16 @@ class Embeddings(nnx.Module):
         deterministic: bool,
         rngs: nnx.Rngs | None,
     ) -> Float[Array, "batch length d"]:
-        x = self.word(input_ids) + self.position.embedding[: input_ids.shape[1]].astype(self.word.dtype)
-        if token_type_ids is None:
+        x = self.word(input_ids)
+        if self.position is not None:
+            first = self.position_offset
+            x = x + self.position.embedding[first : first + input_ids.shape[1]].astype(x.dtype)
+        if self.token_type is not None and token_type_ids is None:
             x = x + self.token_type.embedding[0].astype(x.dtype)
-        else:
+        elif self.token_type is not None:
             x = x + self.token_type(token_type_ids)
-        return self.dropout(self.norm(x), deterministic=deterministic, rngs=rngs)
+        x = self.dropout(self.norm(x), deterministic=deterministic, rngs=rngs)
+        return x if self.projection is None else self.projection(x)
 
 
 class SelfAttention(nnx.Module):
@@ -109,63 +146,95 @@ class SelfAttention(nnx.Module):
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.config = config
         self.precision = matmul_precision(dtype)
-        self.query = linear(config.hidden_size, config.hidden_size, config, dtype, rngs)
-        self.key = linear(config.hidden_size, config.hidden_size, config, dtype, rngs)
-        self.value = linear(config.hidden_size, config.hidden_size, config, dtype, rngs)
-        self.output = linear(config.hidden_size, config.hidden_size, config, dtype, rngs)
+
+        def project() -> nnx.Linear:
+            return linear(config.hidden_size, config.hidden_size, config, dtype, rngs, config.attention_bias)
+
+        self.query = project()
+        self.key = project()
+        self.value = project()
+        self.output = project()
         self.dropout = nnx.Dropout(config.attention_dropout)
 
     def __call__(
         self,
         x: Float[Array, "batch length d"],
-        mask: Bool[Array, "batch length"],
+        context: Context,
         *,
         deterministic: bool,
         rngs: nnx.Rngs | None,
-    ) -> Float[Array, "batch length d"]:
+    ) -> tuple[Float[Array, "batch length d"], Float[Array, "batch heads length"]]:
+        """The attended states, and the diagonals of the attention maps before dropout."""
         batch, length, _ = x.shape
         heads = (batch, length, self.config.num_heads, self.config.head_size)
         query, key, value = (project(x).reshape(heads) for project in (self.query, self.key, self.value))
+        if context.rotary is not None:
+            query, key = context.rotary.turn(query), context.rotary.turn(key)
         scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, precision=self.precision).astype(jnp.float32)
         scores = scores / math.sqrt(self.config.head_size)
-        scores = jnp.where(mask[:, None, None, :], scores, jnp.finfo(jnp.float32).min)
-        weights = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
-        weights = self.dropout(weights, deterministic=deterministic, rngs=rngs)
+        if context.bias is not None:
+            scores = scores + context.bias
+        scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
+        weights = jax.nn.softmax(scores, axis=-1)
+        diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1)
+        weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
         mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, value, precision=self.precision)
-        return self.output(mixed.reshape(batch, length, self.config.hidden_size))
+        return self.output(mixed.reshape(batch, length, self.config.hidden_size)), diagonal
 
 
 class FeedForward(nnx.Module):
-    """Two dense layers with an activation between them, without the output norm."""
+    """Two dense layers with an activation between them, which a third may gate; without the output norm.
+
+    References:
+      Shazeer 2020, "GLU Variants Improve Transformer", section 2 (gated).
+    """
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
+        inner, bias = config.intermediate_size, config.feed_forward_bias
         self.activation = activation(config.hidden_act)
-        self.up = linear(config.hidden_size, config.intermediate_size, config, dtype, rngs)
-        self.down = linear(config.intermediate_size, config.hidden_size, config, dtype, rngs)
+        self.up = linear(config.hidden_size, inner, config, dtype, rngs, bias)
+        self.gate = linear(config.hidden_size, inner, config, dtype, rngs, bias) if config.gated else None
+        self.down = linear(inner, config.hidden_size, config, dtype, rngs, bias)
 
     def __call__(self, x: Float[Array, "batch length d"]) -> Float[Array, "batch length d"]:
-        return self.down(self.activation(self.up(x)))
+        inner = self.activation(self.up(x))
+        return self.down(inner if self.gate is None else inner * self.gate(x))
 
 
 class TransformerLayer(nnx.Module):
-    """Attention and feed-forward, each with dropout, a residual and a norm after it (post-norm, as in BERT)."""
+    """Attention and feed-forward, each with dropout, a residual and a norm.
 
-    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
+    Post-norm, as in BERT, normalises each sum. Pre-norm normalises each input instead; the first layer's attention
+    then has no norm of its own, because the embeddings end with one.
+    """
+
+    def __init__(self, config: EncoderConfig, index: int, *, dtype: DTypeLike, rngs: nnx.Rngs):
+        self.pre_norm = config.pre_norm
         self.attention = SelfAttention(config, dtype=dtype, rngs=rngs)
-        self.attention_norm = layer_norm(config, dtype, rngs)
+        normed = index == 0 and config.pre_norm
+        self.attention_norm = None if normed else layer_norm(config.hidden_size, config, dtype, rngs)
         self.feed_forward = FeedForward(config, dtype=dtype, rngs=rngs)
-        self.feed_forward_norm = layer_norm(config, dtype, rngs)
+        self.feed_forward_norm = layer_norm(config.hidden_size, config, dtype, rngs)
         self.dropout = nnx.Dropout(config.dropout)
 
     def __call__(
         self,
         x: Float[Array, "batch length d"],
-        mask: Bool[Array, "batch length"],
+        context: Context,
         *,
         deterministic: bool,
         rngs: nnx.Rngs | None,
-    ) -> Float[Array, "batch length d"]:
-        attended = self.attention(x, mask, deterministic=deterministic, rngs=rngs)
-        x = self.attention_norm(x + self.dropout(attended, deterministic=deterministic, rngs=rngs))
-        fed = self.feed_forward(x)
-        return self.feed_forward_norm(x + self.dropout(fed, deterministic=deterministic, rngs=rngs))
+    ) -> tuple[Float[Array, "batch length d"], Float[Array, "batch heads length"]]:
+        """The layer's output, and the diagonals of its attention maps."""
+
+        def dropped(y: Array) -> Array:
+            return self.dropout(y, deterministic=deterministic, rngs=rngs)
+
+        if self.pre_norm:
+            normed = x if self.attention_norm is None else self.attention_norm(x)
+            attended, diagonal = self.attention(normed, context, deterministic=deterministic, rngs=rngs)
+            x = x + dropped(attended)
+            return x + dropped(self.feed_forward(self.feed_forward_norm(x))), diagonal
+        attended, diagonal = self.attention(x, context, deterministic=deterministic, rngs=rngs)
+        x = self.attention_norm(x + dropped(attended))
+        return self.feed_forward_norm(x + dropped(self.feed_forward(x))), diagonal

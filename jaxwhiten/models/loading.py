@@ -16,6 +16,7 @@ from jaxwhiten.errors import ModelError, unknown_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.registry import FAMILIES, family_of
+from jaxwhiten.models.transformer import TransformerEncoder
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -154,7 +155,7 @@ def load_config(folder: Path) -> EncoderConfig:
 
 def load_model(
     model: str | Path, *, dtype: str = "float32", revision: str | None = None, remat: bool = False
-) -> tuple[nnx.Module, EncoderConfig, Path]:
+) -> tuple[TransformerEncoder, EncoderConfig, Path]:
     """Reads an encoder.
 
     Args:
@@ -187,16 +188,15 @@ def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.Graph
     """The module with shapes only: nothing is allocated before the weights are known to fit."""
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
-    build = FAMILIES[config.model_type].build
-    abstract = nnx.eval_shape(lambda: build(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(0)))
+    abstract = nnx.eval_shape(lambda: TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(0)))
     return nnx.split(abstract)
 
 
-def init_model(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> nnx.Module:
+def init_model(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> TransformerEncoder:
     """An encoder with random weights, for training from scratch and for tests."""
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
-    return FAMILIES[config.model_type].build(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(seed))
+    return TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(seed))
 
 
 def save_model(model: nnx.Module, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -209,9 +209,6 @@ def save_model(model: nnx.Module, folder: str | Path, *, dtype: str = "float32")
     """
     folder, config = Path(folder), model.config
     family = FAMILIES[config.model_type]
-    fields = dataclasses.asdict(config)
-    fields.pop("pooler")
-    raw = {family.config_keys.get(name, name): value for name, value in fields.items()}
-    raw |= {"architectures": [family.architecture], "dtype": dtype}
+    raw = family.config_json(config) | {"dtype": dtype}
     io.write_json(folder / "config.json", raw)
     checkpoint.save_parameters(folder / checkpoint.SAFETENSORS, family, nnx.state(model, nnx.Param), dtype)

@@ -1,41 +1,26 @@
-"""Which `model_type`s are supported, and what differs between them."""
+"""Which `model_type`s are supported: the one list of families."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
-
-from flax import nnx
-
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models import bert
-from jaxwhiten.models.config import EncoderConfig
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """One encoder family.
-
-    Attributes:
-      build: The module's class: `build(config, rngs=..., dtype=..., remat=...)`.
-      parse_config: Parsed `config.json` and its path -> `EncoderConfig`.
-      config_keys: `EncoderConfig` field -> key in `config.json`.
-      names: Our parameter path -> the checkpoint's tensor name (see `bert.NAMES`).
-      prefixes: Prefixes that published checkpoints put before the names.
-      architecture: Name written into an exported `config.json`.
-    """
-
-    build: Callable[..., nnx.Module]
-    parse_config: Callable[[dict[str, Any], str], EncoderConfig]
-    config_keys: dict[str, str]
-    names: dict[str, str]
-    prefixes: tuple[str, ...]
-    architecture: str
-
+from jaxwhiten.models.albert import ALBERT
+from jaxwhiten.models.bert import BERT, ELECTRA, ROBERTA, XLM_ROBERTA
+from jaxwhiten.models.distilbert import DISTILBERT
+from jaxwhiten.models.family import Family
+from jaxwhiten.models.modernbert import MODERNBERT
+from jaxwhiten.models.mpnet import MPNET
+from jaxwhiten.models.nomic_bert import NOMIC_BERT
 
 FAMILIES: dict[str, Family] = {
-    "bert": Family(bert.Bert, bert.parse_config, bert.CONFIG_KEYS, bert.NAMES, ("", "bert."), "BertModel"),
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": XLM_ROBERTA,
+    "electra": ELECTRA,
+    "distilbert": DISTILBERT,
+    "albert": ALBERT,
+    "mpnet": MPNET,
+    "modernbert": MODERNBERT,
+    "nomic_bert": NOMIC_BERT,
 }
 
 

@@ -1,0 +1,100 @@
+"""ModernBERT: norms before attention and feed-forward, rotary positions, local and global layers, GeGLU, no biases.
+
+Its three dropout rates, all 0 as published, are one here: `dropout`.
+
+References:
+  Warner et al. 2024, "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and
+  Long Context Finetuning and Inference", section 2.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.family import Family, Part
+
+NAMES = {
+    "embeddings.word": "embeddings.tok_embeddings",
+    "embeddings.norm": "embeddings.norm",
+    "layers.*.attention.query": Part("layers.*.attn.Wqkv", 0, 3),
+    "layers.*.attention.key": Part("layers.*.attn.Wqkv", 1, 3),
+    "layers.*.attention.value": Part("layers.*.attn.Wqkv", 2, 3),
+    "layers.*.attention.output": "layers.*.attn.Wo",
+    "layers.*.attention_norm": "layers.*.attn_norm",
+    "layers.*.feed_forward.up": Part("layers.*.mlp.Wi", 0, 2),
+    "layers.*.feed_forward.gate": Part("layers.*.mlp.Wi", 1, 2),
+    "layers.*.feed_forward.down": "layers.*.mlp.Wo",
+    "layers.*.feed_forward_norm": "layers.*.mlp_norm",
+    "final_norm": "final_norm",
+}
+KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "layer_norm_eps": "norm_eps",
+    "hidden_act": "hidden_activation",
+    "dropout": "mlp_dropout",
+    "attention_dropout": "attention_dropout",
+    "initializer_range": "initializer_range",
+    "pad_token_id": "pad_token_id",
+    "attention_bias": "attention_bias",
+    "feed_forward_bias": "mlp_bias",
+    "norm_bias": "norm_bias",
+}
+DEFAULTS = {
+    "type_vocab_size": 0,
+    "pooler": False,
+    "learned_positions": False,
+    "pre_norm": True,
+    "gated": True,
+    "layer_norm_eps": 1e-5,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "pad_token_id": 50283,
+    "attention_bias": False,
+    "feed_forward_bias": False,
+    "norm_bias": False,
+}
+_FULL, _LOCAL = "full_attention", "sliding_attention"
+
+
+def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Which layers are local and how their positions turn: as lists and dictionaries, or in the older plain keys."""
+    window = typed(raw.get("local_attention", 128), "int", f"{where}: local_attention")
+    return {
+        "rotary_theta": read_rotary_theta(raw, _FULL, "global_rope_theta", 160_000.0, where),
+        "local_rotary_theta": read_rotary_theta(raw, _LOCAL, "local_rope_theta", 10_000.0, where),
+        "local_layers": _local_layers(raw, where, fields["num_layers"]),
+        "local_window": window // 2,
+    }
+
+
+def _local_layers(raw: Mapping[str, Any], where: str, num_layers: int) -> tuple[int, ...]:
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        every = typed(raw.get("global_attn_every_n_layers", 3), "int", f"{where}: global_attn_every_n_layers")
+        return tuple(layer for layer in range(min(num_layers, MAX_LAYERS)) if every < 1 or layer % every)
+    if not isinstance(kinds, list) or not all(kind in (_FULL, _LOCAL) for kind in kinds):
+        raise ModelError(f"{where}: layer_types is {kinds!r:.80}; expected a list of {_FULL!r} and {_LOCAL!r}.")
+    if len(kinds) != num_layers:
+        raise ModelError(f"{where}: layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == _LOCAL)
+
+
+def _write(config: EncoderConfig) -> dict[str, Any]:
+    thetas = {_FULL: config.rotary_theta, _LOCAL: config.local_rotary_theta}
+    return {
+        "embedding_dropout": config.dropout,
+        "layer_types": [_LOCAL if layer in config.local_layers else _FULL for layer in range(config.num_layers)],
+        "local_attention": 2 * config.local_window,
+        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()},
+    }
+
+
+MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, _read, _write)

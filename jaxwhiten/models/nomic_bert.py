@@ -1,0 +1,85 @@
+"""NomicBERT: BERT's post-norm layers with rotary positions, SwiGLU, and no biases but the norms'.
+
+Tensors go by the names that published files have and transformers writes, or by those of its modules;
+`config.json` by its keys, or by the GPT-2 keys of the older files.
+
+References:
+  Nussbaum et al. 2024, "Nomic Embed: Training a Reproducible Long Context Text Embedder", section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import bert
+from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.family import Family, Part
+
+_LAYER = "encoder.layers.*"
+NAMES = {
+    "embeddings.word": "embeddings.word_embeddings",
+    "embeddings.token_type": "embeddings.token_type_embeddings",
+    "embeddings.norm": ("emb_ln", "embeddings.LayerNorm"),
+    "layers.*.attention.query": (Part(f"{_LAYER}.attn.Wqkv", 0, 3), "layers.*.self_attn.q_proj"),
+    "layers.*.attention.key": (Part(f"{_LAYER}.attn.Wqkv", 1, 3), "layers.*.self_attn.k_proj"),
+    "layers.*.attention.value": (Part(f"{_LAYER}.attn.Wqkv", 2, 3), "layers.*.self_attn.v_proj"),
+    "layers.*.attention.output": (f"{_LAYER}.attn.out_proj", "layers.*.self_attn.o_proj"),
+    "layers.*.attention_norm": (f"{_LAYER}.norm1", "layers.*.post_attention_layernorm"),
+    "layers.*.feed_forward.up": (f"{_LAYER}.mlp.fc12", "layers.*.mlp.gate_proj"),
+    "layers.*.feed_forward.gate": (f"{_LAYER}.mlp.fc11", "layers.*.mlp.up_proj"),
+    "layers.*.feed_forward.down": (f"{_LAYER}.mlp.fc2", "layers.*.mlp.down_proj"),
+    "layers.*.feed_forward_norm": (f"{_LAYER}.norm2", "layers.*.post_mlp_layernorm"),
+}
+KEYS = bert.KEYS | {
+    "hidden_size": ("hidden_size", "n_embd"),
+    "num_layers": ("num_hidden_layers", "n_layer"),
+    "num_heads": ("num_attention_heads", "n_head"),
+    "intermediate_size": ("intermediate_size", "n_inner"),
+    "max_positions": ("max_position_embeddings", "n_positions"),
+    "layer_norm_eps": ("layer_norm_eps", "layer_norm_epsilon"),
+    "dropout": ("hidden_dropout_prob", "resid_pdrop"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attn_pdrop"),
+}
+DEFAULTS = {
+    "hidden_act": "silu",
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "pooler": False,
+    "learned_positions": False,
+    "gated": True,
+    "attention_bias": False,
+    "feed_forward_bias": False,
+}
+# Switches of the older files, and the only setting of each that these layers are.
+_PLAIN = {
+    "activation_function": "swiglu",
+    "causal": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "parallel_block": False,
+    "prenorm": False,
+    "qkv_proj_bias": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_scaling_factor": None,
+    "use_rms_norm": False,
+}
+
+
+def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    for key, value in _PLAIN.items():
+        if raw.get(key, value) != value:
+            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
+    head = raw.get("head_dim")
+    if head is not None and typed(head, "int", f"{where}: head_dim") * fields["num_heads"] != fields["hidden_size"]:
+        raise ModelError(f"{where}: head_dim is {head}; expected hidden_size / num_attention_heads.")
+    return {"rotary_theta": read_rotary_theta(raw, None, "rotary_emb_base", 1000.0, where)}
+
+
+def _write(config: EncoderConfig) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
+
+
+NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _read, _write)

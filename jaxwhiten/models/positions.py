@@ -1,0 +1,75 @@
+"""How attention knows positions where embeddings do not tell it: rotary, relative and local."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+
+class Rotary(NamedTuple):
+    """Cosine and sine of each position's angles."""
+
+    cos: Float[Array, "length half"]
+    sin: Float[Array, "length half"]
+
+    def turn(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
+        """Queries or keys, turned by their positions' angles in float32."""
+        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+        cos, sin = self.cos[:, None, :], self.sin[:, None, :]
+        return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+
+
+def rotary(length: int, head_size: int, theta: float) -> Rotary:
+    """Angles of the rotary position embedding.
+
+    Args:
+      length: Positions.
+      head_size: Width of a head; its first and second half are the two coordinates that are turned.
+      theta: The base.
+
+    Returns:
+      Cosines and sines, computed in float32 as published models do.
+
+    References:
+      Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
+    """
+    exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
+    frequencies = (1.0 / np.float32(theta) ** exponents).astype(np.float32)
+    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
+    return Rotary(jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles)))
+
+
+def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[np.ndarray, "length length"]:
+    """The bucket of each pair's relative position: one a distance up to a quarter of them, then logarithmic.
+
+    Args:
+      length: Positions.
+      buckets: How many; half of them for keys after the query.
+      max_distance: From where on all distances share the last bucket.
+
+    Returns:
+      Buckets by query and key position.
+
+    References:
+      Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
+      section 2.1.
+    """
+    position = np.arange(length)
+    relative = position[None, :] - position[:, None]
+    half = buckets // 2
+    exact = half // 2
+    distance = np.abs(relative)
+    ratio = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(exact))
+    steps = ratio / np.float32(math.log(max_distance / exact)) * np.float32(half - exact)
+    far = np.minimum(exact + steps.astype(np.int64), half - 1)
+    return np.where(distance < exact, distance, far) + half * (relative > 0)
+
+
+def neighbours(length: int, window: int) -> Bool[np.ndarray, "length length"]:
+    """Which keys a query sees that sees no further than `window` to either side."""
+    position = np.arange(length)
+    return np.abs(position[None, :] - position[:, None]) <= window

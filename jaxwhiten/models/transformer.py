@@ -1,0 +1,109 @@
+"""The one encoder module, in Flax NNX: every family is this with another `EncoderConfig`."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.layers import (
+    Context,
+    Embeddings,
+    EncoderOutput,
+    TransformerLayer,
+    embedding,
+    layer_norm,
+    linear,
+)
+from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+
+
+class TransformerEncoder(nnx.Module):
+    """Embeddings, transformer layers, pooler.
+
+    Args:
+      config: Sizes, rates, and what the family does differently from BERT.
+      dtype: What matrix products run in: `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
+      rngs: Source of the initial weights.
+      remat: Recompute each layer's activations in the backward pass (gradient checkpointing).
+    """
+
+    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, remat: bool = False):
+        self.config = config
+        self.dtype = dtype
+        self.remat = remat
+        self.embeddings = Embeddings(config, dtype=dtype, rngs=rngs)
+        sets = config.layer_groups or config.num_layers
+        self.layers = nnx.List([TransformerLayer(config, index, dtype=dtype, rngs=rngs) for index in range(sets)])
+        buckets = config.relative_buckets
+        self.relative_bias = embedding(buckets, config.num_heads, config, jnp.float32, rngs) if buckets else None
+        self.final_norm = layer_norm(config.hidden_size, config, dtype, rngs) if config.pre_norm else None
+        self.pooler = linear(config.hidden_size, config.hidden_size, config, dtype, rngs) if config.pooler else None
+
+    def __call__(
+        self,
+        input_ids: Int[Array, "batch length"],
+        attention_mask: Int[Array, "batch length"],
+        token_type_ids: Int[Array, "batch length"] | None = None,
+        *,
+        deterministic: bool = True,
+        rngs: nnx.Rngs | None = None,
+    ) -> EncoderOutput:
+        """Runs the encoder.
+
+        Args:
+          input_ids: Token ids; padding, on the right, may hold any valid id.
+          attention_mask: 1 for tokens, 0 for padding.
+          token_type_ids: Segment of each token; None means all 0.
+          deterministic: True switches dropout off.
+          rngs: Source of dropout noise (stream `dropout`), needed when `deterministic` is False.
+
+        Returns:
+          All hidden states, the embedding output first; the pooler output; the attention maps' diagonals. The last
+          hidden state of a pre-norm encoder is that after its final norm.
+
+        Raises:
+          InputError: Token types for a family that has none.
+        """
+        if token_type_ids is not None and not self.config.type_vocab_size:
+            raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
+        everywhere, nearby = self._contexts(attention_mask)
+        x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs)
+        hidden_states, diagonals = [x], []
+        for index in range(self.config.num_layers):
+            layer = self.layers[index * len(self.layers) // self.config.num_layers]
+            context = nearby if index in self.config.local_layers else everywhere
+            x, diagonal = _run_layer(layer, x, context, deterministic, rngs, self.remat)
+            hidden_states.append(x)
+            diagonals.append(diagonal)
+        if self.final_norm is not None:
+            hidden_states[-1] = self.final_norm(x)
+        return EncoderOutput(tuple(hidden_states), self._pool(hidden_states[-1][:, 0]), tuple(diagonals))
+
+    def _contexts(self, attention_mask: Int[Array, "batch length"]) -> tuple[Context, Context]:
+        """What attention knows in layers that see everything, and in local ones."""
+        config, length = self.config, attention_mask.shape[1]
+        mask = attention_mask.astype(bool)[:, None, None, :]
+        bias = None
+        if self.relative_bias is not None:
+            by_pair = self.relative_bias(jnp.asarray(relative_buckets(length, config.relative_buckets)))
+            bias = by_pair.transpose(2, 0, 1)[None]
+        turns = rotary(length, config.head_size, config.rotary_theta) if config.rotary_theta else None
+        everywhere = Context(mask, bias, turns)
+        if not config.local_layers:
+            return everywhere, everywhere
+        turns = rotary(length, config.head_size, config.local_rotary_theta) if config.local_rotary_theta else None
+        return everywhere, Context(mask & neighbours(length, config.local_window), bias, turns)
+
+    def _pool(self, first_token: Float[Array, "batch d"]) -> Float[Array, "batch d"] | None:
+        return None if self.pooler is None else jnp.tanh(self.pooler(first_token))
+
+
+def _run_layer(layer, x, context, deterministic, rngs, remat):
+    def call(layer, x, context, rngs):
+        return layer(x, context, deterministic=deterministic, rngs=rngs)
+
+    return nnx.remat(call)(layer, x, context, rngs) if remat else call(layer, x, context, rngs)

@@ -1,0 +1,310 @@
+"""Every family against transformers' PyTorch module: all hidden states, the pooler, and folders read both ways."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import FAMILIES, load_config, load_model, save_model
+
+torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
+
+SIZES = {
+    "vocab_size": 120,
+    "hidden_size": 32,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 80,
+}
+DISTILBERT = {"vocab_size": 120, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48}
+MODERNBERT = {**SIZES, "pad_token_id": 0, "local_attention": 8}
+# Name of the case -> transformers' architecture and its configuration.
+CASES = {
+    "bert": ("BertModel", SIZES),
+    "roberta": ("RobertaModel", {**SIZES, "layer_norm_eps": 1e-5, "type_vocab_size": 1}),
+    "roberta, other padding": ("RobertaModel", {**SIZES, "pad_token_id": 3}),
+    "xlm-roberta": ("XLMRobertaModel", {**SIZES, "type_vocab_size": 1}),
+    "electra, narrow embeddings": ("ElectraModel", {**SIZES, "embedding_size": 16}),
+    "electra": ("ElectraModel", {**SIZES, "embedding_size": 32}),
+    "distilbert": ("DistilBertModel", DISTILBERT),
+    "albert": ("AlbertModel", {**SIZES, "embedding_size": 16}),
+    "albert, two groups": ("AlbertModel", {**SIZES, "num_hidden_groups": 2, "embedding_size": 32}),
+    "albert, uneven groups": ("AlbertModel", {**SIZES, "num_hidden_groups": 3, "embedding_size": 16}),
+    "mpnet": ("MPNetModel", {**SIZES, "max_position_embeddings": 300}),
+    "modernbert": ("ModernBertModel", MODERNBERT),
+    "modernbert, biases": (
+        "ModernBertModel",
+        {**MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
+    ),
+    "nomic_bert": ("NomicBertModel", SIZES),
+}
+LENGTH = {"mpnet": 260}  # beyond every boundary of the relative buckets
+
+
+def write(folder, case, **changes):
+    """A random model of transformers; all its tensors are moved off their ones and zeros."""
+    import transformers
+
+    architecture, sizes = CASES[case]
+    torch.manual_seed(0)
+    module = getattr(transformers, architecture)
+    model = module(module.config_class(**{**sizes, "initializer_range": 0.15, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(str(folder))
+    return model
+
+
+def batch(length=37, vocab_size=120, pad=1):
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, vocab_size, (4, length))
+    mask = (np.arange(length) < np.array([length, 2, length // 2, length - 1])[:, None]).astype(np.int64)
+    return np.where(mask, ids, pad), mask
+
+
+def run_theirs(model, ids, mask, **more):
+    more = {name: torch.tensor(value) for name, value in more.items()}
+    with torch.no_grad():
+        return model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask), output_hidden_states=True, **more)
+
+
+def assert_same_output(theirs, folder, ids, mask, tolerance=2e-5, **more):
+    expected = run_theirs(theirs, ids, mask, **more)
+    ours, _, _ = load_model(folder)
+    got = nnx.jit(lambda m, *args: m(*args))(ours, *map(jnp.asarray, (ids, mask, *more.values())))
+    assert len(got.hidden_states) == len(expected.hidden_states)
+    for layer, (mine, other) in enumerate(zip(got.hidden_states, expected.hidden_states, strict=True)):
+        assert np.abs(other.numpy()).max() > 0.1
+        difference = np.abs(np.asarray(mine) - other.numpy())[mask > 0].max()
+        assert difference < tolerance, f"hidden state {layer}: {difference}"
+    pooler = getattr(expected, "pooler_output", None)
+    assert (got.pooler is None) == (pooler is None)
+    if pooler is not None:
+        assert np.abs(np.asarray(got.pooler) - pooler.numpy()).max() < tolerance
+
+
+def test_every_family_has_a_case():
+    import transformers
+
+    assert {getattr(transformers, name).config_class.model_type for name, _ in CASES.values()} == set(FAMILIES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hidden_states_equal_transformers(tmp_path, case):
+    theirs = write(tmp_path, case)
+    pad = theirs.config.pad_token_id
+    assert_same_output(theirs, tmp_path, *batch(LENGTH.get(case, 37), pad=pad))
+
+
+@pytest.mark.parametrize("case", ["roberta, other padding", "electra, narrow embeddings", "albert", "nomic_bert"])
+def test_token_types_equal_transformers(tmp_path, case):
+    theirs = write(tmp_path, case)
+    ids, mask = batch(pad=theirs.config.pad_token_id)
+    segments = np.random.default_rng(1).integers(0, 2, ids.shape)
+    assert_same_output(theirs, tmp_path, ids, mask, token_type_ids=segments)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
+    import transformers
+
+    write(tmp_path / "theirs", case)
+    model, config, _ = load_model(tmp_path / "theirs")
+    save_model(model, tmp_path / "ours")
+    theirs, report = transformers.AutoModel.from_pretrained(str(tmp_path / "ours"), output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    assert load_config(tmp_path / "ours") == config
+    tensors, written = (load_file(tmp_path / name / "model.safetensors") for name in ("theirs", "ours"))
+    assert tensors.keys() == written.keys()
+    for name in tensors:
+        np.testing.assert_array_equal(tensors[name], written[name], err_msg=name)
+    assert_same_output(theirs.eval(), tmp_path / "ours", *batch(pad=config.pad_token_id))
+
+
+@pytest.mark.parametrize("case", ["mpnet", "modernbert", "albert"])
+def test_attention_diagonals_equal_transformers(tmp_path, case):
+    theirs = write(tmp_path, case)
+    theirs.set_attn_implementation("eager")
+    ids, mask = batch(pad=theirs.config.pad_token_id)
+    with torch.no_grad():
+        maps = theirs(torch.tensor(ids), torch.tensor(mask), output_attentions=True).attentions
+    got = load_model(tmp_path)[0](jnp.asarray(ids), jnp.asarray(mask)).attention_diagonals
+    assert len(got) == len(maps)
+    for mine, other in zip(got, maps, strict=True):
+        diagonal = other.numpy().diagonal(axis1=2, axis2=3)
+        difference = np.abs(np.asarray(mine) - diagonal).transpose(0, 2, 1)[mask > 0]
+        assert difference.max() < 1e-5
+
+
+@pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
+def test_bfloat16_is_near_float32(tmp_path, case):
+    write(tmp_path, case)
+    ids, mask = batch(pad=0)
+    models = (load_model(tmp_path, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
+    outputs = (model(jnp.asarray(ids), jnp.asarray(mask)) for model in models)
+    exact, rough = (np.asarray(output.hidden_states[-1])[mask > 0] for output in outputs)
+    assert rough.dtype == jnp.bfloat16
+    rough = rough.astype(np.float32)
+    cosine = (exact * rough).sum(-1) / np.linalg.norm(exact, axis=-1) / np.linalg.norm(rough, axis=-1)
+    assert cosine.min() > 0.998
+
+
+@pytest.mark.parametrize("case", ["albert", "modernbert"])
+def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
+    write(tmp_path, case)
+    ids, mask = map(jnp.asarray, batch(pad=0))
+    gradients = []
+    for remat in (False, True):
+        model, _, _ = load_model(tmp_path, remat=remat)
+        loss = nnx.grad(lambda m: (m(ids, mask, rngs=nnx.Rngs(0)).hidden_states[-1] ** 2).mean())
+        grads = nnx.to_pure_dict(nnx.jit(loss)(model))
+        grads.pop("pooler", None)
+        gradients.append(jax.tree.leaves(grads))
+    assert all(np.abs(leaf).max() > 0 for leaf in gradients[0])
+    for plain, recomputed in zip(*gradients, strict=True):
+        np.testing.assert_allclose(plain, recomputed, rtol=1e-4, atol=1e-5)
+
+
+def test_the_hubs_older_modernbert_keys(tmp_path):
+    theirs = write(tmp_path, "modernbert", local_attention=6)
+    file = tmp_path / "config.json"
+    raw = json.loads(file.read_text())
+    expected = load_config(tmp_path)
+    for key in ("layer_types", "rope_parameters"):
+        raw.pop(key)
+    raw |= {"global_attn_every_n_layers": 3, "global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0}
+    file.write_text(json.dumps(raw))
+    assert load_config(tmp_path) == expected
+    assert expected.local_layers == (1, 2)
+    file.write_text(json.dumps(raw | {"global_attn_every_n_layers": 2, "local_rope_theta": 500.0}))
+    assert load_config(tmp_path).local_layers == (1, 3)
+    assert load_config(tmp_path).local_rotary_theta == 500.0
+    file.write_text(json.dumps(raw))
+    assert_same_output(theirs, tmp_path, *batch(pad=0))
+
+
+def test_nomic_berts_other_names_and_older_keys(tmp_path):
+    theirs = write(tmp_path, "nomic_bert")
+    names = {name for name in load_file(tmp_path / "model.safetensors") if "layers.0" in name}
+    assert "encoder.layers.0.attn.Wqkv.weight" in names  # what transformers writes is the published layout
+    config = {
+        "model_type": "nomic_bert",
+        "n_embd": 32,
+        "n_layer": 4,
+        "n_head": 4,
+        "n_inner": 48,
+        "n_positions": 80,
+        "vocab_size": 120,
+        "layer_norm_epsilon": 1e-12,
+        "rotary_emb_base": 1000,
+        "rotary_emb_fraction": 1.0,
+        "activation_function": "swiglu",
+        "qkv_proj_bias": False,
+        "prenorm": False,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = {name: value.detach().numpy() for name, value in theirs.state_dict().items()}
+    assert "layers.0.self_attn.q_proj.weight" in tensors
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    assert_same_output(theirs, tmp_path, *batch(pad=0))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"prenorm": True}))
+    with pytest.raises(ModelError, match="prenorm"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "prefix"),
+    [
+        ("roberta", "roberta."),
+        ("xlm-roberta", "roberta."),
+        ("electra", "electra."),
+        ("distilbert", "distilbert."),
+        ("albert", "albert."),
+        ("mpnet", "mpnet."),
+        ("modernbert", "model."),
+        ("nomic_bert", "nomic_bert."),
+    ],
+)
+def test_prefixes_of_checkpoints_with_a_head(tmp_path, case, prefix):
+    theirs = write(tmp_path, case)
+    file = tmp_path / "model.safetensors"
+    tensors = {prefix + name: value for name, value in load_file(file).items() if not name.startswith("pooler")}
+    save_file(tensors | {"lm_head.bias": np.zeros(3, np.float32)}, file, metadata={"format": "pt"})
+    ids, mask = batch(pad=theirs.config.pad_token_id)
+    model, config, _ = load_model(tmp_path)
+    last = model(jnp.asarray(ids), jnp.asarray(mask)).hidden_states[-1]
+    np.testing.assert_allclose(
+        np.asarray(last)[mask > 0],
+        run_theirs(theirs, ids, mask).last_hidden_state.numpy()[mask > 0],
+        atol=2e-5,
+    )
+    assert model.pooler is None
+    assert config.pooler is False
+
+
+def test_the_longest_input_leaves_room_for_the_offset(tmp_path):
+    write(tmp_path, "roberta, other padding")
+    assert load_config(tmp_path).longest_input == 80 - 4
+    theirs = write(tmp_path, "roberta", max_position_embeddings=39)
+    assert_same_output(theirs, tmp_path, *batch(37))
+
+
+def test_token_types_are_refused_where_there_are_none(tmp_path):
+    write(tmp_path, "distilbert")
+    ids, mask = map(jnp.asarray, batch())
+    with pytest.raises(InputError, match="no token types"):
+        load_model(tmp_path)[0](ids, mask, jnp.zeros_like(ids))
+
+
+@pytest.mark.parametrize(
+    ("case", "change", "message"),
+    [
+        ("albert", {"inner_group_num": 2}, "inner_group_num"),
+        ("albert", {"num_hidden_groups": 0}, "num_hidden_groups"),
+        ("albert", {"num_hidden_groups": 5}, "5 groups"),
+        ("albert", {"embedding_size": 10**9}, "embedding_size"),
+        ("albert", {"num_hidden_layers": 10**9}, "num_layers"),
+        ("bert", {"is_decoder": True}, "is_decoder"),
+        ("roberta", {"pad_token_id": 100}, "positions"),
+        ("roberta", {"pad_token_id": -9}, "pad_token_id"),
+        ("mpnet", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets"),
+        ("modernbert", {"layer_types": ["full_attention"]}, "1 layers"),
+        ("modernbert", {"layer_types": ["chunked_attention"] * 4}, "layer_types"),
+        ("modernbert", {"layer_types": 10**9}, "layer_types"),
+        ("modernbert", {"layer_types": None, "num_hidden_layers": 10**12}, "num_layers"),
+        ("modernbert", {"local_attention": -2}, "local_window"),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "yarn"),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_theta": 0}}}, "rope_theta"),
+        ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling"),
+        ("modernbert", {"hidden_size": 36, "num_attention_heads": 12}, "odd"),
+        ("nomic_bert", {"head_dim": 16}, "head_dim"),
+        ("nomic_bert", {"rotary_emb_interleaved": True}, "rotary_emb_interleaved"),
+        ("distilbert", {"dim": 10**12}, "hidden_size"),
+    ],
+)
+def test_configs_that_are_not_supported_are_refused_by_name(tmp_path, case, change, message):
+    write(tmp_path, case)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ModelError, match=message):
+        load_model(tmp_path)
+
+
+def test_faults_in_fused_tensors_are_named(tmp_path):
+    write(tmp_path, "modernbert")
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"layers.2.attn.Wqkv.weight": np.zeros((64, 32), np.float32)}, file)
+    with pytest.raises(ModelError, match=r"layers\.2\.attn\.Wqkv\.weight.*\(64, 32\).*\(96, 32\)"):
+        load_model(tmp_path)
+    save_file({name: value for name, value in tensors.items() if name != "layers.1.mlp.Wi.weight"}, file)
+    with pytest.raises(ModelError, match=r"layers\.1\.mlp\.Wi\.weight.*missing"):
+        load_model(tmp_path)
