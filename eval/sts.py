@@ -23,6 +23,7 @@ import jaxwhiten
 from configs.launch import run
 from eval import published
 from eval.common import machine, make_folder, now, say, versions
+from eval.encoding import EMPTY, nli_moments
 from eval.settings import choices, fractions, integers, words
 from jaxwhiten import Encoder, Moments, Whitening, bootstrap, metrics, report
 from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
@@ -31,7 +32,6 @@ from jaxwhiten.pooling import canonical
 
 SAMPLE = "sts_sample"
 WHITENINGS = ("none", "target", "nli")
-EMPTY = "."  # stands for an empty sentence, as in SentEval
 LEVEL = 0.95
 HEAT_MAP_PAIRS = 14
 
@@ -81,15 +81,18 @@ def main(config: ConfigDict) -> None:
     encoding = time.perf_counter()
     say(f"encoding {len(sentences):,} sentences with {encoder.name}")
     vectors = encoder.encode(sentences, pooling=poolings, batch_size=config.batch_size or None)
-    nli_moments, nli_sentences = _nli_moments(encoder, nli, poolings, config.batch_size or None)
+    moments = {}
+    if nli is not None:
+        say(f"encoding the sentences of {len(nli):,} NLI rows")
+        moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
     encoding = time.perf_counter() - encoding
 
-    result = report.Run(_header(config, encoder, task_names, aggregate, nli, len(sentences) + nli_sentences, encoding))
+    result = report.Run(_header(config, encoder, task_names, aggregate, nli, len(sentences), encoding))
     report.remove_views(out)
     similarities: dict[str, list[np.ndarray]] = {name: [] for name in task_names}
     warned_of: dict[str, dict[str, list[str]]] = {}
     for pooling, whitening in itertools.product(poolings, whitenings):
-        fits, fit_seconds, warned = fit(whitening, vectors[pooling], indices, nli_moments.get(pooling), max(ks))
+        fits, fit_seconds, warned = fit(whitening, vectors[pooling], indices, moments.get(pooling), max(ks))
         for message, places in warned.items():
             warned_of.setdefault(message, {})[pooling] = places
         setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening}
@@ -250,28 +253,6 @@ def add_intervals(
     result.header["bootstrap"] = {"resamples": resamples, "level": LEVEL, "seed": seed}
 
 
-def _nli_moments(
-    encoder: Encoder, nli: NLIRows | None, poolings: Sequence[str], batch_size: int | None
-) -> tuple[dict[str, Moments], int]:
-    """Moments of both sides of every NLI row, one a pooling; the vectors are not kept.
-
-    A sentence that occurs several times is encoded once and counted as often as it occurs.
-    """
-    if nli is None:
-        return {}, 0
-    counts = Counter(text if text.strip() else EMPTY for text in itertools.chain(nli.premise, nli.hypothesis))
-    sentences, repeats = list(counts), np.fromiter(counts.values(), np.int64)
-    say(f"encoding {len(sentences):,} NLI sentences")
-    moments = {pooling: Moments() for pooling in poolings}
-    start = 0
-    for block in encoder.encode_stream(sentences, pooling=poolings, batch_size=batch_size):
-        stop = start + len(block[poolings[0]])
-        for pooling, vectors in block.items():
-            moments[pooling].update(np.repeat(vectors, repeats[start:stop], axis=0))
-        start = stop
-    return moments, len(sentences)
-
-
 def _add_figures(
     result: report.Run,
     setting: Mapping[str, str],
@@ -363,7 +344,7 @@ def _header(
         "seed": config.seed,
         "protocol": protocol,
         "nli": None if nli is None else nli.summary().splitlines(),
-        "encoding": {"sentences": sentences, "seconds": seconds},
+        "encoding": {"sentences": sentences, "nli_rows": 0 if nli is None else len(nli), "seconds": seconds},
         "machine": machine(),
         "versions": versions(),
         "config": config.to_dict(),
@@ -387,7 +368,8 @@ def _print(result: report.Run, files: Sequence[Path]) -> None:
     print("\n" + "\n\n".join(table.text() for table in tables if table))
     print(f"\n{header['seconds']:.0f} s, of which encoding {header['encoding']['seconds']:.0f} s")
     print("Table: " + str(files[0]))
-    print("Plots: " + " ".join(map(str, files[1:])))
+    if files[1:]:
+        print("Plots: " + " ".join(map(str, files[1:])))
     if header["sample"]:
         print("This was a sample, not a benchmark. Next, the seven STS tasks: python -m eval.sts --config.data_dir=DIR")
         print("(without a folder they are downloaded); --config.model=NAME_OR_FOLDER takes another encoder.")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from jaxwhiten.errors import unknown_name
+
+# Not typing.Self: the run-time type checker of the tests does not take it in methods.
+E = TypeVar("E", bound="Estimator")
 
 
 class Estimator:
@@ -25,7 +28,7 @@ class Estimator:
         """Constructor arguments by name."""
         return {name: getattr(self, name) for name in self._defaults()}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self: E, **params: Any) -> E:
         """Changes constructor arguments.
 
         Args:

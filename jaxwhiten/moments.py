@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -208,7 +208,7 @@ class Moments:
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"
 
-    def update(self, block: Any) -> Self:
+    def update(self, block: Any) -> Moments:
         """Adds rows.
 
         Args:
@@ -230,7 +230,7 @@ class Moments:
             total.merge(part)
         return self.merge(total)
 
-    def merge(self, other: Moments) -> Self:
+    def merge(self, other: Moments) -> Moments:
         """Adds the rows another summary stands for; `other` is left as it is.
 
         Args:
@@ -289,7 +289,7 @@ class Moments:
         io.save_tensors(path, tensors, kind="moments", header=header)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
         """Reads a file written by `save` and checks its contents.
 
         Args:

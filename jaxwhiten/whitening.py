@@ -12,7 +12,7 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -75,7 +75,7 @@ class Whitening(Estimator):
 
     # --- fitting
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Whitening:
         """Learns mean and eigendecomposition from rows, forgetting earlier ones.
 
         Args:
@@ -94,7 +94,7 @@ class Whitening(Estimator):
         state = Decomposition.of(Moments().update(X))
         return self._adopt(state, {})._warn(state)
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> Whitening:
         """Adds rows to those already seen, by `fit`, `partial_fit` or the run that saved this object.
 
         The eigendecomposition waits until something asks for it, so that many small blocks are cheap.
@@ -131,7 +131,7 @@ class Whitening(Estimator):
         shrinkage: str | float | None = None,
         eigenvalue_floor: float = 1e-6,
         provenance: Mapping[str, Any] | None = None,
-    ) -> Self:
+    ) -> Whitening:
         """A whitening from a summary, without the rows.
 
         Args:
@@ -172,13 +172,13 @@ class Whitening(Estimator):
 
     def _adopt(
         self, state: Decomposition | None, provenance: Mapping[str, Any], moments: Moments | None = None
-    ) -> Self:
+    ) -> Whitening:
         with _LOCK:
             self._state, self._moments, self._cache = state, moments, {}
             self._provenance = {"date": _now(), "version": __version__, **provenance}
         return self
 
-    def _warn(self, state: Decomposition, rows: bool = True) -> Self:
+    def _warn(self, state: Decomposition, rows: bool = True) -> Whitening:
         d = len(state.mean)
         if rows and state.n < _ROWS_PER_COLUMN * d:
             warnings.warn(
@@ -349,7 +349,7 @@ class Whitening(Estimator):
         io.save_tensors(path, state.tensors(), kind="whitening", header=header)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str]) -> Whitening:
         """Reads a file written by `save` and checks its contents.
 
         Args:

@@ -74,7 +74,7 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
     with matplotlib.rc_context(_STYLE):
-        figure = _figure(max(5.5, 3.6 * across), 3.2 * down + 0.9)
+        figure = _figure(max(6.4, 3.6 * across), 3.2 * down + 1.1)
         axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
         for axis, (whitening, beta, gamma) in zip(axes, panels, strict=False):
             for pooling in poolings:
@@ -93,7 +93,7 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
             axis.set_visible(False)
         for axis in axes[::across]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
-        figure.suptitle(f"{run.header['model']}: {_averaged(tasks)}{_title_end(run)}", fontsize=10)
+        figure.suptitle(f"{run.header['model']}\n{_averaged(tasks)}{_title_end(run)}", fontsize=10)
         from matplotlib.lines import Line2D
 
         handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
@@ -119,20 +119,24 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
     """
     import matplotlib
 
-    spectra = {name.partition("/")[2]: v for name, v in run.figures.items() if name.startswith("spectrum/")}
+    poolings = list(dict.fromkeys(row["pooling"] for row in run.rows))
+    spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
     ks = sorted({row["k"] for row in run.rows if row["whitening"] != "none"})
     with matplotlib.rc_context(_STYLE):
         figure = _figure(8.4, 3.7)
         left, right = figure.subplots(1, 2)
+        shares: list[float] = []
         for (pooling, values), colour in zip(spectra.items(), _COLOURS * 9, strict=False):
             share = np.maximum(values, 0) / values.sum()
             place = np.arange(1, len(share) + 1)
             positive = share > 0
             left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
+            shares.append(float(share[positive].min() * len(share)))
             right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
         left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
+        left.set_ylim(bottom=max(1e-6, 0.5 * min(shares)))
         left.set(yscale="log", xlabel="component", ylabel="eigenvalue / mean eigenvalue", title="Spectrum")
         right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
         for k in ks:
@@ -145,6 +149,12 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
 
 def _short(text: str, length: int = 52) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _cell(value: float) -> str:
+    """A cosine in three characters or four."""
+    text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
+    return ".00" if text == "−.00" else text
 
 
 def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
@@ -171,7 +181,7 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
         titles = (f"{about['pooling']}, not whitened", f"{about['pooling']}, {about['whitening']}, k={about['k']}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
             image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-            mean = f"mean off the diagonal {values[off_diagonal].mean():+.2f}"
+            mean = f"mean off the diagonal {_cell(float(values[off_diagonal].mean()))}"
             axis.set_title(f"{title}\n{mean}")
             labels = [f"{i + 1}" for i in range(n)]
             axis.set_xticks(range(n), labels)
@@ -180,9 +190,7 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
             for i in range(n):
                 value = float(values[i, i])
                 colour = "white" if abs(value) > 0.6 else "#222222"
-                axis.text(
-                    i, i, f"{value:.2f}".replace("0.", ".", 1), ha="center", va="center", fontsize=7, color=colour
-                )
+                axis.text(i, i, _cell(value), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about["sentences"], about["gold"], strict=True)
         axes[0].set_yticks(
             range(n), [f"{_short(s)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8

