@@ -6,8 +6,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -57,7 +58,7 @@ class Log:
             self._events = SummaryWriter(str(Path(folder) / "tensorboard"), purge_step=start + 1)
         self._clock, self._last = time.perf_counter(), start
 
-    def steps(self, rows: list[tuple[int, Mapping[str, float]]]) -> None:
+    def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Logs finished steps: (number, metrics) each."""
         if not rows:
             return
@@ -83,7 +84,7 @@ class Log:
         if self._file is not None:
             self._bar.write(text, sys.stderr)
 
-    def _write(self, row: dict[str, float]) -> None:
+    def _write(self, row: Mapping[str, int | float]) -> None:
         if self._file is None:
             return
         finite = {name: value if math.isfinite(value) else None for name, value in row.items()}
@@ -101,7 +102,7 @@ class Log:
             self._events.close()
 
 
-def read_metrics(folder: str | Path) -> list[dict[str, float]]:
+def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
     """The rows of a run's metrics file; none where there is no file. A line cut short by a kill is left out."""
     path = Path(folder) / METRICS_FILE
     rows = []

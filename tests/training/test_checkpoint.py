@@ -1,0 +1,161 @@
+"""Checkpoints: bits come back, last and best are kept, and what is full, damaged or changed is refused."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError
+from jaxwhiten.training import Checkpoints, create_state, data_mesh
+from tests.training import toy
+
+RECIPE = {"model": "tiny", "learning_rate": 2e-5, "data": {"name": "nli", "sources": ("a",)}}
+
+
+@pytest.fixture
+def state():
+    return create_state(toy.params(), toy.optimizer()[0], data_mesh(toy.BATCH))
+
+
+def at(state, step):
+    """The state at a step, with parameters that tell it from others."""
+    moved = jax.tree.map(lambda x: x + step / 7, state.params)
+    return state._replace(step=state.step + step, params=moved)
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def save_all(folder, state, scores, **options):
+    checkpoints = Checkpoints(folder, RECIPE, best="dev", **options)
+    for step, score in scores.items():
+        checkpoints.save(at(state, step), {"next_index": step}, None if score is None else {"dev": score})
+    checkpoints.wait()
+    return checkpoints
+
+
+def test_bits_come_back(tmp_path, state):
+    save_all(tmp_path, state, {5: 1.0}).close()
+    checkpoints = Checkpoints(tmp_path, RECIPE, best="dev")
+    restored, position = checkpoints.restore(state)
+    assert position == {"next_index": 5}
+    assert same(restored, at(state, 5))
+    assert not same(restored, state)
+    assert restored.params["kernel"].sharding == state.params["kernel"].sharding
+    checkpoints.close()
+
+
+def test_last_and_best_are_kept(tmp_path, state):
+    checkpoints = save_all(tmp_path, state, {1: 10.0, 2: 30.0, 3: 20.0, 4: None, 5: float("nan")})
+    assert (checkpoints.latest, checkpoints.best) == (5, 2)
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"2", "5"}
+    assert same(checkpoints.restore(state, checkpoints.best)[0], at(state, 2))
+    checkpoints.close()
+
+
+def test_without_scores_the_last_is_the_best(tmp_path, state):
+    checkpoints = Checkpoints(tmp_path, RECIPE)
+    assert checkpoints.best is None
+    for step in (1, 2):
+        checkpoints.save(at(state, step), {})
+    checkpoints.wait()
+    assert checkpoints.best == 2
+    checkpoints.close()
+
+
+def test_a_changed_recipe_is_refused_and_nothing_touched(tmp_path, state):
+    save_all(tmp_path, state, {1: 1.0}).close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    changed = {**RECIPE, "learning_rate": 3e-5, "data": {"name": "nli", "sources": ("b",)}}
+    with pytest.raises(
+        MismatchError, match=r"data\.sources was \['a'\], now \['b'\]; learning_rate was 2e-05, now 3e-05"
+    ):
+        Checkpoints(tmp_path, changed, best="dev")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_recipe_may_change_before_the_first_checkpoint(tmp_path):
+    Checkpoints(tmp_path, RECIPE).close()
+    Checkpoints(tmp_path, {"model": "other"}).close()
+
+
+def test_an_unreadable_recipe_is_refused(tmp_path, state):
+    save_all(tmp_path, state, {1: 1.0}).close()
+    (tmp_path / "recipe.json").write_text("{")
+    with pytest.raises(FormatError, match="recipe"):
+        Checkpoints(tmp_path, RECIPE, best="dev")
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_a_damaged_checkpoint_is_refused_and_the_older_one_intact(tmp_path, state, damage):
+    save_all(tmp_path, state, {1: 9.0, 2: 1.0}).close()
+    files = [path for path in (tmp_path / "checkpoints" / "2" / "state").rglob("*") if path.is_file()]
+    if damage == "remove":
+        for path in files:
+            path.unlink()
+    for path in files if damage != "remove" else ():
+        data = bytearray(path.read_bytes())
+        if damage == "truncate":
+            path.write_bytes(data[: len(data) // 2])
+        elif "d" in path.parts:  # the arrays' own bytes
+            data[len(data) // 2] ^= 0x10
+            path.write_bytes(data)
+    checkpoints = Checkpoints(tmp_path, RECIPE, best="dev")
+    with pytest.raises(FormatError, match=r"not a readable checkpoint.*Remove that folder to go on from step 1"):
+        checkpoints.restore(state)
+    assert same(checkpoints.restore(state, 1)[0], at(state, 1))
+    checkpoints.close()
+
+
+def test_flipped_bits_that_orbax_reads_are_noticed(tmp_path, state, monkeypatch):
+    save_all(tmp_path, state, {1: 9.0}).close()
+    checkpoints = Checkpoints(tmp_path, RECIPE, best="dev")
+    read = checkpoints._manager.restore
+
+    def flipped(*arguments, **options):
+        found = read(*arguments, **options)
+        kernel = np.array(found["state"]["params/kernel"])
+        kernel.view(np.uint32)[2, 0] ^= 1
+        found["state"]["params/kernel"] = jax.device_put(kernel, state.params["kernel"].sharding)
+        return found
+
+    monkeypatch.setattr(checkpoints._manager, "restore", flipped)
+    with pytest.raises(FormatError, match="checksums do not match"):
+        checkpoints.restore(state)
+    checkpoints.close()
+
+
+def fill_the_disk(folder):
+    """Run in a process of its own: the second checkpoint meets a limit on the size of files, as a full disk is met."""
+    big = {"kernel": jax.random.normal(jax.random.key(0), (400, 400))}
+    state = create_state(big, toy.optimizer()[0], data_mesh(toy.BATCH))
+    checkpoints = Checkpoints(Path(folder), RECIPE, best="dev")
+    checkpoints.save(at(state, 1), {"next_index": 1}, {"dev": 1.0})
+    checkpoints.wait()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    try:
+        checkpoints.save(at(state, 2), {"next_index": 2}, {"dev": 2.0})
+        checkpoints.wait()
+    except JaxwhitenError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        print(f"REFUSED {error}")
+    again = Checkpoints(Path(folder), RECIPE, best="dev")
+    print(f"LATEST {again.latest} INTACT {same(again.restore(state)[0], at(state, 1))}")
+
+
+def test_a_full_disk_is_refused_and_the_older_checkpoint_intact(tmp_path):
+    code = f"from tests.training import test_checkpoint; test_checkpoint.fill_the_disk({str(tmp_path)!r})"
+    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
+    assert "REFUSED" in done.stdout, done.stderr[-2000:]
+    assert "could not be written (" in done.stdout
+    assert "left intact: steps 1" in done.stdout
+    assert "LATEST 1 INTACT True" in done.stdout

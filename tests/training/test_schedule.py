@@ -1,0 +1,64 @@
+"""Schedules and optimiser: values worked out by hand, and parity with PyTorch's AdamW under transformers' schedule."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.training import make_optimizer, make_schedule
+
+
+def test_linear_warm_up_and_decay():
+    schedule = make_schedule(1.0, 20, warmup=0.1)
+    assert [float(schedule(step)) for step in (0, 1, 2, 11, 19, 20)] == pytest.approx([0, 0.5, 1, 0.5, 1 / 18, 0])
+
+
+@pytest.mark.parametrize(("decay", "middle", "end"), [("cosine", 0.5, 0.0), ("constant", 1.0, 1.0)])
+def test_other_decays(decay, middle, end):
+    schedule = make_schedule(1.0, 20, warmup=0.0, decay=decay)
+    assert [float(schedule(step)) for step in (0, 10, 20)] == pytest.approx([1.0, middle, end], abs=1e-6)
+
+
+@pytest.mark.parametrize("arguments", [{"decay": "linar"}, {"steps": 0}, {"warmup": 1.0}, {"warmup": -0.1}])
+def test_mistakes_are_named(arguments):
+    with pytest.raises(InputError):
+        make_schedule(1.0, **{"steps": 10, **arguments})
+    with pytest.raises(InputError, match="adamw"):
+        make_optimizer(make_schedule(1.0, 10), name="adamm")
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.5])
+def test_adamw_equals_pytorch(clip_norm):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    rng = np.random.default_rng(0)
+    start = {"kernel": rng.normal(size=(4, 3)).astype(np.float32), "bias": rng.normal(size=3).astype(np.float32)}
+    inputs = rng.normal(size=(12, 8, 4)).astype(np.float32)
+
+    theirs = {name: torch.nn.Parameter(torch.tensor(value)) for name, value in start.items()}
+    groups = [
+        {"params": [theirs["kernel"]], "weight_decay": 0.1},
+        {"params": [theirs["bias"]], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(groups, lr=1e-2)
+    rates = transformers.get_linear_schedule_with_warmup(adamw, 2, 12)
+    for x in inputs:
+        adamw.zero_grad()
+        torch.tanh(torch.tensor(x) @ theirs["kernel"] + theirs["bias"]).square().sum().backward()
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(theirs.values(), clip_norm)
+        adamw.step()
+        rates.step()
+
+    optimizer = make_optimizer(make_schedule(1e-2, 12, warmup=2 / 12), weight_decay=0.1, clip_norm=clip_norm)
+    params = jax.tree.map(jnp.asarray, start)
+    state = optimizer.init(params)
+    for x in inputs:
+        gradients = jax.grad(lambda p, x=x: jnp.sum(jnp.tanh(x @ p["kernel"] + p["bias"]) ** 2))(params)
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    for name, value in params.items():
+        assert not np.allclose(value, start[name], atol=1e-3), "the parameters must have moved"
+        np.testing.assert_allclose(value, theirs[name].detach().numpy(), atol=1e-6)

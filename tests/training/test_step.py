@@ -1,0 +1,75 @@
+"""The step: accumulation and devices change nothing, noise follows seed and step, the state moves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.training import create_state, data_mesh, make_step, place_batch
+from tests.training import toy
+
+
+def no_noise(params, batch, key):
+    del key
+    error = (batch["x"] @ params["kernel"] + params["bias"] - batch["y"]) ** 2
+    return jnp.mean(error), {"mean": jnp.mean(error)}
+
+
+def run(loss_fn, *, mesh=None, steps=6, **options):
+    optimizer, schedule = toy.optimizer()
+    mesh = mesh or data_mesh(toy.BATCH)
+    state = create_state(toy.params(), optimizer, mesh)
+    step = make_step(loss_fn, optimizer, schedule, mesh, **options)
+    batches, rows = toy.batches(), []
+    for _ in range(steps):
+        state, metrics = step(state, place_batch(next(batches), mesh))
+        rows.append({name: float(value) for name, value in metrics.items()})
+    return state, rows
+
+
+def losses(rows):
+    return [row["loss"] for row in rows]
+
+
+def test_metrics_and_movement():
+    state, rows = run(toy.loss_fn, steps=30)
+    assert int(state.step) == 30
+    assert set(rows[0]) == {"loss", "learning_rate", "grad_norm", "worst"}
+    assert rows[0]["learning_rate"] == 0.0
+    assert rows[-1]["loss"] < 0.2 * rows[0]["loss"]
+
+
+def test_accumulation_gives_the_gradient_of_the_whole_batch():
+    one, two = run(no_noise)[1], run(no_noise, accumulate=2)[1]
+    for a, b in zip(one, two, strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
+def test_devices_change_nothing():
+    one = run(toy.loss_fn, mesh=Mesh(np.array(jax.devices()[:1]), ("data",)))
+    eight = run(toy.loss_fn)
+    assert len(eight[0].params["kernel"].sharding.device_set) == 8
+    np.testing.assert_allclose(losses(one[1]), losses(eight[1]), atol=1e-5)
+
+
+def test_noise_follows_seed_and_step():
+    assert losses(run(toy.loss_fn)[1]) == losses(run(toy.loss_fn)[1])
+    assert losses(run(toy.loss_fn)[1]) != losses(run(toy.loss_fn, seed=1)[1])
+
+
+def test_the_callers_parameters_survive():
+    optimizer, schedule = toy.optimizer()
+    mesh, mine = data_mesh(toy.BATCH), toy.params()
+    state = create_state(mine, optimizer, mesh)
+    step = make_step(toy.loss_fn, optimizer, schedule, mesh)
+    state, _ = step(state, place_batch(next(toy.batches()), mesh))
+    assert float(mine["kernel"].sum()) == 0.0
+
+
+def test_uneven_batches_are_refused():
+    with pytest.raises(InputError, match="8 devices"):
+        data_mesh(12)
+    with pytest.raises(InputError, match="3 accumulated"):
+        data_mesh(16, accumulate=3)

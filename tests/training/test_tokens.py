@@ -1,0 +1,65 @@
+"""The token cache: the tokenizer's own ids, read back from disk, built again when anything changes."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.training import tokens
+from jaxwhiten.training.tokens import tokenize_columns
+from tests.tiny import SENTENCES
+
+COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
+
+
+def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
+    table = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    assert len(table) == 6
+    assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
+    batch = table.batch(np.array([4, 1]), 16, pad_id=0)
+    assert batch["input_ids"].shape == (2, 2, 16)
+    tokenizer = BulkTokenizer(tiny_model, 16)
+    for i, row in enumerate((4, 1)):
+        for j, column in enumerate(COLUMNS):
+            expected = tokenizer([column[row]]).flat
+            assert batch["lengths"][i, j] == len(expected)
+            np.testing.assert_array_equal(batch["input_ids"][i, j, : len(expected)], expected)
+            assert not batch["input_ids"][i, j, len(expected) :].any()
+    assert table.lengths.tolist() == [max(len(tokenizer([column[row]]).flat) for column in COLUMNS) for row in range(6)]
+
+
+def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch):
+    first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    monkeypatch.setattr(tokens.BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
+    second = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    assert isinstance(second.tokens.flat, np.memmap)
+    np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
+    np.testing.assert_array_equal(first.sentences, second.sentences)
+
+
+def test_key_follows_data_and_length(tiny_model, tmp_path):
+    keys = {
+        tokenize_columns(columns, tiny_model, length, tmp_path).key
+        for columns, length in [(COLUMNS, 16), (COLUMNS, 12), (COLUMNS[::-1], 16), ([COLUMNS[0]], 16)]
+    }
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("damage", ["truncate", "sidecar", "missing"])
+def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
+    first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    expected, entry = np.array(first.tokens.flat), tmp_path / first.key
+    if damage == "truncate":
+        (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
+    elif damage == "sidecar":
+        (entry / "arrays.json").write_text("{")
+    else:
+        (entry / "lengths.npy").unlink()
+    np.testing.assert_array_equal(tokenize_columns(COLUMNS, tiny_model, 16, tmp_path).tokens.flat, expected)
+
+
+def test_mistakes_are_named(tiny_model, tmp_path):
+    with pytest.raises(InputError, match="one length"):
+        tokenize_columns([["a"], ["b", "c"]], tiny_model, 16, tmp_path)
+    with pytest.raises(InputError, match="at least one row"):
+        tokenize_columns([[]], tiny_model, 16, tmp_path)
