@@ -11,9 +11,12 @@ over, and XLA has no symmetric product there: BLAS `syrk` computes only half of 
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -38,7 +41,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 
 # The BLAS route copies nothing but one chunk, small enough to stay in the CPU's cache; its blocks can be larger.
 _HOST_BLOCK_BYTES = 256 << 20
-_CHUNK_BYTES = 4 << 20
+_CHUNK_BYTES = 8 << 20
 _SAMPLE_ROWS = 512
 # Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
@@ -55,25 +58,41 @@ def _centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, f
 
 
 def _gram_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> np.ndarray:
-    """AᵀA of one block by BLAS, in chunks that stay in cache. Returns the full symmetric matrix."""
+    """AᵀA of one block by BLAS: threads prepare the next chunks of A while the product of the last is computed."""
     dtype, d = centre.dtype, block.shape[1]
-    syrk = blas.ssyrk if dtype == np.float32 else blas.dsyrk
-    rows = min(len(block), max(512, min(8192, _CHUNK_BYTES // (d * dtype.itemsize))))
-    buffer = np.ones((rows, d + 2), dtype)
-    gram = np.zeros((d + 2, d + 2), dtype, order="F")
-    with np.errstate(all="ignore"):
-        for start in range(0, len(block), rows):
-            chunk = block[start : start + rows]
-            a = buffer[: len(chunk)]
-            y = a[:, :d]
+    rows = min(len(block), max(2048, _CHUNK_BYTES // (d * dtype.itemsize)))
+    count = -(-len(block) // rows)
+    ahead = min(count, os.cpu_count() or 1, 4)
+    buffers = [np.ones((rows, d + 2), dtype) for _ in range(ahead + (count > 1))]
+
+    def prepare(i: int) -> np.ndarray:
+        chunk = block[i * rows : (i + 1) * rows]
+        a = buffers[i % len(buffers)][: len(chunk)]
+        y = a[:, :d]
+        with np.errstate(all="ignore"):
             np.subtract(chunk, centre, out=y, casting="same_kind")
             if scale != 1.0:
                 y *= dtype.type(scale)
             np.einsum("ij,ij->i", y, y, out=a[:, d])
-            gram = syrk(1.0, a.T, 1.0, gram, overwrite_c=1)  # the upper triangle; the lower stays zero
-        full = gram + gram.T
-        full[np.diag_indices(d + 2)] *= 0.5
-    return full
+        return a
+
+    gram = np.zeros((d + 2, d + 2), dtype)
+    product = np.empty_like(gram)
+    with contextlib.ExitStack() as stack, np.errstate(all="ignore"):
+        start: Callable[[int], Callable[[], np.ndarray]]
+        if count > 1:
+            pool = stack.enter_context(ThreadPoolExecutor(ahead))
+            start = lambda i: pool.submit(prepare, i).result  # noqa: E731
+        else:
+            start = lambda i: functools.partial(prepare, i)  # noqa: E731
+        waiting = collections.deque(start(i) for i in range(ahead))
+        for i in range(count):
+            a = waiting.popleft()()
+            if i + ahead < count:
+                waiting.append(start(i + ahead))
+            np.matmul(a.T, a, out=product)  # numpy sees the symmetry and calls syrk
+            gram += product
+    return gram
 
 
 @functools.cache
