@@ -8,6 +8,7 @@ Texts are encoded once and kept in the cache, so that a run that was killed goes
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import time
@@ -97,21 +98,23 @@ def main(config: ConfigDict) -> None:
     result = report.Run(_header(config, encoder, data, protocol, encoding))
     views.remove_views(out)
     kept: dict[bool, tuple[Row, Index]] = {}  # the best raw and the best whitened index, for the examples
-    for pooling in poolings:
-        for whitening, beta, gamma, k in _settings(whitenings, knobs, ks, encoder.dimension):
-            fitted, notes = fit(
-                whitening, vectors[pooling], of_nli.get(pooling), {"n_components": k, "beta": beta, "gamma": gamma}
-            )
+    for pooling, whitening in itertools.product(poolings, whitenings):
+        fitted = fit(whitening, vectors[pooling], of_nli.get(pooling), result.header["warnings"])
+        # Without whitening there is one setting, at the full dimension.
+        settings = [((0.0, 0.0), encoder.dimension)] if fitted is None else itertools.product(knobs, ks)
+        for (beta, gamma), k in settings:
             setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening, "k": k}
             setting |= {"beta": beta, "gamma": gamma, "transductive": whitening == "target"}
-            for row, index in score(setting, fitted, vectors[pooling], data, encoder, protocol):
+            inside = None
+            if fitted is not None:
+                with told(result.header["warnings"], f"{pooling}, {whitening}"):
+                    inside = fitted.with_params(n_components=k, beta=beta, gamma=gamma)
+            for row, index in score(setting, inside, vectors[pooling], data, encoder, protocol):
                 result.rows.append(row)
                 best = kept.get(fitted is not None)
                 if config.examples and (best is None or best[0]["mrr_at_10"] < row["mrr_at_10"]):
                     kept[fitted is not None] = row, index
-                for note in [*notes, *(f"{index.backend}: {note}" for note in index.notes)]:
-                    if note not in result.header["warnings"]:
-                        result.header["warnings"].append(note)
+                tell(result.header["warnings"], (f"{index.backend}: {note}" for note in index.notes))
                 result.save(out)
 
     result.header["published"] = published.compare(result.rows, result.header["dataset"])
@@ -139,19 +142,29 @@ def encode(encoder: Encoder, data: RetrievalData, poolings: Sequence[str], cache
     return {pooling: Vectors(array[documents], array[queries]) for pooling, array in found.items()}
 
 
-def fit(
-    whitening: str, vectors: Vectors, nli: Moments | None, params: Mapping[str, Any]
-) -> tuple[Whitening | None, list[str]]:
-    """The whitening of one setting, and what there is to warn of. `target` is fitted on documents and queries."""
-    if whitening == "none":
-        return None, []
+def tell(notes: list[str], more: Iterable[str]) -> None:
+    """Adds notes that are new."""
+    notes += [note for note in dict.fromkeys(more) if note not in notes]
+
+
+@contextlib.contextmanager
+def told(notes: list[str], what: str) -> Iterator[None]:
+    """Turns warnings into notes that begin with `what`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        yield
+    tell(notes, (f"{what}: {warning.message}" for warning in caught))
+
+
+def fit(whitening: str, vectors: Vectors, nli: Moments | None, notes: list[str]) -> Whitening | None:
+    """The whitening of one setting; `target` is fitted on documents and queries. Warnings are added to `notes`."""
+    if whitening == "none":
+        return None
+    with told(notes, whitening):
         moments = nli
         if whitening == "target":
             moments = Moments().update(vectors.documents).update(vectors.queries)
-        fitted = Whitening.from_moments(moments, **params)
-    return fitted, [f"{whitening}: {warning.message}" for warning in caught]
+        return Whitening.from_moments(moments)
 
 
 def score(
@@ -219,19 +232,6 @@ def score(
             f" {row['time_ms']:.4f} ms a query"
         )
         yield row, index
-
-
-def _settings(
-    whitenings: Sequence[str], knobs: Sequence[tuple[float, float]], ks: Sequence[int], dimension: int
-) -> list[tuple[str, float, float, int]]:
-    """(whitening, β, γ, k) of every setting; without whitening there is one, at the full dimension."""
-    settings = []
-    for whitening in whitenings:
-        if whitening == "none":
-            settings.append((whitening, 0.0, 0.0, dimension))
-        else:
-            settings += [(whitening, beta, gamma, k) for (beta, gamma), k in itertools.product(knobs, ks)]
-    return settings
 
 
 def _options(backend: str, config: ConfigDict) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from jaxwhiten.search.prepare import Prepare, check_vectors
 
 HEADER = "header.json"
 _KIND = "index"
-# What decides whether two vectors can be compared. The model's name is only for people: its fingerprint decides.
+# What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
@@ -38,13 +38,14 @@ def encoding_of(encoder: Any, pooling: str | None = None) -> dict[str, Any]:
       pooling: The pooling used, where it is not the encoder's own.
 
     Returns:
-      model, fingerprint, pooling and max_length.
+      model, fingerprint, pooling, max_length and dtype.
     """
     return {
         "model": str(encoder.name),
         "fingerprint": encoder.fingerprint,
         "pooling": pooling or encoder.pooling,
         "max_length": encoder.max_length,
+        "dtype": encoder.dtype,
     }
 
 

@@ -80,7 +80,7 @@ def test_jax_and_faiss_flat_agree_on_every_neighbour(vectors, queries, whitening
         ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
         ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
         ("faiss-hnsw", {}, 0.95),
-        ("faiss-ivfpq", {"nlist": 4, "nprobe": 4, "m": 12, "bits": 6}, 0.5),
+        ("faiss-ivfpq", {"nlist": 4, "nprobe": 4, "m": 12, "bits": 4}, 0.3),
         ("jax", {"approximate": True, "recall_target": 0.95}, 0.9),
     ],
 )
@@ -282,8 +282,9 @@ def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors, queries)
 
 
 def test_encoding_of_an_encoder():
-    encoder = SimpleNamespace(name="a/b", fingerprint="ff", pooling="cls", max_length=32)
-    assert encoding_of(encoder) == {"model": "a/b", "fingerprint": "ff", "pooling": "cls", "max_length": 32}
+    encoder = SimpleNamespace(name="a/b", fingerprint="ff", pooling="cls", max_length=32, dtype="float32")
+    expected = {"model": "a/b", "fingerprint": "ff", "pooling": "cls", "max_length": 32, "dtype": "float32"}
+    assert encoding_of(encoder) == expected
     assert encoding_of(encoder, "mean")["pooling"] == "mean"
 
 

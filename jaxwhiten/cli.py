@@ -1,0 +1,95 @@
+"""The command `jaxwhiten`: one word a task, each in a module of its own that is imported when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from jaxwhiten._version import __version__
+from jaxwhiten.errors import JaxwhitenError, unknown_name
+
+
+@dataclass(frozen=True)
+class Command:
+    """One word of the command line.
+
+    Attributes:
+      module: Module with `add_arguments(parser)` and `run(args)`; it imports nothing heavy before `run`.
+      help: What it does, in a line.
+    """
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "index": Command("jaxwhiten.commands.index", "encode texts and build a search index"),
+    "search": Command("jaxwhiten.commands.search", "find the texts of an index nearest to a query"),
+}
+
+
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The command line; the arguments of one command are known only if it is named, so that others are not imported.
+
+    Args:
+      command: The command whose arguments are wanted.
+
+    Returns:
+      The parser.
+    """
+    top = argparse.ArgumentParser(
+        prog="jaxwhiten", description="Sentence vectors from any BERT-family encoder, whitened: better and smaller."
+    )
+    top.add_argument("--version", action="version", version=f"jaxwhiten {__version__}")
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, entry in COMMANDS.items():
+        sub = subparsers.add_parser(name, help=entry.help, description=entry.help[0].upper() + entry.help[1:] + ".")
+        if name == command:
+            _module(name).add_arguments(sub)
+    return top
+
+
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(COMMANDS[command].module)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+      arguments: The words after `jaxwhiten`; default those of the process.
+
+    Returns:
+      The exit code: 0, or that of the error, which is told in one line on stderr.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    try:
+        if command is not None and command not in COMMANDS:
+            raise unknown_name("command", command, COMMANDS)
+        top = parser(command)
+        args = top.parse_args(arguments)
+        if args.command is None:
+            top.print_help()
+            return 0
+        _module(args.command).run(args)
+        sys.stdout.flush()
+    except JaxwhitenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read the output (head, less) has gone: no more is written, not even when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

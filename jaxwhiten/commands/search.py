@@ -1,0 +1,61 @@
+"""`jaxwhiten search INDEX QUERY...`: the texts of an index nearest to each query, from a loaded index."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+
+from jaxwhiten.errors import MismatchError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
+    parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one a line")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="results a query; default: 10")
+    parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
+    parser.add_argument("--json", action="store_true", help="one JSON object a query")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.search import load_index, search_text
+
+    index = load_index(args.index)
+    if index.encoding is None:
+        raise MismatchError(
+            f"{args.index}: the index does not say how its texts were encoded, so no query can be encoded for it."
+            " Build it with `jaxwhiten index`."
+        )
+    encoding = index.encoding
+    encoder = Encoder.from_pretrained(
+        args.model or encoding["model"],
+        pooling=encoding["pooling"],
+        max_length=encoding["max_length"],
+        dtype=encoding.get("dtype", "float32"),
+    )
+    k = min(args.k, index.size)
+    for query in args.query or _lines():
+        (hits,) = search_text(index, encoder, [query], k)
+        if args.json:
+            print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))
+        else:
+            if len(args.query) != 1:
+                print(f"> {query}")
+            for hit in hits:
+                print(f"{hit.score:.4f}\t{hit.id}\t{'' if hit.text is None else hit.text}")
+        sys.stdout.flush()
+
+
+def _lines() -> Iterator[str]:
+    """Queries from stdin, each answered before the next is read."""
+    while line := sys.stdin.readline():
+        if query := line.strip():
+            yield query

@@ -1,0 +1,243 @@
+"""`python -m eval.retrieval` from a file of question pairs to tables and plots."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs import pydocs, quora
+from eval import measure, retrieval
+from eval.published import retrieval as published
+from jaxwhiten.errors import InputError
+from jaxwhiten.report import Run
+from jaxwhiten.report import retrieval as views
+from jaxwhiten.search import build_index
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,faiss-ivfpq,jax"
+
+
+def generate(path, rows, seed=0):
+    """Question pairs in Quora's format: half of them the same words in another order, half unrelated."""
+    rng = np.random.default_rng(seed)
+    words = np.array(["".join(rng.choice(list("abcdefghiklmnoprstuvw"), rng.integers(2, 7))) for _ in range(600)])
+
+    def question():
+        return list(rng.choice(words, rng.integers(5, 12)))
+
+    lines = [HEADER]
+    for i in range(rows):
+        first, duplicate = question(), int(rng.integers(2))
+        second = list(rng.permutation(first)) if duplicate else question()
+        texts = (f"{' '.join(q).capitalize()}?" for q in (first, second))
+        # Every fifth query and every seventh document is one that was there before, so some have several answers.
+        numbers = (i - (i % 5 == 4), i - (i % 7 == 6))
+        lines.append("\t".join([str(i), f"q{numbers[0]}", f"d{numbers[1]}", *texts, str(duplicate)]) + "\n")
+    lines[rows // 2] = "a ragged\trow\n"
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def config(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = quora.get_config()
+    config.update(
+        {
+            "model": str(tiny_model),
+            "dataset": str(generate(tmp_path / "pairs.tsv", 400)),
+            "poolings": "cls",
+            "ks": "0,8",
+            "backends": "faiss-ivf,jax",
+            "exact_queries": 100,
+            "single_queries": 5,
+            "examples": ("what is it?", "why not?"),
+            "out": str(tmp_path / "out"),
+        }
+    )
+    return config
+
+
+@pytest.mark.slow
+def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
+    path = generate(tmp_path / "quora.tsv", 10_000)
+    arguments = {
+        "dataset": path,
+        "model": tiny_model,
+        "poolings": "mean",
+        "ks": "0,16",
+        "backends": BACKENDS,
+        "exact_queries": 500,
+        "single_queries": 20,
+        "out": tmp_path / "out",
+        "cache": tmp_path / "cache",
+    }
+    command = [sys.executable, "-m", "eval.retrieval", "--config=configs/quora.py"]
+    command += [f"--config.{name}={value}" for name, value in arguments.items()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "out" / "results.json").read_text())
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["complete"]
+    assert run["dataset"]["counts"]["malformed_rows"] == 1
+    assert 0 < run["dataset"]["counts"]["queries_without_gold"] < run["dataset"]["queries"]
+    assert [(row["whitening"], row["k"], row["backend"]) for row in rows] == [
+        (whitening, k, backend)
+        for whitening, k in (("none", 32), ("target", 32), ("target", 16))
+        for backend in BACKENDS.split(",")
+    ]
+    for row in rows:
+        exact = row["backend"] in ("faiss-flat", "jax")
+        assert row["index_recall_at_10"] == pytest.approx(1, abs=1e-3 if exact else 1)
+        assert row["memory_gib"] == pytest.approx(run["dataset"]["documents"] * row["k"] * 4 / 2**30)
+        assert 0 < row["mrr_at_10"] <= row["recall_at_100"] * 2
+        assert 0 < row["time_ms"] < 1000
+        assert row["single_ms"]["p50"] <= row["single_ms"]["p99"]
+        assert row["single_ms"]["p50"] < row["single_text_ms"]["p50"]
+    flat, whitened = rows[0], rows[5]
+    # The same words in another order are near each other even for a random encoder, once the common part is gone.
+    assert whitened["mrr_at_10"] > 100 / run["dataset"]["documents"]
+    assert flat["mrr_at_10"] > 100 / run["dataset"]["documents"]
+    by_backend = {row["backend"]: row for row in rows[:5]}
+    assert by_backend["jax"]["mrr_at_10"] == pytest.approx(by_backend["faiss-flat"]["mrr_at_10"], abs=1e-3)
+    assert by_backend["faiss-ivfpq"]["index_bytes"] < by_backend["faiss-flat"]["index_bytes"]
+    assert any("nlist lowered from 1024" in note for note in run["warnings"])
+    assert "MRR@10" in done.stdout
+    assert "1 malformed" in (tmp_path / "out" / "results.md").read_text()
+    for name in views.PLOTS:
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
+    retrieval.main(config)
+    first = Run.load(config.out)
+    assert [(row["pooling"], row["whitening"], row["k"], row["backend"]) for row in first.rows] == [
+        ("cls", whitening, k, backend)
+        for whitening, k in (("none", 32), ("target", 32), ("target", 8))
+        for backend in ("faiss-ivf", "jax")
+    ]
+    assert first.header["published"] == []
+    assert len(first.header["examples"]) == 4
+    assert all(len(example["hits"]) == 3 for example in first.header["examples"])
+    printed = capsys.readouterr().out
+    assert "“what is it?”" in printed
+    assert "† transductive" in printed
+
+    def encode_stream(*args, **options):
+        raise AssertionError("encoded again")
+
+    monkeypatch.setattr("jaxwhiten.encoder.Encoder.encode_stream", encode_stream)
+    monkeypatch.setattr("jaxwhiten.encoder.Encoder.encode", lambda self, texts, **_: np.ones((len(texts), 32), "f4"))
+    config.examples = ()
+    retrieval.main(config)
+    second = Run.load(config.out)
+    for a, b in zip(first.rows, second.rows, strict=True):
+        assert a["mrr_at_10"] == b["mrr_at_10"]
+
+
+def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_path):
+    folder = tmp_path / "data" / "nli"
+    folder.mkdir(parents=True)
+    lines = ["premise\thypothesis\tlabel"]
+    lines += [f"A person number {i} sleeps.\tSomeone is asleep in {i}.\tentailment" for i in range(200)]
+    (folder / "some_train.tsv").write_text("\n".join(lines) + "\n")
+    config.update({"data_dir": str(tmp_path / "data"), "whitening": "nli", "poolings": "mean", "backends": "jax"})
+    retrieval.main(config)
+    rows = Run.load(config.out).rows
+    assert [(row["whitening"], row["n_fit"], row["transductive"]) for row in rows] == [("nli", 400, False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"backends": "faiss-ifv"}, "Did you mean 'faiss-ivf'"),
+        ({"whitening": "taget"}, "Did you mean 'target'"),
+        ({"dataset": "qora"}, "Did you mean 'quora'"),
+        ({"ks": "0,64"}, "64 is more than the 32 dimensions"),
+        ({"poolings": "meen"}, "Did you mean 'mean'"),
+    ],
+)
+def test_typos_are_answered_before_anything_is_encoded(config, change, message, monkeypatch):
+    monkeypatch.setattr("jaxwhiten.encoder.Encoder.encode_stream", lambda *_, **__: pytest.fail("encoded"))
+    config.update(change)
+    with pytest.raises(InputError, match=message):
+        retrieval.main(config)
+
+
+def test_the_demo_config_is_the_default_one_changed():
+    changed = pydocs.get_config()
+    assert set(changed) == set(quora.get_config())
+    assert changed.dataset == "pydocs"
+    assert len(changed.examples) == 3
+
+
+def test_recall_counts_ties_as_found():
+    documents = np.eye(4, dtype=np.float32)[[0, 0, 0, 1, 2]]
+    queries = np.eye(4, dtype=np.float32)[:1]
+    exact = measure.Exact(documents, queries, 2, "jax")
+    assert exact.recall(np.array([[2, 1]])) == 1
+    assert exact.recall(np.array([[2, 3]])) == 0.5
+    assert exact.recall(np.array([[-1, 2]])) == 0.5
+
+
+def test_samples_are_spread_and_never_larger_than_the_whole():
+    assert measure.sample_rows(5, 0).tolist() == [0, 1, 2, 3, 4]
+    assert measure.sample_rows(5, 9).tolist() == [0, 1, 2, 3, 4]
+    assert measure.sample_rows(101, 3).tolist() == [0, 50, 100]
+
+
+def test_single_searches_are_timed():
+    index = build_index(np.eye(8, dtype=np.float32), "jax")
+    times = measure.vector_latency(index, np.eye(8, dtype=np.float32), 2)
+    assert 0 < times["p50"] <= times["p99"] < 1000
+
+
+def paper_row(**changes):
+    row = {
+        "model": "hub/bert-base-uncased",
+        "pooling": "first_last_avg",
+        "whitening": "target",
+        "transductive": True,
+        "k": 256,
+        "beta": 1.0,
+        "gamma": 1.0,
+        "backend": "faiss-ivf",
+        "options": {"nlist": 1024, "nprobe": 5},
+        "mrr_at_10": 0.6,
+        "time_ms": 0.1,
+        "memory_gib": 0.2854,
+    }
+    return {**row, **changes}
+
+
+DATASET = {"name": "quora", "documents": 299_364, "queries": 290_654}
+
+
+def test_published_figures_stand_beside_the_same_setting_only():
+    (match,) = published.compare([paper_row()], DATASET)
+    assert match["published"] == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
+    assert match["ours"] == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
+    for change in (
+        {"model": "bert-large-uncased"},
+        {"pooling": "mean"},
+        {"whitening": "nli", "k": 128},
+        {"gamma": 0.5},
+        {"backend": "faiss-hnsw"},
+        {"options": {"nlist": 1024, "nprobe": 6}},
+    ):
+        assert published.compare([paper_row(**change)], DATASET) == []
+    assert published.compare([paper_row()], {**DATASET, "documents": 1000}) == []
+    table = views.published_table(Run({"published": [match]}))
+    assert "0.5957" in table.text()
+    assert "0.6000" in table.text()
+
+
+def test_published_memory_is_the_papers_formula():
+    for row in published.read():
+        assert row["memory_gib"] == pytest.approx(row["documents"] * row["k"] * 4 / 2**30, abs=1e-4)
+    assert len(published.read()) == 10

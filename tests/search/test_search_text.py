@@ -1,0 +1,56 @@
+"""From sentences to sentences."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.search import build_index, encoding_of, load_index, search_text
+from tests.tiny import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.fixture(scope="module")
+def index(encoder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("index")
+    vectors = encoder.encode(SENTENCES, pooling="cls")
+    build_index(vectors, "jax", encoding=encoding_of(encoder, "cls"), documents=SENTENCES).save(folder)
+    return load_index(folder)
+
+
+def test_a_sentence_finds_itself_under_the_pooling_of_the_index(index, encoder):
+    found = search_text(index, encoder, SENTENCES, 3)
+    assert [len(hits) for hits in found] == [3] * len(SENTENCES)
+    for number, hits in enumerate(found):
+        assert hits[0].id == number
+        assert hits[0].text == SENTENCES[number]
+        assert hits[0].score == pytest.approx(1, abs=1e-5)
+        assert hits[0].score >= hits[1].score >= hits[2].score
+
+
+def test_no_queries_no_results(index, encoder):
+    assert search_text(index, encoder, [], 3) == []
+
+
+def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeypatch):
+    other = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
+    monkeypatch.setattr(other, "encode", lambda *_, **__: pytest.fail("encoded"))
+    with pytest.raises(MismatchError, match="max_length is 32 in the index and 16 in the query"):
+        search_text(index, other, ["a"], 3)
+
+
+def test_k_beyond_the_index_is_refused(index, encoder):
+    with pytest.raises(InputError, match="index holds 10 documents"):
+        search_text(index, encoder, ["a"], 11)
+
+
+def test_without_texts_there_are_ids(encoder):
+    vectors = encoder.encode(SENTENCES)
+    index = build_index(vectors, "faiss-flat", encoding=encoding_of(encoder))
+    ((hit,),) = search_text(index, encoder, [SENTENCES[2]], 1)
+    assert (hit.id, hit.text) == (2, None)
+    assert np.isclose(hit.score, 1, atol=1e-5)
