@@ -176,8 +176,8 @@ def _from_gram(n: int, gram: np.ndarray, centre: np.ndarray, scale: float) -> Mo
     with np.errstate(all="ignore"):
         g = gram.astype(np.float64)
         total, square = g[:d, -1] / scale, g[-2, -1] / scale**2
-        M2 = np.ascontiguousarray(g[:d, :d])
-        M2 /= scale**2
+        M2 = g[:d, :d] + g[:d, :d].T  # a device's product is not symmetric to the last bit
+        M2 *= 0.5 / scale**2
         shift = total / n
         size = shift @ shift
         M2e = M2 @ shift
