@@ -20,20 +20,21 @@ from pathlib import Path
 from typing import overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Float
 from tqdm import tqdm
 
 from jaxwhiten import io
 from jaxwhiten.batching import Batch, plan_batches
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import loading
-from jaxwhiten.pooling import canonical, pool
+from jaxwhiten.models import TransformerEncoder, loading
+from jaxwhiten.pooling import AUTO, canonical
+from jaxwhiten.program import Program
+from jaxwhiten.sentence_head import SentenceHead, load_head, plain_pooling
 from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
 
 DEFAULT_POOLING = "first_last_avg"
+DEFAULT_MAX_LENGTH = 64
 
 # Padded tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 2048, "gpu": 65_536, "tpu": 65_536}
@@ -55,45 +56,41 @@ class Encoder:
       pooling: Default pooling, a name of `jaxwhiten.POOLINGS`.
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
+      head: What the pooling `"auto"` stands for.
 
     Attributes:
       name: As given.
       pooling: Default pooling.
       max_length: As given.
       dtype: What matrix products run in, `"float32"` or `"bfloat16"`.
-      dimension: Width d of the vectors.
+      dimension: Width d of the vectors of the default pooling.
     """
 
     def __init__(
         self,
-        model: nnx.Module,
+        model: TransformerEncoder,
         tokenizer_folder: str | Path,
         *,
         pooling: str = DEFAULT_POOLING,
-        max_length: int = 64,
+        max_length: int = DEFAULT_MAX_LENGTH,
         name: str = "",
+        head: SentenceHead | None = None,
     ):
         self.config = model.config
         self.name = name or str(tokenizer_folder)
         self.pooling = canonical(pooling)
         self.max_length = self._checked_length(max_length)
-        self.dtype = jnp.dtype(model.dtype).name
-        self.dimension = self.config.hidden_size
         self._tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
         if self._tokenizer.vocab_size > self.config.vocab_size:
             raise ModelError(
                 f"{tokenizer_folder}: the tokenizer has {self._tokenizer.vocab_size} entries, the model's embedding "
                 f"{self.config.vocab_size} rows; they do not belong together."
             )
-        devices = np.asarray(jax.local_devices())
-        mesh = Mesh(devices, ("data",))
-        self._by_row = NamedSharding(mesh, PartitionSpec("data"))
-        self._devices = len(devices)
-        self._token_budget = _TOKENS_PER_DEVICE.get(devices[0].platform, 2048) * self._devices
-        self._graph, state = nnx.split(model)
-        if self.dtype == "bfloat16":
-            state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
-        self._state = jax.device_put(state, NamedSharding(mesh, PartitionSpec()))
+        self._program = Program(model, head, self._tokenizer.mask_token_id)
+        self.dtype = self._program.dtype
+        self._token_budget = _TOKENS_PER_DEVICE.get(self._program.platform, 2048) * self._program.devices
+        self._check_pooling(self.pooling)
+        self.dimension = self.width(self.pooling)
         _use_compilation_cache()
 
     @classmethod
@@ -102,7 +99,7 @@ class Encoder:
         model: str | Path,
         *,
         pooling: str = DEFAULT_POOLING,
-        max_length: int = 64,
+        max_length: int | None = None,
         dtype: str = "float32",
         revision: str | None = None,
     ) -> Encoder:
@@ -110,8 +107,9 @@ class Encoder:
 
         Args:
           model: Folder or hub id; plain Hugging Face and sentence-transformers layouts.
-          pooling: A name of `jaxwhiten.POOLINGS`, or `"auto"` for what a sentence-transformers folder says.
-          max_length: Longest sentence in tokens.
+          pooling: The default pooling (see `jaxwhiten.pooling`), or `"auto"` for all that a sentence-transformers
+            folder does after its Transformer.
+          max_length: Longest sentence in tokens; by default 64, or with `"auto"` what the folder says.
           dtype: `"float32"` or `"bfloat16"`.
           revision: Commit, tag or branch on the hub.
 
@@ -123,10 +121,18 @@ class Encoder:
           InputError: An unknown pooling or dtype, or a `max_length` the model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
-        pooling = loading.declared_pooling(folder) if pooling == "auto" else canonical(pooling)
-        module, _, weights_folder = loading.load_model(folder, dtype=dtype)
+        pooling = canonical(pooling)
+        module, config, weights_folder = loading.load_model(folder, dtype=dtype)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
-        return cls(module, tokenizer_folder, pooling=pooling, max_length=max_length, name=str(model))
+        head = None
+        if pooling == AUTO:
+            head = load_head(folder, config)
+            if max_length is None:
+                max_length = min(head.max_length or config.longest_input, config.longest_input)
+            if (plain := plain_pooling(head)) is not None:
+                pooling, head = plain, None
+        length = DEFAULT_MAX_LENGTH if max_length is None else max_length
+        return cls(module, tokenizer_folder, pooling=pooling, max_length=length, name=str(model), head=head)
 
     def _checked_length(self, max_length: int) -> int:
         if not 3 <= max_length <= self.config.longest_input:
@@ -135,13 +141,52 @@ class Encoder:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of weights, configuration and tokenizer; equal for equal encoders wherever they came from."""
-        digest = hashlib.sha256(repr(self.config).encode())
-        digest.update(self._tokenizer.to_json().encode())
-        for path, leaf in sorted(nnx.to_flat_state(self._state), key=lambda item: str(item[0])):
-            digest.update(repr(path).encode())
-            digest.update(np.asarray(leaf.get_value(), dtype=np.float32).tobytes())
+        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
+        digest = hashlib.sha256(self._tokenizer.to_json().encode())
+        for part in self._program.contents():
+            digest.update(part)
         return digest.hexdigest()[:24]
+
+    def width(self, pooling: str) -> int:
+        """Width of the vectors of a pooling."""
+        return self._program.width(pooling)
+
+    def fit_idf(self, sentences: Iterable[str]) -> str:
+        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
+
+        Args:
+          sentences: The corpus, read once.
+
+        Returns:
+          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
+
+        Raises:
+          InputError: No sentences, or an item that is not a string.
+
+        References:
+          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
+        """
+        total, counts = 0, np.zeros(self.config.vocab_size, np.int64)
+        for block in _checked_blocks(sentences, _BLOCK):
+            total += len(block)
+            counts += self._tokenizer(block).document_frequencies(self.config.vocab_size)
+        if not total:
+            raise InputError("No sentences to count tokens in.")
+        return self.add_idf(np.log((total + 1) / (counts + 1)))
+
+    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
+        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
+
+        Args:
+          weights: One a row of the model's word embedding, none below 0.
+
+        Returns:
+          The pooling's name.
+
+        Raises:
+          InputError: Weights of another length, below 0, or not finite.
+        """
+        return self._program.add_idf(weights)
 
     @overload
     def encode(
@@ -166,7 +211,8 @@ class Encoder:
 
         Args:
           sentences: Any number of strings; an empty string is encoded as [CLS] [SEP].
-          pooling: A name, or several (one forward pass serves all); default `self.pooling`.
+          pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
+            it is; one that rewrites it, such as `prompt`, takes its own.
           batch_size: At most this many sentences a batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
@@ -178,7 +224,7 @@ class Encoder:
         """
         sentences = checked_text(sentences)
         names, single = self._pooling_names(pooling)
-        out = {name: np.empty((len(sentences), self.dimension), np.float32) for name in names}
+        out = {name: np.empty((len(sentences), self.width(name)), np.float32) for name in names}
         with _progress(len(sentences), show_progress) as bar:
             start = 0
             for block in self._blocks(_split(sentences, _BLOCK), names, batch_size, bar):
@@ -222,15 +268,20 @@ class Encoder:
 
     def _pooling_names(self, pooling: Names) -> tuple[tuple[str, ...], bool]:
         """The names to compute, under which the caller asked for them, and whether one array is wanted."""
-        if pooling is None or isinstance(pooling, str):
-            names, single = (pooling or self.pooling,), True
-        else:
-            names, single = tuple(dict.fromkeys(pooling)), False
+        single = pooling is None or isinstance(pooling, str)
+        names = (pooling or self.pooling,) if single else tuple(dict.fromkeys(pooling))
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
-        if any(canonical(name) == "pooler" for name in names) and not self.config.pooler:
-            raise ModelError(f"{self.name}: has no pooler; take another pooling, such as 'cls' or 'mean'.")
+        for name in names:
+            self._check_pooling(name)
         return names, single
+
+    def _check_pooling(self, name: str) -> None:
+        """Raises if this encoder cannot pool so, before anything is encoded."""
+        try:
+            self._program.check(name)
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {error}") from error
 
     def _blocks(
         self, blocks: Iterable[list[str]], names: tuple[str, ...], batch_size: int | None, bar: tqdm
@@ -238,35 +289,39 @@ class Encoder:
         """Encodes blocks of sentences, tokenising the next one while the device works on this one."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
-        blocks = iter(blocks)
+        blocks, groups = iter(blocks), self._program.by_form(names)
         with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as pool_:
 
             def tokenize_next():
                 block = next(blocks, None)
-                return None if block is None else self._tokenizer(block)
+                return None if block is None else [self._tokenizer(block, form) for form in groups]
 
             upcoming = pool_.submit(tokenize_next)
             while (tokens := upcoming.result()) is not None:
                 upcoming = pool_.submit(tokenize_next)
-                yield self._encode_block(tokens, names, batch_size, bar)
+                out: dict[str, Vectors] = {}
+                for number, (group, of_group) in enumerate(zip(groups.values(), tokens, strict=True)):
+                    out |= self._encode_block(of_group, group, batch_size, bar if number == 0 else None)
+                yield {name: out[name] for name in names}
 
     def _encode_block(
-        self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm
+        self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm | None
     ) -> dict[str, Vectors]:
-        out = {name: np.empty((len(tokens.lengths), self.dimension), np.float32) for name in names}
+        out = {name: np.empty((len(tokens.lengths), self.width(name)), np.float32) for name in names}
         pending: collections.deque[tuple[Batch, dict[str, jax.Array]]] = collections.deque()
 
         def read_oldest() -> None:
             batch, pooled = pending.popleft()
             for name in names:
                 out[name][batch.rows] = np.asarray(pooled[name])[: len(batch.rows)]
-            bar.update(len(batch.rows))
+            if bar is not None:
+                bar.update(len(batch.rows))
 
         for batch in plan_batches(
             tokens.lengths,
             max_length=self.max_length,
             token_budget=self._token_budget,
-            multiple=self._devices,
+            multiple=self._program.devices,
             max_rows=batch_size,
         ):
             pending.append((batch, self._run(tokens, batch, names)))
@@ -281,15 +336,7 @@ class Encoder:
         ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
         lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        ids, lengths = jax.device_put((ids, lengths), self._by_row)
-        return _forward(self._graph, self._state, ids, lengths, names)
-
-
-@functools.partial(jax.jit, static_argnames=("graph", "names"))
-def _forward(graph: nnx.GraphDef, state: nnx.State, ids: jax.Array, lengths: jax.Array, names: tuple[str, ...]):
-    """Encoder and poolings as one program; hidden states never leave the device."""
-    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
-    return pool(nnx.merge(graph, state)(ids, mask), mask, names)
+        return self._program(ids, lengths, names)
 
 
 def _split(sentences: list[str], size: int) -> Iterator[list[str]]:

@@ -13,6 +13,29 @@ from jaxtyping import Int
 
 from jaxwhiten.errors import InputError, ModelError
 
+MASK_TOKENS = ("[MASK]", "<mask>")
+
+
+@dataclasses.dataclass(frozen=True)
+class TextForm:
+    """How a sentence is written before it is tokenised.
+
+    Attributes:
+      template: Where `{text}` is the sentence and `{mask}` the tokenizer's mask token.
+      lower_case: Whether the sentence is lower-cased, whatever the tokenizer does.
+    """
+
+    template: str = "{text}"
+    lower_case: bool = False
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether the mask token is in the template."""
+        return "{mask}" in self.template
+
+
+PLAIN = TextForm()
+
 
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
@@ -41,6 +64,12 @@ class TokenIds:
         """Where each sentence begins in `flat`."""
         return np.cumsum(self.lengths) - self.lengths
 
+    def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
+        """In how many of the sentences each token id occurs."""
+        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
+        return np.bincount(occurring, minlength=vocab_size)
+
 
 class BulkTokenizer:
     """A model's tokenizer, truncating to `max_length` tokens, called on many sentences at once.
@@ -57,13 +86,72 @@ class BulkTokenizer:
         self._tokenizer = _load(folder)
         self._tokenizer.enable_truncation(max_length)
         self._tokenizer.no_padding()
+        self.max_length = max_length
 
-    def __call__(self, sentences: Sequence[str]) -> TokenIds:
-        """Token ids of the sentences, special tokens included."""
-        encodings = self._tokenizer.encode_batch_fast(list(sentences))
-        ids = [encoding.ids for encoding in encodings]
+    def __call__(self, sentences: Sequence[str], form: TextForm = PLAIN) -> TokenIds:
+        """Token ids of the sentences, special tokens included.
+
+        Args:
+          sentences: Strings.
+          form: How to write them. What a template has after the sentence is kept: a sentence that is too long is cut.
+
+        Raises:
+          ModelError: A template with a mask token, and the tokenizer has none.
+          InputError: A template longer than `max_length`.
+        """
+        sentences = [sentence.lower() for sentence in sentences] if form.lower_case else list(sentences)
+        template = form.template
+        if form.has_mask:
+            if self.mask_token is None:
+                raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
+            template = template.replace("{mask}", self.mask_token)
+        if template.endswith("{text}"):
+            texts = [template.replace("{text}", text) for text in sentences] if template != "{text}" else sentences
+            ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        else:
+            ids = self._templated(sentences, template)
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         return TokenIds(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths)
+
+    def _templated(self, sentences: list[str], template: str) -> list[list[int]]:
+        texts = [template.replace("{text}", text) for text in sentences]
+        ids = [encoding.ids for encoding in self._untruncated.encode_batch_fast(texts)]
+        return [
+            found if len(found) <= self.max_length else self._cut(text, template, len(found))
+            for text, found in zip(sentences, ids, strict=True)
+        ]
+
+    def _cut(self, text: str, template: str, length: int) -> list[int]:
+        """Token ids of the template around as much of the text as fits; `length` tokens are too many."""
+        ends = [end for _, end in self._untruncated.encode(text, add_special_tokens=False).offsets]
+        kept = len(ends)
+        while kept > 0:
+            kept = max(kept - (length - self.max_length), 0)
+            shorter = text[: ends[kept - 1]] if kept else ""
+            ids = self._untruncated.encode(template.replace("{text}", shorter)).ids
+            length = len(ids)
+            if length <= self.max_length:
+                return ids
+        raise InputError(f"max_length is {self.max_length}; the template {template!r} alone takes {length} tokens.")
+
+    @functools.cached_property
+    def _untruncated(self):
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @functools.cached_property
+    def mask_token(self) -> str | None:
+        """The tokenizer's mask token, or None."""
+        special = {token.content for token in self._tokenizer.get_added_tokens_decoder().values() if token.special}
+        return next((token for token in MASK_TOKENS if token in special), None)
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """Its id, or None."""
+        return None if self.mask_token is None else self._tokenizer.token_to_id(self.mask_token)
 
     @property
     def vocab_size(self) -> int:

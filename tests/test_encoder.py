@@ -120,7 +120,7 @@ def test_several_poolings_in_a_stream(encoder):
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
-    placed = jax.device_put((ids, lengths), encoder._by_row)
+    placed = jax.device_put((ids, lengths), encoder._program.by_row)
     assert {shard.data.shape for shard in placed[0].addressable_shards} == {(2, 8)}
 
 

@@ -41,8 +41,8 @@ class _Source(NamedTuple):
     """Where a parameter lies in a checkpoint: a tensor, and which of its equal parts along the outputs."""
 
     name: str
-    index: int
-    count: int
+    part: int
+    parts: int
 
 
 def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[s
     Raises:
       ModelError: No readable weights, a missing or mis-shaped tensor, a NaN; the message names file and tensor.
     """
-    tensors, where = _open_weights(folder)
+    tensors, where = open_weights(folder)
     prefix = _prefix(tensors, family)
     flat = traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
     missing, found = {}, {}
@@ -69,30 +69,52 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[s
         if source is None:
             missing[path] = sources[0].name
             continue
-        shape, read = tensors[source.name]
         expected = tuple(leaf.shape[::-1]) if path[-1] == "kernel" else tuple(leaf.shape)
-        expected = (expected[0] * source.count, *expected[1:])
-        if shape != expected:
-            raise ModelError(f"{where}: tensor {source.name!r} has shape {shape}; config.json asks for {expected}.")
-        found[path] = (source, read)
+        expected = (expected[0] * source.parts, *expected[1:])
+        _check_shape(tensors, source.name, expected, where)
+        found[path] = (source, expected)
     if missing and all(path[0] == "pooler" for path in missing):
         raise _NoPooler
     if missing:
         first = next(iter(missing.values()))
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ModelError(f"{where}: tensor {first!r}{more} is missing; the file is not complete for its config.json.")
-    return traverse_util.unflatten_dict({path: _read(path, *place, where) for path, place in found.items()})
+    arrays = {}
+    for path, (source, shape) in found.items():
+        array = read_tensor(tensors, source.name, shape, where)
+        rows = len(array) // source.parts
+        array = array[rows * source.part : rows * (source.part + 1)]
+        arrays[path] = np.ascontiguousarray(array.T) if path[-1] == "kernel" else array
+    return traverse_util.unflatten_dict(arrays)
 
 
-def _read(path: tuple, source: _Source, read: Callable[[], np.ndarray], where: Path) -> np.ndarray:
-    array = read()
+def _check_shape(tensors: Tensors, name: str, expected: tuple[int, ...], where: Path) -> None:
+    if name not in tensors:
+        raise ModelError(f"{where}: tensor {name!r} is missing; the file is not complete for its config.json.")
+    if tensors[name][0] != expected:
+        raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}; config.json asks for {expected}.")
+
+
+def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path) -> np.ndarray:
+    """Reads one tensor as float32.
+
+    Args:
+      tensors: From `open_weights`.
+      name: The tensor.
+      shape: What it must be.
+      where: The file, for messages.
+
+    Raises:
+      ModelError: It is missing, of another shape, not of floating point, or has a NaN.
+    """
+    _check_shape(tensors, name, shape, where)
+    array = tensors[name][1]()
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
-        raise ModelError(f"{where}: tensor {source.name!r} has dtype {array.dtype}; expected a floating-point type.")
-    rows = len(array) // source.count
-    array = np.asarray(array[rows * source.index : rows * (source.index + 1)], dtype=np.float32)
+        raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
+    array = np.asarray(array, dtype=np.float32)
     if not np.isfinite(array).all():
-        raise ModelError(f"{where}: tensor {source.name!r} has NaN or infinite values.")
-    return np.ascontiguousarray(array.T) if path[-1] == "kernel" else array
+        raise ModelError(f"{where}: tensor {name!r} has NaN or infinite values.")
+    return array
 
 
 def _sources(path: tuple, family: Family) -> Iterator[_Source]:
@@ -101,9 +123,9 @@ def _sources(path: tuple, family: Family) -> Iterator[_Source]:
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
     for place in (places,) if isinstance(places, str | Part) else places:
-        name, index, count = (place, 0, 1) if isinstance(place, str) else place
+        name, part, of = (place, 0, 1) if isinstance(place, str) else place
         for leaf in _LEAVES[parts[-1]]:
-            yield _Source(f"{name.replace('*', number)}.{leaf}", index, count)
+            yield _Source(f"{name.replace('*', number)}.{leaf}", part, of)
 
 
 def _prefix(tensors: Tensors, family: Family) -> str:
@@ -112,7 +134,12 @@ def _prefix(tensors: Tensors, family: Family) -> str:
     return next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
 
 
-def _open_weights(folder: Path) -> tuple[Tensors, Path]:
+def open_weights(folder: Path) -> tuple[Tensors, Path]:
+    """The tensors of a folder, not read yet, and the file they are in.
+
+    Raises:
+      ModelError: None, or only pickled ones.
+    """
     if (folder / SAFETENSORS).is_file():
         return _open_safetensors(folder / SAFETENSORS), folder / SAFETENSORS
     if (folder / SAFETENSORS_INDEX).is_file():
@@ -194,12 +221,14 @@ def save_parameters(file: Path, family: Family, state: nnx.State, dtype: np.dtyp
     """
     from safetensors.numpy import save_file
 
-    parts: dict[str, list[np.ndarray]] = {}
+    parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
-        of_tensor = parts.setdefault(source.name, [None] * source.count)
-        of_tensor[source.index] = array.T if path[-1] == "kernel" else array
-    tensors = {name: np.ascontiguousarray(np.concatenate(arrays)) for name, arrays in parts.items()}
+        parts.setdefault(source.name, {})[source.part] = array.T if path[-1] == "kernel" else array
+    tensors = {
+        name: np.ascontiguousarray(np.concatenate([pieces[part] for part in sorted(pieces)]))
+        for name, pieces in parts.items()
+    }
     with io.atomic_path(file) as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})

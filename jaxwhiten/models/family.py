@@ -14,13 +14,14 @@ class Part(NamedTuple):
     """One of several equal parts of a tensor, cut along the outputs: checkpoints fuse query, key and value."""
 
     name: str
-    index: int
-    count: int
+    part: int
+    parts: int
 
 
 # Our parameter path -> where a checkpoint holds it, both without the last part (kernel, scale, ...). "*" is the
 # number of a layer. Of several places the first is written, and all are read.
-Names = Mapping[str, str | Part | tuple[str | Part, ...]]
+Place = str | Part
+Names = Mapping[str, Place | tuple[Place, ...]]
 
 
 def _nothing(*_: Any) -> dict[str, Any]:

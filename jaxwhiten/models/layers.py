@@ -132,10 +132,9 @@ class Embeddings(nnx.Module):
         if self.position is not None:
             first = self.position_offset
             x = x + self.position.embedding[first : first + input_ids.shape[1]].astype(x.dtype)
-        if self.token_type is not None and token_type_ids is None:
-            x = x + self.token_type.embedding[0].astype(x.dtype)
-        elif self.token_type is not None:
-            x = x + self.token_type(token_type_ids)
+        if self.token_type is not None:
+            first_type = self.token_type.embedding[0].astype(x.dtype)
+            x = x + (first_type if token_type_ids is None else self.token_type(token_type_ids))
         x = self.dropout(self.norm(x), deterministic=deterministic, rngs=rngs)
         return x if self.projection is None else self.projection(x)
 
@@ -230,11 +229,13 @@ class TransformerLayer(nnx.Module):
         def dropped(y: Array) -> Array:
             return self.dropout(y, deterministic=deterministic, rngs=rngs)
 
+        def attention_norm(y: Array) -> Array:
+            return y if self.attention_norm is None else self.attention_norm(y)
+
+        inputs = attention_norm(x) if self.pre_norm else x
+        attended, diagonal = self.attention(inputs, context, deterministic=deterministic, rngs=rngs)
         if self.pre_norm:
-            normed = x if self.attention_norm is None else self.attention_norm(x)
-            attended, diagonal = self.attention(normed, context, deterministic=deterministic, rngs=rngs)
             x = x + dropped(attended)
             return x + dropped(self.feed_forward(self.feed_forward_norm(x))), diagonal
-        attended, diagonal = self.attention(x, context, deterministic=deterministic, rngs=rngs)
-        x = self.attention_norm(x + dropped(attended))
+        x = attention_norm(x + dropped(attended))
         return self.feed_forward_norm(x + dropped(self.feed_forward(x))), diagonal

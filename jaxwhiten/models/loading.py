@@ -31,7 +31,9 @@ _PACKAGED = {
 }
 _PACKAGED["all-MiniLM-L6-v2"] = _PACKAGED["sentence-transformers/all-MiniLM-L6-v2"]
 
-_HUB_SMALL_FILES = ["*.json", "*.txt", "*.model", "1_Pooling/*", "0_Transformer/*.json", "0_Transformer/*.txt"]
+# "*" of these patterns goes into folders. Weights in folders are those of sentence-transformers' modules: "2_Dense".
+_HUB_SMALL_FILES = ["*.json", "*.txt", "*.model"]
+_HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
@@ -77,9 +79,8 @@ def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        weights = ["model*.safetensors", "0_Transformer/model*.safetensors"]
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *weights]))
-        if not list(folder.rglob("model*.safetensors")):
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_HUB_SMALL_FILES, *_HUB_WEIGHTS]))
+        if not any(list(place.glob("model*.safetensors")) for place in (folder, folder / "0_Transformer")):
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=[checkpoint.MSGPACK]))
         return folder
     except HFValidationError as error:
@@ -105,26 +106,6 @@ def transformer_folder(folder: Path) -> Path:
 def has_tokenizer(folder: Path) -> bool:
     """Whether a tokenizer lies in the folder."""
     return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
-
-
-def declared_pooling(folder: Path) -> str:
-    """The pooling a sentence-transformers folder asks for in its Pooling module.
-
-    Raises:
-      ModelError: The folder has no such module, or asks for a pooling that is not supported.
-    """
-    file = folder / "1_Pooling" / "config.json"
-    if not file.is_file():
-        raise ModelError(f"{folder}: no 1_Pooling/config.json, so pooling='auto' has no answer; name a pooling.")
-    raw = read_json(file)
-    modes = [name for name, on in raw.items() if name.startswith("pooling_mode_") and on is True]
-    if isinstance(raw.get("pooling_mode"), str):  # the form newer versions write
-        modes = [raw["pooling_mode"]]
-    names = {"cls": "cls", "mean": "mean", "max": "max"}
-    names |= {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
-    if len(modes) != 1 or modes[0] not in names:
-        raise ModelError(f"{file}: asks for pooling {modes}; supported: cls, mean, max, one at a time.")
-    return names[modes[0]]
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -199,7 +180,7 @@ def init_model(config: EncoderConfig, *, seed: int, dtype: str = "float32", rema
     return TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(seed))
 
 
-def save_model(model: nnx.Module, folder: str | Path, *, dtype: str = "float32") -> None:
+def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
     """Writes `config.json` and `model.safetensors` in the Hugging Face layout.
 
     Args:

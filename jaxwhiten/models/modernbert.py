@@ -14,9 +14,9 @@ from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
-from jaxwhiten.models.family import Family, Part
+from jaxwhiten.models.family import Family, Names, Part
 
-NAMES = {
+NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
     "embeddings.norm": "embeddings.norm",
     "layers.*.attention.query": Part("layers.*.attn.Wqkv", 0, 3),

@@ -15,10 +15,10 @@ from typing import Any
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
-from jaxwhiten.models.family import Family, Part
+from jaxwhiten.models.family import Family, Names, Part
 
 _LAYER = "encoder.layers.*"
-NAMES = {
+NAMES: Names = {
     "embeddings.word": "embeddings.word_embeddings",
     "embeddings.token_type": "embeddings.token_type_embeddings",
     "embeddings.norm": ("emb_ln", "embeddings.LayerNorm"),

@@ -12,7 +12,6 @@ from safetensors.numpy import load_file, save_file
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import init_model, load_config, load_model, resolve_folder, save_model
-from jaxwhiten.models.loading import declared_pooling
 from tests.tiny import tiny_config
 
 
@@ -205,16 +204,3 @@ def test_names_that_are_no_model(tmp_path):
 
 def test_packaged_weights_answer_to_their_hub_id(minilm):
     assert resolve_folder("sentence-transformers/all-MiniLM-L6-v2") == minilm
-
-
-def test_declared_pooling(tmp_path, minilm):
-    assert declared_pooling(minilm) == "mean"
-    (tmp_path / "1_Pooling").mkdir()
-    file = tmp_path / "1_Pooling" / "config.json"
-    file.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
-    assert declared_pooling(tmp_path) == "cls"
-    file.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}))
-    with pytest.raises(ModelError, match="one at a time"):
-        declared_pooling(tmp_path)
-    with pytest.raises(ModelError, match="1_Pooling"):
-        declared_pooling(tmp_path / "1_Pooling")

@@ -1,0 +1,156 @@
+"""Encoder and poolings as one compiled program on all local devices: padded token ids in, vectors out.
+
+Knows what each pooling needs beside the hidden states, and refuses those that this model cannot serve.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Float, Int
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import TransformerEncoder
+from jaxwhiten.pooling import AUTO, Tokens, canonical, pool, resolve
+from jaxwhiten.sentence_head import SentenceHead
+from jaxwhiten.tokenization import TextForm
+
+
+class Program:
+    """A model on the devices, with what its poolings need.
+
+    Args:
+      model: An encoder.
+      head: What the pooling `"auto"` stands for, or None.
+      mask_token: Id of the tokenizer's mask token, or None.
+
+    Attributes:
+      config: The model's.
+      dtype: What matrix products run in.
+      platform: Of the devices.
+      devices: How many there are; they share the rows of a batch.
+      by_row: How a batch lies on them.
+    """
+
+    def __init__(self, model: TransformerEncoder, head: SentenceHead | None, mask_token: int | None):
+        devices = np.asarray(jax.local_devices())
+        mesh = Mesh(devices, ("data",))
+        self.config = model.config
+        self.dtype = jnp.dtype(model.dtype).name
+        self.platform, self.devices = devices[0].platform, len(devices)
+        self.by_row = NamedSharding(mesh, PartitionSpec("data"))
+        self._everywhere = NamedSharding(mesh, PartitionSpec())
+        graph, state = nnx.split(model)
+        if self.dtype == "bfloat16":
+            state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
+        self._model = graph, jax.device_put(state, self._everywhere)
+        self._head: tuple[nnx.GraphDef, nnx.State] | None = None
+        self._head_form, self._head_width, self._head_summary = TextForm(), self.config.hidden_size, ""
+        if head is not None:
+            self._head_form, self._head_width, self._head_summary = head.form, head.width, head.summary
+            head_graph, head_state = nnx.split(head)
+            self._head = head_graph, jax.device_put(head_state, self._everywhere)
+        self._mask_token = mask_token
+        self._idf: dict[str, jax.Array] = {}
+
+    def contents(self) -> Iterator[bytes]:
+        """Configuration, weights and head as bytes, to be hashed."""
+        yield repr(self.config).encode()
+        states = [self._model[1]]
+        if self._head is not None:
+            yield self._head_summary.encode()
+            states.append(self._head[1])
+        for state in states:
+            for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
+                yield repr(path).encode()
+                yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
+
+    def width(self, pooling: str) -> int:
+        """Width of a pooling's vectors."""
+        return self._head_width if canonical(pooling) == AUTO else self.config.hidden_size
+
+    def check(self, name: str) -> None:
+        """Whether the model can be pooled so.
+
+        Raises:
+          InputError: No such pooling, layer or head, or a table of weights that is not there.
+          ModelError: The model has no pooler, or its tokenizer no mask token.
+        """
+        if canonical(name) == AUTO:
+            if self._head is None:
+                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
+            return
+        pooling = resolve(name)
+        pooling.check(self.config)
+        if pooling.idf is not None and pooling.idf not in self._idf:
+            raise InputError(f"Pooling {name!r} needs its table of weights: call fit_idf with the same sentences.")
+        if pooling.form.has_mask and self._mask_token is None:
+            raise ModelError(f"Pooling {name!r} needs a mask token, and the model's tokenizer has none.")
+
+    def by_form(self, names: tuple[str, ...]) -> dict[TextForm, tuple[str, ...]]:
+        """Poolings by how they want sentences written; those that agree share a forward pass."""
+        groups: dict[TextForm, tuple[str, ...]] = {}
+        for name in names:
+            form = self._head_form if name == AUTO else resolve(name).form
+            groups[form] = (*groups.get(form, ()), name)
+        return groups
+
+    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
+        """Takes a weight for every token id, and gives the name of the pooling that uses them.
+
+        Raises:
+          InputError: Weights of another length, below 0, or not finite.
+        """
+        weights = np.ascontiguousarray(weights, np.float32)
+        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
+        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
+        self._idf[table] = jax.device_put(weights, self._everywhere)
+        return f"idf:{table}"
+
+    def __call__(
+        self, ids: Int[np.ndarray, "batch length"], lengths: Int[np.ndarray, " batch"], names: tuple[str, ...]
+    ) -> dict[str, jax.Array]:
+        """Starts one batch on the devices; the result is not waited for.
+
+        Args:
+          ids: Padded token ids; rows are a multiple of the devices.
+          lengths: Tokens of each row.
+          names: Poolings that `check` has passed.
+
+        Returns:
+          float32 [batch, d] by name.
+        """
+        plain = tuple(name for name in names if name != AUTO)
+        tables = {table: self._idf[table] for table in (resolve(name).idf for name in plain) if table is not None}
+        head, head_state = self._head if self._head is not None and AUTO in names else (None, None)
+        ids, lengths = jax.device_put((ids, lengths), self.by_row)
+        return _forward(*self._model, ids, lengths, plain, self._mask_token, tables, head, head_state)
+
+
+@functools.partial(jax.jit, static_argnames=("graph", "names", "mask_token", "head"))
+def _forward(
+    graph: nnx.GraphDef,
+    state: nnx.State,
+    ids: jax.Array,
+    lengths: jax.Array,
+    names: tuple[str, ...],
+    mask_token: int | None,
+    idf: dict[str, jax.Array],
+    head: nnx.GraphDef | None,
+    head_state: nnx.State | None,
+) -> dict[str, jax.Array]:
+    """Hidden states never leave the device, and those that no pooling reads are never made."""
+    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
+    output = nnx.merge(graph, state)(ids, mask)
+    pooled = pool(output, mask, names, ids=ids, mask_token=mask_token, idf=idf)
+    if head is not None:
+        pooled[AUTO] = nnx.merge(head, head_state)(output, Tokens(mask, ids))
+    return pooled
