@@ -1,5 +1,6 @@
 """`eval.sts`: the whole program on the sample with a tiny model, and its numbers against a plain numpy form."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -24,19 +25,21 @@ ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "tra
 # The plain form: float64, one line a formula of the reference.
 
 
-def plain_whiten(x, fitted_on, k, beta=1.0, gamma=1.0):
-    """x̃ = (x − βμ) U Λ^(−γ/2), the first k columns, from the definition of the covariance.
+def plain_fit(rows):
+    """Mean, eigenvalues and eigenvectors from the definition of the covariance.
 
     Vectors out of a layer norm span less than their width; what float64 leaves in the other directions is noise, which
     the floor keeps from being blown up.
     """
-    rows = fitted_on.astype(np.float64)
+    rows = rows.astype(np.float64)
     mean = rows.mean(axis=0)
-    covariance = rows.T @ rows / len(rows) - np.outer(mean, mean)
-    values, vectors = np.linalg.eigh(covariance)
-    values, vectors = values[::-1][:k], vectors[:, ::-1][:, :k]
-    values = np.maximum(values, 1e-6 * values[0])
-    return (x.astype(np.float64) - beta * mean) @ vectors * values ** (-gamma / 2)
+    values, vectors = np.linalg.eigh(rows.T @ rows / len(rows) - np.outer(mean, mean))
+    return mean, np.maximum(values[::-1], 1e-6 * values[-1]), vectors[:, ::-1]
+
+
+def plain_whiten(x, mean, values, vectors, k, beta=1.0, gamma=1.0):
+    """x̃ = (x − βμ) U Λ^(−γ/2), the first k columns."""
+    return (x.astype(np.float64) - beta * mean) @ vectors[:, :k] * values[:k] ** (-gamma / 2)
 
 
 def plain_scores(a, b, pairs):
@@ -62,22 +65,22 @@ def plain_sides(pairs, vector):
 def assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance):
     """Every row of results against the plain form, on vectors by pooling and sentence."""
     assert rows
-    for row in rows:
-        vector = vector_of[row["pooling"]]
-        for task in tasks:
-            test = task.splits["test"]
-            a, b = plain_sides(test, vector)
-            if row["whitening"] == "target":
-                fit_on = np.concatenate([side for p in task.splits.values() for side in plain_sides(p, vector)])
-            elif row["whitening"] == "nli":
-                fit_on = np.stack([vector[s] for s in nli_rows])
-            if row["whitening"] != "none":
-                knobs = row["k"], row["beta"], row["gamma"]
-                a, b = plain_whiten(a, fit_on, *knobs), plain_whiten(b, fit_on, *knobs)
-                assert row["tasks"][task.name]["n_fit"] == len(fit_on)
-            expected = plain_scores(a, b, test)
-            for aggregate, value in expected.items():
-                assert row["tasks"][task.name][aggregate] == pytest.approx(value, abs=tolerance), (row, task.name)
+    fits = {}
+    for row, task in itertools.product(rows, tasks):
+        vector, whitening = vector_of[row["pooling"]], row["whitening"]
+        a, b = plain_sides(task.splits["test"], vector)
+        if whitening != "none":
+            key = row["pooling"], whitening, task.name
+            if key not in fits:
+                sides = [side for pairs in task.splits.values() for side in plain_sides(pairs, vector)]
+                fit_on = np.concatenate(sides) if whitening == "target" else np.stack([vector[s] for s in nli_rows])
+                fits[key] = len(fit_on), plain_fit(fit_on)
+            n_fit, fit = fits[key]
+            knobs = row["k"], row["beta"], row["gamma"]
+            a, b = plain_whiten(a, *fit, *knobs), plain_whiten(b, *fit, *knobs)
+            assert row["tasks"][task.name]["n_fit"] == n_fit
+        for aggregate, value in plain_scores(a, b, task.splits["test"]).items():
+            assert row["tasks"][task.name][aggregate] == pytest.approx(value, abs=tolerance), (row, task.name)
 
 
 @pytest.fixture(scope="module")
