@@ -7,12 +7,11 @@ the user can mend (a typo, a missing file, bad data), 1 anything else, 130 an in
 from __future__ import annotations
 
 import importlib.util
-import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
@@ -25,7 +24,6 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
       main: The program. It reads the config and calls the library.
       default_config: The config file used when `--config` is not given.
     """
-    logging.getLogger("jax").setLevel(logging.WARNING)  # absl shows INFO: which backends JAX did not find
     try:
         _check_overrides(sys.argv[1:], default_config)
         config = config_flags.DEFINE_config_file("config", default=default_config, help_string="A file in configs/.")
@@ -35,6 +33,7 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
 
 
 def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
+    logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:
         main(config)
     except JaxwhitenError as error:
