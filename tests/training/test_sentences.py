@@ -1,0 +1,216 @@
+"""Sentence batches through encoder and loss: parity with sentence-transformers, devices, accumulation, bfloat16."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from jaxwhiten import losses
+from jaxwhiten.export import save_sentence_transformer
+from jaxwhiten.models import load_model, save_model
+from jaxwhiten.training import (
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_schedule,
+    make_step,
+    place_batch,
+    sentence_batches,
+    sentence_loss,
+    split_encoder,
+    sts_evaluator,
+    tokenize_columns,
+)
+from tests.tiny import SENTENCES, write_model
+
+ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
+WORDS = " ".join(SENTENCES).split()
+CASES = {
+    "softmax": ("class", 2),
+    "cosine": ("score", 2),
+    "triplet": (None, 3),
+    "mnr": (None, 3),
+    "simcse": (None, 1),
+    "cosent": ("score", 2),
+}
+
+
+def make_rows(name, rows=16, seed=0):
+    """Sentences of random words, and labels of the kind the objective takes."""
+    label, columns = CASES[name]
+    rng = np.random.default_rng(seed)
+    texts = [[" ".join(rng.choice(WORDS, rng.integers(1, 9))) for _ in range(rows)] for _ in range(columns)]
+    if label == "class":
+        return texts, rng.integers(0, 3, rows).astype(np.int32)
+    return texts, rng.integers(0, 6, rows).astype(np.float32) / 5 if label else None
+
+
+@pytest.fixture(scope="module")
+def still_model(tmp_path_factory):
+    """The tiny model without dropout: what a peer computes can be compared."""
+    return write_model(tmp_path_factory.mktemp("still") / "still", num_layers=2, dropout=0.0, attention_dropout=0.0)
+
+
+class Setup:
+    """Everything up to the step for an objective on a model folder."""
+
+    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", remat=False, cache=None, **settings):
+        self.texts, self.labels = make_rows(name, rows)
+        model, config, _ = load_model(folder, dtype=dtype, remat=remat)
+        encoder, self.rebuild = split_encoder(model, pooling)
+        head = losses.init_head(name, jax.random.key(1), config.hidden_size)
+        self.params = {"encoder": encoder, "head": head}
+        self.table = tokenize_columns(self.texts, folder, 32, cache)
+        passes = losses.OBJECTIVES[name].passes
+        loss = losses.objective(name, **settings)
+        self.loss_fn = sentence_loss(self.rebuild, loss, pooling=pooling, passes=passes)
+
+    def run(self, mesh, steps=4, batch_size=8, rate=1e-3, accumulate=1):
+        """Losses of the first steps."""
+        schedule = make_schedule(rate, 10, warmup=0.0)
+        optimizer = make_optimizer(schedule)
+        state = create_state(self.params, optimizer, mesh)
+        step = make_step(self.loss_fn, optimizer, schedule, mesh, accumulate=accumulate)
+        batches = sentence_batches(self.table, self.labels, batch_size=batch_size, max_length=32, buckets=1)
+        found = []
+        for _ in range(steps):
+            state, metrics = step(state, place_batch(next(batches), mesh))
+            found.append(float(metrics["loss"]))
+        return found
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+# --- parity ---------------------------------------------------------------------------------------------------------
+
+
+def peer_loss(name, model, head, peers, torch):
+    """sentence-transformers' objective with our classifier in it."""
+    if name != "softmax":
+        return {
+            "cosine": lambda: peers.CosineSimilarityLoss(model),
+            "triplet": lambda: peers.TripletLoss(model, triplet_margin=1.0),
+            "mnr": lambda: peers.MultipleNegativesRankingLoss(model),
+            "simcse": lambda: peers.MultipleNegativesRankingLoss(model),
+            "cosent": lambda: peers.CoSENTLoss(model),
+        }[name]()
+    loss = peers.SoftmaxLoss(model, model.get_embedding_dimension(), 3)
+    with torch.no_grad():
+        loss.classifier.weight.copy_(torch.tensor(np.asarray(head["kernel"]).reshape(-1, 3).T))
+        loss.classifier.bias.copy_(torch.tensor(np.asarray(head["bias"])))
+    return loss
+
+
+PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max")]
+
+
+@pytest.mark.parametrize(("name", "pooling"), PARITY)
+def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, cache, name, pooling):
+    torch = pytest.importorskip("torch")
+    library = pytest.importorskip("sentence_transformers")
+    peers = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    from safetensors.numpy import load_file
+
+    ours = Setup(still_model, name, pooling=pooling, rows=8, cache=cache)
+    batch = ours.table.batch(np.arange(8), 32, 0) | ({} if ours.labels is None else {"labels": ours.labels})
+    batch = jax.tree.map(jnp.asarray, batch)
+    (value, _), gradients = jax.jit(jax.value_and_grad(ours.loss_fn, has_aux=True))(
+        ours.params, batch, jax.random.key(0)
+    )
+
+    model, _, folder = load_model(still_model)
+    save_sentence_transformer(tmp_path / "st", model, folder, pooling=pooling, max_length=32)
+    peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
+    peer.train()
+    loss = peer_loss(name, peer, ours.params["head"], peers, torch)
+    texts = ours.texts * losses.OBJECTIVES[name].passes
+    target = None if ours.labels is None else torch.tensor(ours.labels.astype(np.int64 if name == "softmax" else None))
+    their_value = loss([peer.tokenize(column) for column in texts], target)
+    their_value.backward()
+    assert float(value) == pytest.approx(their_value.item(), abs=1e-5)
+
+    save_model(ours.rebuild(gradients["encoder"]), tmp_path / "gradients")
+    mine = load_file(tmp_path / "gradients" / "model.safetensors")
+    compared = 0
+    for key, parameter in peer[0].auto_model.named_parameters():
+        if "pooler" in key:
+            continue
+        expected = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy()
+        found = mine.get(key, mine.get(f"bert.{key}"))
+        np.testing.assert_allclose(found, expected, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=key)
+        compared += np.abs(expected).max() > 1e-4
+    assert compared > 20
+
+
+# --- devices and memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["softmax", "mnr"])
+def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
+    """Dropout included; for MNR the negatives of all eight count."""
+    setup = Setup(tiny_model, name, rows=40, cache=cache)
+    one = setup.run(ONE_DEVICE, batch_size=16)
+    eight = setup.run(data_mesh(16), batch_size=16)
+    assert len(set(one)) == len(one)
+    np.testing.assert_allclose(eight, one, atol=1e-5)
+
+
+def test_accumulation_equals_one_batch(still_model, cache):
+    setup = Setup(still_model, "softmax", rows=64, cache=cache)
+    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
+    whole, parts = setup.run(mesh, batch_size=16), setup.run(mesh, batch_size=16, accumulate=4)
+    np.testing.assert_allclose(parts, whole, atol=1e-5)
+
+
+def test_remat_changes_nothing(tiny_model, cache):
+    mesh = ONE_DEVICE
+    plain = Setup(tiny_model, "cosine", cache=cache).run(mesh)
+    remat = Setup(tiny_model, "cosine", remat=True, cache=cache).run(mesh)
+    np.testing.assert_allclose(remat, plain, atol=1e-5)
+
+
+def test_bfloat16_keeps_float32_parameters(tiny_model, cache):
+    mesh = ONE_DEVICE
+    setup = Setup(tiny_model, "mnr", dtype="bfloat16", cache=cache)
+    assert {leaf.dtype for leaf in jax.tree.leaves(setup.params)} == {jnp.dtype("float32")}
+    np.testing.assert_allclose(setup.run(mesh), Setup(tiny_model, "mnr", cache=cache).run(mesh), atol=0.1)
+
+
+def test_simcse_passes_differ_by_dropout(tiny_model, still_model, cache):
+    mesh = ONE_DEVICE
+    noisy, still = (Setup(folder, "simcse", cache=cache).run(mesh, steps=1)[0] for folder in (tiny_model, still_model))
+    assert noisy != pytest.approx(still, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_loss_falls(still_model, cache, name):
+    one = ONE_DEVICE
+    found = Setup(still_model, name, cache=cache, matryoshka_dims=(32, 8)).run(one, steps=30, rate=2e-3)
+    assert np.mean(found[-5:]) < np.mean(found[:5])
+
+
+def test_the_pooler_is_left_alone(tiny_model):
+    model, _, _ = load_model(tiny_model)
+    params, rebuild = split_encoder(model, "mean")
+    assert not [path for path, _ in jax.tree.leaves_with_path(params) if "pooler" in str(path)]
+    assert rebuild(params).pooler is not None
+    assert [path for path, _ in jax.tree.leaves_with_path(split_encoder(model, "pooler")[0]) if "pooler" in str(path)]
+
+
+def test_evaluator_is_spearman_of_the_encoders_cosines(tiny_model):
+    from scipy.stats import spearmanr
+
+    from jaxwhiten import Encoder
+
+    first, second = SENTENCES[:5], SENTENCES[5:]
+    gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
+    params, rebuild = split_encoder(load_model(tiny_model)[0], "mean")
+    found = sts_evaluator(rebuild, tiny_model, "dev", first, second, gold, max_length=32)({"encoder": params})
+    vectors = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode([*first, *second])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
+    assert found == {"dev": pytest.approx(100 * expected, abs=1e-6)}
