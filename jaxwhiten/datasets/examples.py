@@ -90,7 +90,7 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
     return Examples(columns or {"anchor": []}, skipped=entailments - len(triplets))
 
 
-def sts_examples(pairs: Pairs, low: float = 0.0, high: float = 5.0, form: str = "pairs") -> Examples:
+def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, form: str = "pairs") -> Examples:
     """Scored pairs as examples.
 
     Args:
@@ -119,7 +119,7 @@ def table_examples(
     *,
     label: str | None = None,
     classes: Sequence[str] = (),
-    score_range: tuple[float, float] = (0.0, 1.0),
+    score_range: tuple[int | float, int | float] = (0.0, 1.0),
     skip_bad_rows: bool = False,
 ) -> Examples:
     """Examples from a TSV, CSV, JSON-lines or Parquet file.
@@ -168,11 +168,15 @@ def table_examples(
     return Examples(kept, labels, tuple(classes), table.skipped + bad.count)
 
 
-def _label(name: str, value: object, codes: Mapping[str, int], score_range: tuple[float, float]) -> tuple[float, str]:
+def _label(
+    name: str, value: object, codes: Mapping[str, int], score_range: tuple[int | float, int | float]
+) -> tuple[float, str]:
     """The label as a class number or a score in 0-1, and what is wrong with it if anything."""
     if codes:
         code = codes.get(str(value))
-        return (code or 0), "" if code is not None else f"unknown {name} {str(value)[:40]!r}; known: {', '.join(codes)}"
+        return float(
+            code or 0
+        ), "" if code is not None else f"unknown {name} {str(value)[:40]!r}; known: {', '.join(codes)}"
     low, high = score_range
     try:
         score = float(value)  # type: ignore[arg-type]

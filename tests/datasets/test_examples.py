@@ -1,0 +1,156 @@
+"""Rows to train on: forms of NLI and STS rows, tables of the user's own, bad rows named or counted."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten.datasets import NLIRows, Pairs, load_nli, load_sts, nli_examples, sts_examples, table_examples
+from jaxwhiten.errors import DataError, InputError
+
+NLI = NLIRows(
+    premise=["p", "p", "p", "q", "q", "r"],
+    hypothesis=["e1", "c1", "e2", "n1", "e3", "c2"],
+    label=np.array([0, 2, 0, 1, 0, -1], np.int8),
+    source=["x"] * 6,
+    sources=(),
+    left_out={},
+)
+
+
+def test_nli_pairs_have_classes():
+    found = nli_examples(NLI)
+    assert list(found.columns) == ["premise", "hypothesis"]
+    assert found.label.tolist() == [0, 2, 0, 1, 0]
+    assert found.label.dtype == np.int32
+    assert (found.label_kind, found.skipped, len(found)) == ("class", 1, 5)
+    assert found.classes == ("entailment", "neutral", "contradiction")
+
+
+def test_nli_triplets_need_both_sides():
+    found = nli_examples(NLI, "triplets")
+    assert list(zip(*found.columns.values(), strict=True)) == [("p", "e1", "c1"), ("p", "e2", "c1")]
+    assert found.label is None
+    assert found.skipped == 1
+
+
+def test_nli_sentences_are_distinct():
+    assert nli_examples(NLI, "sentences").columns == {"sentence": ["p", "q", "r", "e1", "c1", "e2", "n1", "e3", "c2"]}
+
+
+def test_sts_scores_are_scaled():
+    pairs = Pairs(["a", "b"], ["c", "d"], np.array([1.0, 5.0]), ["x", "x"])
+    assert sts_examples(pairs).label.tolist() == pytest.approx([0.2, 1.0])
+    assert sts_examples(pairs, 1.0).label.tolist() == [0.0, 1.0]
+    assert len(sts_examples(pairs, form="sentences")) == 4
+
+
+def test_take_draws_without_replacement():
+    pairs = Pairs([str(i) for i in range(50)], ["x"] * 50, np.arange(50) / 10, ["x"] * 50)
+    taken = sts_examples(pairs).take(20, seed=3)
+    assert len(taken) == len(set(taken.columns["sentence1"])) == 20
+    for text, score in zip(taken.columns["sentence1"], taken.label, strict=True):
+        assert score == pytest.approx(int(text) / 50)
+    assert sts_examples(pairs).take(99).columns == sts_examples(pairs).columns
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda: nli_examples(NLI, "pair"), lambda: sts_examples(None, form="x"), lambda: table_examples("a.tsv", ())],
+)
+def test_mistakes_are_named(call):
+    with pytest.raises((InputError, TypeError)):
+        call()
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+ROWS = ["a\tb\tlabel\tscore", "x y\tz\tyes\t5", "u\tv\tno\t2.5"]
+
+
+def write(folder, *more, rows=ROWS):
+    path = folder / "rows.tsv"
+    path.write_text("\n".join([*rows, *more]) + "\n")
+    return path
+
+
+def test_classes(tmp_path):
+    found = table_examples(write(tmp_path), ("a", "b"), label="label", classes=("no", "yes"))
+    assert found.columns == {"a": ["x y", "u"], "b": ["z", "v"]}
+    assert found.label.tolist() == [1, 0]
+
+
+def test_scores(tmp_path):
+    found = table_examples(write(tmp_path), ("b", "a"), label="score", score_range=(0, 5))
+    assert list(found.columns) == ["b", "a"]
+    assert found.label.tolist() == [1.0, 0.5]
+
+
+def test_no_label(tmp_path):
+    assert table_examples(write(tmp_path), ("a",)).label is None
+
+
+def test_json_lines_and_parquet_give_the_same(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    (tmp_path / "rows.jsonl").write_text('{"a": "x y", "score": 5}\n{"a": "u", "score": 2.5}\n')
+    parquet.write_table(pa.table({"a": ["x y", "u"], "score": [5.0, 2.5]}), tmp_path / "rows.parquet")
+    for name in ("rows.jsonl", "rows.parquet"):
+        found = table_examples(tmp_path / name, ("a",), label="score", score_range=(0, 5))
+        assert (found.columns, found.label.tolist()) == ({"a": ["x y", "u"]}, [1.0, 0.5])
+
+
+BAD = [
+    ("\tz\tyes\t1", "'a' is empty"),
+    ("  \tz\tyes\t1", "'a' is empty"),
+    ("x\tz\tmaybe\t1", "unknown label 'maybe'; known: no, yes"),
+    ("x\tz", "2 columns"),
+]
+BAD_SCORES = [
+    ("x\tz\tyes\tnan", "score is nan"),
+    ("x\tz\tyes\tten", "'ten' is not a number"),
+    ("x\tz\tyes\t9", "score is 9.0, expected 0 to 5"),
+    ("x\tz\tyes\t", "'' is not a number"),
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "message", "options"),
+    [
+        *((row, message, {"label": "label", "classes": ("no", "yes")}) for row, message in BAD),
+        *((row, message, {"label": "score", "score_range": (0, 5)}) for row, message in BAD_SCORES),
+    ],
+)
+def test_bad_rows_are_named_or_counted(tmp_path, row, message, options):
+    path = write(tmp_path, row, "last\tone\tno\t1")
+    with pytest.raises(DataError) as caught:
+        table_examples(path, ("a", "b"), **options)
+    assert f"{path}, line 4: " in str(caught.value)
+    assert message in str(caught.value)
+    found = table_examples(path, ("a", "b"), skip_bad_rows=True, **options)
+    assert (len(found), found.skipped) == (3, 1)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"rows.tsv, line 1: no column 'c'"):
+        table_examples(write(tmp_path), ("a", "c"), skip_bad_rows=True)
+
+
+def test_nothing_left_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no row is left"):
+        table_examples(write(tmp_path, "\t\t\t", rows=ROWS[:1]), ("a",), skip_bad_rows=True)
+
+
+# --- real data ------------------------------------------------------------------------------------------------------
+
+
+def test_real_rows(real_data):
+    snli = load_nli(real_data, sources=("snli_dev_test",))
+    pairs, triplets = nli_examples(snli), nli_examples(snli, "triplets")
+    assert len(pairs) == len(snli)
+    assert set(pairs.label.tolist()) == {0, 1, 2}
+    assert 0 < len(triplets) <= int((snli.label == 0).sum())
+    train = load_sts("STS-B", real_data).splits["train"]
+    found = sts_examples(train)
+    assert len(found) == 5749
+    assert found.label.min() >= 0
+    assert found.label.max() == 1.0

@@ -1,0 +1,71 @@
+"""Exported folders: the same vectors from Encoder and sentence-transformers, files complete, mistakes named."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+from jaxwhiten.export import model_card, save_sentence_transformer
+from jaxwhiten.models import load_model
+from tests.tiny import SENTENCES
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_vectors_equal_those_of_encoder_and_sentence_transformers(tiny_model, tmp_path, pooling):
+    library = pytest.importorskip("sentence_transformers")
+    model, _, folder = load_model(tiny_model)
+    out = save_sentence_transformer(tmp_path / "out", model, folder, pooling=pooling, max_length=24)
+    before = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24).encode(SENTENCES)
+    encoder = Encoder.from_pretrained(out, pooling="auto", max_length=24)
+    assert encoder.pooling == pooling
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+    peer = library.SentenceTransformer(str(out), device="cpu")
+    assert peer.max_seq_length == 24
+    np.testing.assert_allclose(peer.encode(SENTENCES), before, atol=1e-5)
+
+
+def test_files(tiny_model, tmp_path):
+    model, _, folder = load_model(tiny_model)
+    out = save_sentence_transformer(tmp_path / "out", model, folder, card="text\n")
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert names >= {"modules.json", "1_Pooling/config.json", "model.safetensors", "config.json", "tokenizer.json"}
+    assert (out / "README.md").read_text() == "text\n"
+    assert (out / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
+
+
+def test_half_precision_is_half_the_size(tiny_model, tmp_path):
+    model, _, folder = load_model(tiny_model)
+    sizes = [
+        (save_sentence_transformer(tmp_path / dtype, model, folder, dtype=dtype) / "model.safetensors").stat().st_size
+        for dtype in ("float32", "float16")
+    ]
+    assert sizes[1] < 0.6 * sizes[0]
+
+
+def test_a_pooling_the_folder_cannot_say_is_refused_before_anything_is_written(tiny_model, tmp_path):
+    model, _, folder = load_model(tiny_model)
+    with pytest.raises(InputError, match="cls, max, mean"):
+        save_sentence_transformer(tmp_path / "out", model, folder, pooling="first_last_avg")
+    assert not (tmp_path / "out").exists()
+
+
+def test_card():
+    text = model_card(
+        "stsb",
+        base_model="tiny: model",
+        dimension=32,
+        pooling="mean",
+        max_length=64,
+        recipe={"seed": 3, "learning_rate": 2e-5},
+        scores={"STS-B test": 81.234},
+    )
+    header, body = text.split("---\n")[1:3]
+    assert 'base_model: "tiny: model"' in header
+    assert "| STS-B test | 81.23 |" in body
+    recipe = body.split("```json\n")[1].split("```")[0]
+    assert json.loads(recipe) == {"seed": 3, "learning_rate": 2e-5}
+    assert "No task was scored" in model_card(
+        "x", base_model="y", dimension=1, pooling="cls", max_length=8, recipe={}, scores={}
+    )
