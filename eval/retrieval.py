@@ -82,7 +82,7 @@ def main(config: ConfigDict) -> None:
         dtype=config.dtype,
         revision=config.revision or None,
     )
-    ks = _dimensions(integers("ks", config.ks), encoder)
+    ks = {pooling: _dimensions(integers("ks", config.ks), encoder, pooling) for pooling in poolings}
     protocol = Protocol(
         measure.sample_rows(len(data.queries), config.exact_queries),
         measure.sample_rows(len(data.queries), config.single_queries),
@@ -101,7 +101,7 @@ def main(config: ConfigDict) -> None:
     for pooling, whitening in itertools.product(poolings, whitenings):
         fitted = fit(whitening, vectors[pooling], of_nli.get(pooling), result.header["warnings"])
         # Without whitening there is one setting, at the full dimension.
-        settings = [((0.0, 0.0), encoder.dimension)] if fitted is None else itertools.product(knobs, ks)
+        settings = [((0.0, 0.0), encoder.width(pooling))] if fitted is None else itertools.product(knobs, ks[pooling])
         for (beta, gamma), k in settings:
             setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening, "k": k}
             setting |= {"beta": beta, "gamma": gamma, "transductive": whitening == "target"}
@@ -240,12 +240,13 @@ def _options(backend: str, config: ConfigDict) -> dict[str, Any]:
     return {name: config[name] for name in ("nlist", "nprobe") if name in known}
 
 
-def _dimensions(ks: Sequence[int], encoder: Encoder) -> list[int]:
+def _dimensions(ks: Sequence[int], encoder: Encoder, pooling: str) -> list[int]:
     """The dimensions asked for, 0 read as the full one, largest first."""
+    width = encoder.width(pooling)
     for k in ks:
-        if k > encoder.dimension:
-            raise InputError(f"config.ks: {k} is more than the {encoder.dimension} dimensions of {encoder.name}.")
-    return sorted({k or encoder.dimension for k in ks}, reverse=True)
+        if k > width:
+            raise InputError(f"config.ks: {k} is more than the {width} dimensions of {encoder.name}, {pooling}.")
+    return sorted({k or width for k in ks}, reverse=True)
 
 
 def _installed(package: str) -> bool:

@@ -139,7 +139,7 @@ def entry_key(encoder: Any, text: str, rows: int, pooling: str) -> dict[str, Any
         "pooling": canonical(pooling),
         "max_length": encoder.max_length,
         "dtype": encoder.dtype,
-        "dimension": encoder.dimension,
+        "dimension": encoder.width(pooling),
         "rows": rows,
         "text": text,
     }

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", help="the folder to write; an index already there is replaced")
     parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2", help="hub id or folder")
     parser.add_argument("--pooling", default="auto", help="default: what the model's folder says")
-    parser.add_argument("--max-length", type=int, default=64, metavar="TOKENS", help="default: 64")
+    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="default: what the model's folder says, or 64")
     parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to put inside the index")
     parser.add_argument("--whiten", action="store_true", help="fit a whitening on the texts themselves")

@@ -22,6 +22,7 @@ from jaxtyping import Float, Float32, Int64
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.io import FORMAT_VERSION, sha256_file, write_json
+from jaxwhiten.pooling import canonical
 from jaxwhiten.search.prepare import Prepare, check_vectors
 
 HEADER = "header.json"
@@ -43,7 +44,7 @@ def encoding_of(encoder: Any, pooling: str | None = None) -> dict[str, Any]:
     return {
         "model": str(encoder.name),
         "fingerprint": encoder.fingerprint,
-        "pooling": pooling or encoder.pooling,
+        "pooling": canonical(pooling or encoder.pooling),
         "max_length": encoder.max_length,
         "dtype": encoder.dtype,
     }

@@ -54,6 +54,9 @@ class FaissIndex(Index):
         inner = self._empty(faiss)
         if self.backend.startswith("faiss-gpu"):
             inner = _to_gpu(faiss, inner)
+            if hasattr(inner, "cp"):  # the copy has clustering parameters of its own
+                inner.cp.seed = self.options["seed"]
+                inner.cp.max_points_per_centroid = self.options["max_points_per_centroid"]
         if inner.is_trained:
             for part in blocks(self.size):
                 inner.add(self._stored(vectors, part))

@@ -1,4 +1,4 @@
-"""Exact search in JAX, the documents sharded over all devices; also on TPU, where FAISS does not run.
+"""Exact search in JAX, the documents sharded over all local devices; also on TPU, where FAISS does not run.
 
 Exact top-k in two stages: the maximum of every tile of scores first, then the best of the k best tiles. Any of the k
 best documents lies in one of the k tiles with the highest maxima, so nothing is lost, and the sort, which costs more
@@ -41,7 +41,8 @@ class JaxIndex(Index):
     """Inner-product search by matrix product; on unit vectors that is cosine.
 
     Options of the backend `jax`:
-      approximate: Use `lax.approx_max_k`, which is fast on TPU; on CPU and GPU XLA runs it exactly, by a full sort.
+      approximate: Use `lax.approx_max_k`, which is fast on TPU; elsewhere XLA runs it as an exact top-k, slower than
+        the one by tiles.
       recall_target: The recall `approx_max_k` aims at.
     """
 
@@ -64,7 +65,7 @@ class JaxIndex(Index):
 
     def _place(self, stored: np.ndarray) -> None:
         """Spreads the stored vectors over the devices, each with the same number of rows."""
-        self._mesh = Mesh(np.array(jax.devices()), (_AXIS,))
+        self._mesh = Mesh(np.array(jax.local_devices()), (_AXIS,))
         devices = self._mesh.size
         rows = -(-self.size // (devices * _TILE)) * _TILE
 
