@@ -77,8 +77,8 @@ class Decomposition:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Decomposition:
         """The reverse of `tensors`; KeyError or ValueError if something is missing or not a number."""
-        arrays = (tensors[name] for name in ("mean", "components", "eigenvalues", "cubic"))
-        return cls(int(tensors["n"].item()), *arrays, float(tensors["quartic"].item()))
+        mean, vectors, values, cubic = (tensors[name] for name in ("mean", "components", "eigenvalues", "cubic"))
+        return cls(int(tensors["n"].item()), mean, vectors, values, cubic, float(tensors["quartic"].item()))
 
     def problem(self) -> str | None:
         """What makes these numbers impossible, or None."""

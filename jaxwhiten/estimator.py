@@ -63,6 +63,6 @@ class Estimator:
         )
 
 
-def is_number(value: Any, kind: type = numbers.Real) -> bool:
+def is_number(value: Any, kind: Any = numbers.Real) -> bool:
     """Whether a parameter is a finite number of the kind; booleans are not."""
     return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)

@@ -12,7 +12,7 @@ import os
 import threading
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -59,6 +59,13 @@ class Whitening(Estimator):
       Ledoit, Wolf: A well-conditioned estimator for large-dimensional covariance matrices (2004), section 3.
     """
 
+    n_components: int | None
+    beta: float
+    gamma: float
+    shrinkage: str | float | None
+    eigenvalue_floor: float
+
+    @no_type_check  # scikit-learn stores any value here; fitting checks it
     def __init__(
         self,
         n_components: int | None = None,
@@ -72,8 +79,6 @@ class Whitening(Estimator):
         self.gamma = gamma
         self.shrinkage = shrinkage
         self.eigenvalue_floor = eigenvalue_floor
-
-    # --- fitting
 
     def fit(self, X: Any, y: Any = None) -> Whitening:
         """Learns mean and eigendecomposition from rows, forgetting earlier ones.
@@ -113,10 +118,8 @@ class Whitening(Estimator):
         state, moments = getattr(self, "_state", None), getattr(self, "_moments", None)
         if moments is None:
             moments = Moments() if state is None else state.moments()
-        if moments.n:
-            X = as_matrix(X, type(self).__name__, columns=len(moments.mean))
-        else:
-            X = as_matrix(X, type(self).__name__, min_rows=1)
+        columns = len(moments.mean) if moments.n else None
+        X = as_matrix(X, type(self).__name__, columns, min_rows=0 if moments.n else 1)
         self._check_params(X.shape[1])
         moments.update(X)
         return self._adopt(None, getattr(self, "_provenance", {}) | {"date": _now(), "version": __version__}, moments)
@@ -174,7 +177,7 @@ class Whitening(Estimator):
         self, state: Decomposition | None, provenance: Mapping[str, Any], moments: Moments | None = None
     ) -> Whitening:
         with _LOCK:
-            self._state, self._moments, self._cache = state, moments, {}
+            self._state, self._moments, self._cache = state, moments, dict[str, Any]()
             self._provenance = {"date": _now(), "version": __version__, **provenance}
         return self
 
@@ -202,14 +205,13 @@ class Whitening(Estimator):
         if state is not None:
             return state
         with _LOCK:
-            if getattr(self, "_moments", None) is None:
+            moments = getattr(self, "_moments", None)
+            if moments is None:
                 raise not_fitted(self)
             if self._state is None:
-                self._state = Decomposition.of(self._moments)
+                self._state = Decomposition.of(moments)
                 self._warn(self._state)
             return self._state
-
-    # --- applying
 
     def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
         """Whitens rows: (x − βμ) U Λ^(−γ/2), the first k columns.
@@ -261,8 +263,7 @@ class Whitening(Estimator):
     def _scales(self, state: Decomposition) -> np.ndarray:
         """Λ^(−γ/2) of the columns kept, eigenvalues floored."""
         self._check_params(len(state.mean))
-        scales = state.scales(self.gamma, self._coefficient(state), self.eigenvalue_floor)
-        return scales[: self.n_components]
+        return state.scales(self.gamma, self._coefficient(state), self.eigenvalue_floor)[: self.n_components]
 
     def _map(self, direction: str, state: Decomposition) -> Affine:
         """The map for the present parameters; kept until they change."""
@@ -278,8 +279,6 @@ class Whitening(Estimator):
             result = Affine(np.zeros(len(scales)), (vectors / scales).T, centre)
         self._cache[direction] = (key, result)
         return result
-
-    # --- what a fit leaves behind
 
     @property
     def n_features_in_(self) -> int:
@@ -330,8 +329,6 @@ class Whitening(Estimator):
         if self.shrinkage is None:
             return 0.0
         return state.ledoit_wolf() if isinstance(self.shrinkage, str) else float(self.shrinkage)
-
-    # --- files
 
     def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file that serves every k, β, γ and shrinkage, and further `partial_fit`.
