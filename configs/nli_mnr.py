@@ -1,0 +1,23 @@
+"""Multiple negatives ranking on NLI triplets: a premise, what it entails, what contradicts it as a hard negative.
+
+    python -m train.sbert --config configs/nli_mnr.py
+
+Model: bert-base-uncased, mean pooling, batch 128 over all devices (negatives come from all of them), scale 20.
+Hardware, time and score: not run here (see configs/nli.py).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import sbert_defaults
+
+
+def get_config() -> ConfigDict:
+    """Larger batches than softmax: every row brings negatives for all others."""
+    config = sbert_defaults.get_config()
+    config.objective = "mnr"
+    config.settings.scale = 20.0
+    config.batch_size = 128
+    config.max_length = 64
+    config.evaluate_every = 200
+    config.output = "runs/nli_mnr"
+    return config

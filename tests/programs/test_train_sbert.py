@@ -1,0 +1,216 @@
+"""`python -m train.sbert` as users run it: the whole way, killed and resumed, and every mistake one line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs import matryoshka, nli, nli_mnr, nli_stsb, sbert_defaults, simcse, smoke, stsb
+from jaxwhiten import Encoder, losses
+from jaxwhiten.errors import InputError
+from jaxwhiten.training import read_metrics
+from tests.tiny import SENTENCES
+from train import sbert
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = " ".join(SENTENCES).split()
+
+
+def write_table(path, rows=96, seed=0):
+    rng = np.random.default_rng(seed)
+    lines = ["one\ttwo\tlabel"]
+    for _ in range(rows):
+        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
+        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def arguments(tiny_model, tmp_path):
+    """A run of softmax on a table, without a dev set."""
+    return {
+        "model": str(tiny_model),
+        "data.file": str(write_table(tmp_path / "rows.tsv")),
+        "data.columns": "('one','two')",
+        "data.label": "label",
+        "data.classes": "('no','maybe','yes')",
+        "max_length": "16",
+        "batch_size": "8",
+        "buckets": "1",
+        "steps": "400",
+        "learning_rate": "1e-3",
+        "dev": "",
+        "test": "()",
+        "save_every": "50",
+        "log_every": "1",
+        "output": str(tmp_path / "run"),
+    }
+
+
+def start(arguments, cache):
+    command = [sys.executable, "-m", "train.sbert", "--config", "configs/sbert_defaults.py"]
+    command += [f"--config.{name}={value}" for name, value in arguments.items()]
+    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process, code=0):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err[-3000:]
+    return out + err
+
+
+def when(condition, process, seconds=200):
+    """Waits until the condition holds, which has to come before the program ends."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"ended before it could be stopped: {process.communicate()[1][-2000:]}"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def steps_of(folder):
+    return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
+    """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
+    cache = tmp_path / "cache"
+    whole = finish(start({**arguments, "output": tmp_path / "whole"}, cache))
+    assert "model written from step 400" in whole
+
+    process = start(arguments, cache)
+    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert "stopped at step" in finish(process)
+    stopped_at = len(steps_of(tmp_path / "run"))
+    assert 30 <= stopped_at < 400
+
+    process = start(arguments, cache)
+    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 80, process)
+    process.kill()
+    process.communicate()
+    assert len(steps_of(tmp_path / "run")) < 400
+
+    finish(start(arguments, cache))
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
+    models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "whole")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+@pytest.mark.slow
+def test_a_changed_config_is_one_line_and_leaves_the_run_alone(arguments, tmp_path):
+    finish(start({**arguments, "steps": "5"}, tmp_path / "cache"))
+    said = finish(start({**arguments, "steps": "5", "learning_rate": "2e-3"}, tmp_path / "cache"), code=2)
+    assert "error: " in said
+    assert "learning_rate was 0.001, now 0.002" in said
+    assert "Traceback" not in said
+    finish(start({**arguments, "steps": "5", "keep": "3"}, tmp_path / "cache"))
+
+
+# --- in this process ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = sbert_defaults.get_config()
+    config.model, config.output = str(tiny_model), str(tmp_path / "run")
+    config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
+    config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
+    config.max_length, config.batch_size, config.buckets, config.steps = 16, 8, 1, 6
+    config.dev, config.test, config.progress = "", (), False
+    return config
+
+
+def test_the_folder_a_run_leaves(config, tmp_path, capsys):
+    sbert.main(config)
+    out = tmp_path / "run"
+    assert {path.name for path in out.iterdir()} >= {
+        "model",
+        "results.json",
+        "metrics.jsonl",
+        "loss.png",
+        "recipe.json",
+    }
+    assert json.loads((out / "results.json").read_text())["step"] == 6
+    card = (out / "model" / "README.md").read_text()
+    assert config.model in card
+    assert '"learning_rate": 2e-05' in card
+    assert "model written from step 6" in capsys.readouterr().out
+    encoder = Encoder.from_pretrained(out / "model", pooling="auto", max_length=16)
+    library = pytest.importorskip("sentence_transformers")
+    peer = library.SentenceTransformer(str(out / "model"), device="cpu")
+    np.testing.assert_allclose(peer.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
+
+
+def test_stages_start_where_the_one_before_ended(config, tmp_path):
+    from ml_collections import ConfigDict
+
+    first, second = config.copy_and_resolve_references(), config.copy_and_resolve_references()
+    second.model, second.output = f"{config.output}/model", str(tmp_path / "second")
+    second.learning_rate, second.steps = 0.0, 1
+    sbert.main(ConfigDict({"stages": ("first", "second"), "first": first, "second": second}))
+    models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "second")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_bad_rows_are_refused_or_counted(config, capsys):
+    path = Path(config.data.file)
+    path.write_text(path.read_text() + "a\tb\tperhaps\n")
+    with pytest.raises(Exception, match=r"rows.tsv, line 98: unknown label 'perhaps'"):
+        sbert.main(config)
+    config.data.skip_bad_rows = True
+    sbert.main(config)
+    assert "96 rows of one / two; 1 left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "sofmax"}, "Did you mean 'softmax'"),
+        ({"objective": "triplet"}, "takes 3 sentences a row; the rows have one, two"),
+        ({"pooling": "first_last_avg"}, "cls, max, mean"),
+        ({"settings": {"scale": 3.0}}, "Unknown setting"),
+        ({"batch_size": 12}, "not a multiple of 8 devices"),
+        ({"batch_size": 1000}, "fewer than one batch"),
+    ],
+)
+def test_mistakes_are_named(config, changes, message):
+    config.settings = sbert_defaults.ConfigDict(changes.pop("settings", {}))
+    config.update(changes)
+    with pytest.raises(InputError, match=message):
+        sbert.main(config)
+
+
+@pytest.mark.parametrize("module", [nli, stsb, nli_mnr, simcse, matryoshka, smoke])
+def test_configs_hold_a_known_objective_with_its_settings(module):
+    config = module.get_config()
+    assert set(config) == set(sbert_defaults.get_config())
+    losses.objective(config.objective, matryoshka_dims=config.matryoshka.dims, **config.settings)
+
+
+def test_nli_stsb_hands_the_model_on():
+    config = nli_stsb.get_config()
+    assert config.stsb.model == f"{config.nli.output}/model"
+
+
+@pytest.mark.slow
+def test_smoke_on_real_rows(real_data, minilm, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = smoke.get_config()
+    config.output, config.progress = str(tmp_path / "run"), False
+    sbert.main(config)
+    found = list(steps_of(tmp_path / "run").values())
+    assert np.mean(found[-10:]) < np.mean(found[:10]) - 0.02
+    assert "SICK-R test" in capsys.readouterr().out
