@@ -22,7 +22,7 @@ def _figure(width: float, height: float) -> Any:
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.spines.top": False,

@@ -66,7 +66,8 @@ class Run:
                 raise FormatError(f"{folder / name}: not a {kind.__name__}; was it written by an evaluation?")
             parts.append(value)
         file = folder / _FIGURES
-        return cls(*parts, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
+        header, rows = parts
+        return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 
 
 def _without_nan(value: Any) -> Any:
