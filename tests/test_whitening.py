@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def sample(n, d, offset=0.0, spread=100.0, seed=0, dtype=np.float64):
+def sample(n, d, offset=0.0, spread=10.0, seed=0, dtype=np.float64):
     """Correlated rows whose standard deviations span a factor `spread`, with a mean `offset` times their size."""
     rng = np.random.default_rng(seed)
     rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
@@ -60,7 +60,7 @@ shapes = st.tuples(
 @given(shapes)
 def test_whitened_sample_has_zero_mean_and_identity_covariance(shape):
     d, extra, offset, seed = shape
-    X = sample(d + extra, d, offset, seed=seed)
+    X = sample(2 * d + extra, d, offset, seed=seed)
     fitted = Whitening().fit(X)
     Z = fitted.transform(X)
     assert fitted.rank_ == d
@@ -94,7 +94,7 @@ def test_equals_the_formula(shape, beta, gamma, data):
 @given(shapes)
 def test_beta_one_gamma_zero_is_pca(shape):
     d, extra, offset, seed = shape
-    X = sample(d + extra, d, offset, seed=seed)
+    X = sample(2 * d + extra, d, offset, seed=seed)
     Z = Whitening(gamma=0.0).fit_transform(X)
     centred = X - X.mean(axis=0)
     assert np.allclose(Z @ Z.T, centred @ centred.T, atol=1e-7)
@@ -107,7 +107,7 @@ def test_beta_one_gamma_zero_is_pca(shape):
 @given(shapes)
 def test_beta_gamma_zero_leaves_cosines_unchanged(shape):
     d, extra, offset, seed = shape
-    X = sample(d + extra, d, offset, seed=seed)
+    X = sample(2 * d + extra, d, offset, seed=seed)
     assert np.allclose(cosines(Whitening(beta=0.0, gamma=0.0).fit_transform(X)), cosines(X), atol=1e-9)
 
 
@@ -115,7 +115,7 @@ def test_beta_gamma_zero_leaves_cosines_unchanged(shape):
 @given(shapes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([None, 0.3, "ledoit-wolf"]))
 def test_inverse_transform(shape, beta, gamma, shrinkage):
     d, extra, offset, seed = shape
-    X = sample(d + extra, d, offset, seed=seed)
+    X = sample(2 * d + extra, d, offset, seed=seed)
     fitted = Whitening(None, beta, gamma, shrinkage).fit(X)
     assert np.allclose(fitted.inverse_transform(fitted.transform(X)), X, rtol=1e-9, atol=1e-8)
 
