@@ -123,12 +123,14 @@ def save_tensors(
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
 
-def load_tensors(path: str | os.PathLike[str], *, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_tensors(
+    path: str | os.PathLike[str], *, kind: str | tuple[str, ...]
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Reads a file written by `save_tensors` and verifies kind, version and checksum.
 
     Args:
       path: The file to read.
-      kind: The kind the caller expects.
+      kind: The kind the caller expects, or several; the header says which it is.
 
     Returns:
       The arrays by name, and the header.
@@ -139,8 +141,10 @@ def load_tensors(path: str | os.PathLike[str], *, kind: str) -> tuple[dict[str, 
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
+    kinds = (kind,) if isinstance(kind, str) else kind
+    expected = " or ".join(kinds)
     if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected a jaxwhiten {kind} file.")
+        raise FormatError(f"{path}: no such file; expected a jaxwhiten {expected} file.")
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -148,13 +152,13 @@ def load_tensors(path: str | os.PathLike[str], *, kind: str) -> tuple[dict[str, 
         header = json.loads(metadata[_HEADER_KEY])
         version, found, checksum = int(header["format_version"]), header["kind"], header["checksum"]
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise FormatError(f"{path}: not a readable jaxwhiten {kind} file ({error}). Write it again.") from error
+        raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Write it again.") from error
     if version > FORMAT_VERSION:
         raise FormatError(
             f"{path}: format version {version}; this jaxwhiten reads up to {FORMAT_VERSION}. Upgrade jaxwhiten."
         )
-    if found != kind:
-        raise FormatError(f"{path}: holds a {found!r}, not a {kind!r}.")
+    if found not in kinds:
+        raise FormatError(f"{path}: holds a {found!r}, not a {' or a '.join(map(repr, kinds))}.")
     if checksum != _tensor_checksum(tensors):
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

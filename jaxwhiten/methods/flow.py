@@ -1,0 +1,288 @@
+"""BERT-flow: a Glow fitted to sentence vectors by maximum likelihood; its latents are the new vectors."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Float, Float32
+
+from jaxwhiten.arrays import block_rows, row_bucket
+from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.estimator import is_number
+from jaxwhiten.methods.base import VectorMethod, check_finite
+
+# The released configurations, by the names of their files. Two names say width 16, but only one file does.
+FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
+    "l2_d2_w32": {"levels": 2, "depth": 2, "width": 32},
+    "l2_d3_w16": {"levels": 2, "depth": 3, "width": 32},
+    "l3_d2_w32": {"levels": 3, "depth": 2, "width": 32},
+    "l3_d3_w16": {"levels": 3, "depth": 3, "width": 16},
+    "l3_d3_w32": {"levels": 3, "depth": 3, "width": 32},
+}
+
+_INIT_ROWS = 1024  # rows that set the actnorms
+_CHUNK_STEPS = 64  # sent to the device at once; always as many, so that nothing is compiled again for other data
+
+
+class FlowState(NamedTuple):
+    """Levels, depth and width; parameters; the optimiser's state; the loss of every step in bits per dimension."""
+
+    sizes: tuple[int, int, int]
+    params: Any
+    opt_state: Any
+    losses: np.ndarray
+
+
+class _Functions(NamedTuple):
+    """The compiled functions of one architecture."""
+
+    create: Callable[..., Any]
+    initialise: Callable[..., Any]
+    start: Callable[..., Any]
+    train: Callable[..., Any]
+    forward: Callable[..., Any]
+    inverse: Callable[..., Any]
+    log_likelihood: Callable[..., Any]
+
+
+@functools.lru_cache(maxsize=16)
+def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float) -> _Functions:
+    try:
+        import optax
+    except ImportError as error:
+        raise missing_dependency("optax", "train", "BERT-flow") from error
+    from flax import nnx
+
+    from jaxwhiten.methods.glow import Glow
+
+    def create(seed: int) -> Any:
+        return nnx.state(Glow(d, levels, depth, width, np.random.default_rng(seed)))
+
+    graph = nnx.graphdef(nnx.eval_shape(lambda: Glow(d, levels, depth, width, np.random.default_rng(0))))
+    optimizer = optax.flatten(optax.chain(optax.clip_by_global_norm(1.0), optax.adam(learning_rate, eps=1e-6)))
+
+    def initialise(params: Any, x: jax.Array) -> Any:
+        model = nnx.merge(graph, params)
+        model.initialise(x)
+        return nnx.state(model)
+
+    def bits_per_dimension(params: Any, x: jax.Array) -> jax.Array:
+        return -nnx.merge(graph, params).log_likelihood(x).mean() / (d * jnp.log(2.0))
+
+    def train(params: Any, opt_state: Any, rows: jax.Array, steps: jax.Array) -> tuple[Any, Any, jax.Array]:
+        """The first `steps` of the batches `rows` [s, b, d]."""
+
+        def step(i: jax.Array, carry: tuple[Any, Any, jax.Array]) -> tuple[Any, Any, jax.Array]:
+            params, opt_state, losses = carry
+            loss, gradient = jax.value_and_grad(bits_per_dimension)(params, rows[i])
+            updates, opt_state = optimizer.update(gradient, opt_state, params)
+            return optax.apply_updates(params, updates), opt_state, losses.at[i].set(loss)
+
+        return lax.fori_loop(0, steps, step, (params, opt_state, jnp.zeros(len(rows))))
+
+    return _Functions(
+        create,
+        jax.jit(initialise),
+        jax.jit(optimizer.init),
+        jax.jit(train),
+        jax.jit(lambda params, x: nnx.merge(graph, params)(x)),
+        jax.jit(lambda params, z: nnx.merge(graph, params).inverse(z)),
+        jax.jit(lambda params, x: nnx.merge(graph, params).log_likelihood(x)),
+    )
+
+
+class BertFlow(VectorMethod):
+    """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
+
+    The objective is the mean negative log-likelihood in bits per dimension, minimised by Adam with its gradient
+    clipped to norm 1 and a constant learning rate. Two things differ from the release: the actnorms are set by up to
+    1,024 rows in place of one batch, and there is no weight decay. Rows that do not fill the last batch of an epoch
+    are left out of it. Vectors are float32 whatever the input is.
+
+    `FLOW_CONFIGS` holds the released sizes: `BertFlow(**FLOW_CONFIGS["l3_d3_w32"])`. Needs Optax.
+
+    Args:
+      levels: Levels of the flow; after each but the last, half of the dimensions leave.
+      depth: Steps of a level.
+      width: Hidden width of the couplings.
+      learning_rate: Adam's.
+      epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
+      batch_size: Rows a step; the release takes 32 pairs.
+      seed: Seed of the couplings and of the order of the rows.
+
+    Attributes:
+      losses_: Bits per dimension of every step.
+
+    References:
+      Li, Zhou, He, Wang, Yang, Li: On the Sentence Embeddings from Pre-trained Language Models (2020), section 3.
+    """
+
+    name = "bert-flow"
+
+    def __init__(
+        self,
+        levels: int = 2,
+        depth: int = 3,
+        width: int = 32,
+        learning_rate: float = 1e-3,
+        epochs: int = 1,
+        batch_size: int = 64,
+        seed: int = 0,
+    ) -> None:
+        self.levels = levels
+        self.depth = depth
+        self.width = width
+        self.learning_rate = learning_rate
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.seed = seed
+
+    def _check_params(self, d: int) -> None:
+        for name, least in {"levels": 1, "depth": 1, "width": 1, "epochs": 0, "batch_size": 1, "seed": 0}.items():
+            value = getattr(self, name)
+            if not (is_number(value, numbers.Integral) and value >= least):
+                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+        if not (is_number(self.learning_rate) and self.learning_rate > 0):
+            raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
+        if d < 2**self.levels:
+            raise InputError(f"{d} columns cannot be halved on {self.levels} levels: {2**self.levels} at least.")
+
+    def _compiled(self, d: int, sizes: tuple[int, int, int]) -> _Functions:
+        return _functions(d, *sizes, float(self.learning_rate))
+
+    def _learn(self, X: np.ndarray, state: FlowState | None) -> FlowState:
+        check_finite(X)
+        sizes = (int(self.levels), int(self.depth), int(self.width))
+        if state is not None and state.sizes != sizes:
+            raise InputError(
+                f"This flow has levels, depth and width {state.sizes}, not {sizes}: call fit, not partial_fit."
+            )
+        functions = self._compiled(X.shape[1], sizes)
+        losses = np.zeros(0, np.float32) if state is None else state.losses
+        rng = np.random.default_rng([self.seed, len(losses)])
+        if state is None:
+            first = np.sort(rng.permutation(len(X))[:_INIT_ROWS])
+            params = functions.initialise(functions.create(self.seed), X[first].astype(np.float32))
+            opt_state = functions.start(params)
+        else:
+            params, opt_state = state.params, state.opt_state
+        found = [losses]
+        for rows, steps in self._chunks(X, rng):
+            params, opt_state, bits = functions.train(params, opt_state, rows, steps)
+            found.append(np.asarray(bits)[:steps])
+        losses = np.concatenate(found)
+        if not np.isfinite(losses).all():
+            raise InputError(
+                f"The likelihood is not finite at step {int(np.argmin(np.isfinite(losses)))}: take a smaller "
+                f"learning_rate than {self.learning_rate}, or scale the input. Nothing was changed."
+            )
+        return FlowState(sizes, params, opt_state, losses)
+
+    def _chunks(self, X: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, int]]:
+        """Batches of all epochs, several at a time [s, b, d] in arrays of one shape, and how many of them count."""
+        size = min(self.batch_size, len(X))
+        batches = len(X) // size
+        for _ in range(self.epochs):
+            order = rng.permutation(len(X))
+            for start in range(0, batches, _CHUNK_STEPS):
+                steps = min(_CHUNK_STEPS, batches - start)
+                chunk = np.zeros((_CHUNK_STEPS, size, X.shape[1]), np.float32)
+                rows = order[start * size : (start + steps) * size]
+                chunk[:steps] = X[rows].reshape(steps, size, X.shape[1])
+                yield chunk, steps
+
+    @property
+    def losses_(self) -> Float32[np.ndarray, " steps"]:
+        """Bits per dimension of every step."""
+        return self._fitted().losses
+
+    def _apply(self, state: FlowState, X: np.ndarray) -> np.ndarray:
+        return self._blocks("forward", X)
+
+    def inverse_transform(self, Z: Any) -> Float32[np.ndarray, "n d"]:
+        """The rows that `transform` maps to Z.
+
+        Args:
+          Z: [n, d] latents.
+
+        Returns:
+          Rows in float32.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          InputError: Not a matrix of numbers, or another number of columns.
+        """
+        return self._blocks("inverse", self._rows(Z))
+
+    def log_likelihood(self, X: Any) -> Float[np.ndarray, " n"]:
+        """log p of each row under the flow, in nats.
+
+        Args:
+          X: [n, d] rows.
+
+        Returns:
+          float32 log-likelihoods.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          InputError: Not a matrix of numbers, or another number of columns.
+        """
+        return self._blocks("log_likelihood", self._rows(X))
+
+    def _blocks(self, name: str, X: np.ndarray) -> np.ndarray:
+        """One of the compiled functions over blocks of rows, few sizes of them."""
+        check_finite(X)
+        function = getattr(self._compiled(self._d, self._state.sizes), name)
+        full = block_rows(X.shape[1], 4)
+        results = []
+        for start in range(0, max(len(X), 1), full):
+            block = X[start : start + full].astype(np.float32)
+            padded = np.pad(block, ((0, row_bucket(len(block), full) - len(block)), (0, 0)))
+            results.append(np.asarray(function(self._state.params, padded))[: len(block)])
+        return np.concatenate(results)
+
+    def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
+        tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}
+        return tensors | _named("params", state.params) | _named("optimizer", state.opt_state)
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> FlowState:
+        levels, depth, width = (int(size) for size in tensors["sizes"])
+        if min(levels, depth, width) < 1 or 2**levels > d:
+            raise ValueError(f"{levels} levels of {depth} steps, width {width}, for {d} columns")
+        functions = self._compiled(d, (levels, depth, width))
+        params = jax.eval_shape(lambda: functions.create(0))
+        opt_state = jax.eval_shape(functions.start, params)
+        return FlowState(
+            (levels, depth, width),
+            _filled("params", params, tensors),
+            _filled("optimizer", opt_state, tensors),
+            tensors["losses"],
+        )
+
+
+def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their paths."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def _filled(prefix: str, tree: Any, tensors: Mapping[str, np.ndarray]) -> Any:
+    """A tree of shapes with the arrays of `_named` in their places."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    arrays = []
+    for path, leaf in leaves:
+        name = prefix + jax.tree_util.keystr(path)
+        array = tensors[name]
+        if array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {leaf.dtype}{list(leaf.shape)}")
+        arrays.append(jnp.asarray(array))
+    return jax.tree_util.tree_unflatten(structure, arrays)

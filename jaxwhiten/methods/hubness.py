@@ -1,0 +1,227 @@
+"""Hubness reduction: mutual proximity and local scaling, which correct the similarity of a pair of vectors.
+
+In many dimensions a few vectors, the hubs, lie near to very many others. These methods ask how near two vectors are
+compared with how near each of them is to others, the reference. Everything is on the unit sphere: the distance of x
+and y is ‖x − y‖ = √(2 − 2 cos), so that nearer and of larger cosine are the same.
+
+A reference vector that points where x does (cosine above 1 − 10⁻⁶) is taken for x itself and not counted as its
+neighbour, so that it makes no difference whether the vectors compared are part of the reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from scipy.special import log_ndtr
+
+from jaxwhiten.arrays import block_rows, normalize, row_bucket
+from jaxwhiten.errors import InputError
+from jaxwhiten.estimator import is_number
+from jaxwhiten.methods.base import SimilarityMethod, check_finite
+from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.moments import Moments
+
+_SAME = 1e-6
+_SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference
+
+
+class MutualProximityGauss(SimilarityMethod):
+    """Mutual proximity with Gaussian distances taken as independent: log P(X > d) + log P(Y > d), d the pair's.
+
+    X is the cosine distance of x to the reference. Its mean and variance follow from mean and covariance of the unit
+    reference vectors, x·μ and xᵀΣx, so that memory is O(d²) whatever the size of the reference and a pair costs two
+    quadratic forms. The logarithm keeps apart what the product of probabilities would round to 1.
+
+    References:
+      Schnitzer, Flexer, Schedl, Widmer: Local and Global Scaling Reduce Hubs in Space (2012), on mutual proximity
+      with a normal distribution and the assumption of independence.
+    """
+
+    name = "mutual-proximity-gauss"
+
+    def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
+        check_finite(X)
+        moments = Moments()
+        rows = block_rows(X.shape[1], 8)
+        for start in range(0, len(X), rows):
+            moments.update(normalize(X[start : start + rows]))
+        return moments if state is None else state.merge(moments)
+
+    def _compare(self, state: Moments, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a, b = (normalize(rows).astype(np.float64) for rows in (a, b))
+        cosines = np.einsum("ij,ij->i", a, b)
+        covariance = state.covariance()
+        return self._log_farther(state, covariance, a, cosines) + self._log_farther(state, covariance, b, cosines)
+
+    @staticmethod
+    def _log_farther(state: Moments, covariance: np.ndarray, x: np.ndarray, cosines: np.ndarray) -> np.ndarray:
+        """log P(the cosine of x and a reference vector is below `cosines`)."""
+        variance = np.einsum("ij,ij->i", x @ covariance, x)
+        # A reference without spread as seen from x: nearer or farther, for certain, with float64's largest odds.
+        deviation = np.sqrt(np.maximum(variance, np.finfo(np.float64).eps ** 2))
+        return log_ndtr((cosines - x @ state.mean) / deviation)
+
+    def _pack(self, state: Moments) -> dict[str, np.ndarray]:
+        return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
+        state = Moments()
+        state.n, state.mean, state.M2 = int(tensors["n"].item()), tensors["mean"], tensors["M2"]
+        state.cubic = np.zeros(d)  # third and fourth moments are not used here
+        if state.n < 1 or state.mean.shape != (d,) or state.M2.shape != (d, d) or (np.diagonal(state.M2) < 0).any():
+            raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
+        return state
+
+
+class Reference(NamedTuple):
+    """A uniform sample of the rows seen: those with the smallest random keys, in order of key.
+
+    A row's key depends on the seed and on its number among all rows, so that one pass and many give the same sample.
+    """
+
+    seen: int
+    keys: np.ndarray
+    unit: np.ndarray
+
+
+class _ReferenceMethod(SimilarityMethod):
+    """A method that keeps reference vectors, at most `max_reference` of them."""
+
+    max_reference: int
+    seed: int
+
+    def _check_params(self, d: int) -> None:
+        if not (is_number(self.max_reference, numbers.Integral) and self.max_reference >= 2):
+            raise InputError(f"max_reference must be an integer of at least 2, got {self.max_reference!r}.")
+        if not (is_number(self.seed, numbers.Integral) and self.seed >= 0):
+            raise InputError(f"seed must be an integer of at least 0, got {self.seed!r}.")
+
+    def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
+        check_finite(X)
+        seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
+        # One draw of PCG64 a row: skipping the rows seen continues the sequence where they ended.
+        new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
+        chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
+        kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
+        rows = np.concatenate([unit[kept], normalize(X[added]).astype(np.float32)])
+        keys = np.concatenate([keys[kept], new[added]])
+        order = np.argsort(keys, kind="stable")
+        return Reference(seen + len(X), keys[order], rows[order])
+
+    def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        unit = jax.device_put(state.unit)
+        a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
+        full = max(8, block_rows(len(unit), 8, _SIMILARITY_BYTES))
+        out = np.empty(len(a))
+        for start in range(0, len(a), full):
+            n = min(full, len(a) - start)
+            padding = ((0, row_bucket(n, full) - n), (0, 0))
+            x, y = (np.pad(rows[start : start + n], padding) for rows in (a, b))
+            out[start : start + n] = np.asarray(self._block(x, y, unit))[:n]
+        return out
+
+    @abstractmethod
+    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
+        """Similarities of one block of unit rows."""
+
+    def _pack(self, state: Reference) -> dict[str, np.ndarray]:
+        return {"seen": np.array([state.seen], np.int64), "keys": state.keys, "reference": state.unit}
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Reference:
+        state = Reference(int(tensors["seen"].item()), tensors["keys"], tensors["reference"])
+        m = len(state.keys)
+        if (
+            state.unit.shape != (m, d)
+            or state.unit.dtype != np.float32
+            or state.keys.ndim != 1
+            or not 0 < m <= state.seen
+        ):
+            raise ValueError(f"a reference of shape {state.unit.shape} from {state.seen} rows")
+        return state
+
+
+class MutualProximity(_ReferenceMethod):
+    """Mutual proximity by counting: the share of the reference that is farther from both x and y than they are apart.
+
+    Farther means a cosine smaller by more than 10⁻⁶. The similarity is a multiple of 1 / (size of the reference), so
+    pairs may tie.
+
+    Args:
+      max_reference: Reference vectors kept; of more rows a uniform sample.
+      seed: Seed of the sample.
+
+    References:
+      Schnitzer et al. (2012); see `MutualProximityGauss`.
+    """
+
+    name = "mutual-proximity"
+
+    def __init__(self, max_reference: int = 10_000, seed: int = 0) -> None:
+        self.max_reference = max_reference
+        self.seed = seed
+
+    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
+        return _share_farther(a, b, reference)
+
+
+class LocalScaling(_ReferenceMethod):
+    """Local scaling: exp(−d² / (σ_x σ_y)), d the distance of x and y, σ_x that of x to its k-th nearest neighbour.
+
+    Args:
+      k: Which neighbour in the reference sets the scale; with fewer vectors to choose from, the farthest.
+      max_reference: Reference vectors kept; of more rows a uniform sample.
+      seed: Seed of the sample.
+
+    References:
+      Zelnik-Manor, Perona: Self-Tuning Spectral Clustering (2004), section 2; as hubness reduction, Schnitzer et al.
+      (2012).
+    """
+
+    name = "local-scaling"
+
+    def __init__(self, k: int = 10, max_reference: int = 10_000, seed: int = 0) -> None:
+        self.k = k
+        self.max_reference = max_reference
+        self.seed = seed
+
+    def _check_params(self, d: int) -> None:
+        super()._check_params(d)
+        if not (is_number(self.k, numbers.Integral) and self.k >= 1):
+            raise InputError(f"k must be an integer of at least 1, got {self.k!r}.")
+
+    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
+        k = min(self.k, len(reference))
+        near_a, near_b = (np.asarray(_kth_cosine(rows, reference, k), np.float64) for rows in (a, b))
+        # σ = √(2 − 2 cos), so that the product of the two is 2 √((1 − cos_a)(1 − cos_b)).
+        scales = 2 * np.sqrt((1 - near_a) * (1 - near_b))
+        distances = 2 - 2 * cosine_pairs(a.astype(np.float64), b.astype(np.float64))
+        return np.exp(-np.maximum(distances, 0) / scales)
+
+
+def _cosines(x: jax.Array, reference: jax.Array) -> jax.Array:
+    return jnp.matmul(x, reference.T, precision=lax.Precision.HIGHEST)
+
+
+@jax.jit
+def _share_farther(a: jax.Array, b: jax.Array, reference: jax.Array) -> jax.Array:
+    apart = jnp.einsum("ij,ij->i", a, b, precision=lax.Precision.HIGHEST)[:, None] - _SAME
+    return ((_cosines(a, reference) < apart) & (_cosines(b, reference) < apart)).mean(axis=1, dtype=jnp.float32)
+
+
+@functools.partial(jax.jit, static_argnames="k")
+def _kth_cosine(x: jax.Array, reference: jax.Array, k: int) -> jax.Array:
+    """The cosine of each row to its k-th nearest reference vector other than itself."""
+    cosines = _cosines(x, reference)
+    others = jnp.where(cosines <= 1 - _SAME, cosines, -jnp.inf)
+    nearest = lax.top_k(others, k)[0]
+    # With fewer than k others the farthest of them counts; with none, the point opposite of x.
+    last = jnp.where(jnp.isfinite(nearest), nearest, jnp.inf).min(axis=1)
+    return jnp.where(jnp.isfinite(last), jnp.maximum(last, -1.0), -1.0)

@@ -1,0 +1,65 @@
+"""Gaussian random projection: fewer dimensions without looking at the data."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+
+import numpy as np
+
+from jaxwhiten.affine import Affine
+from jaxwhiten.errors import InputError
+from jaxwhiten.estimator import is_number
+from jaxwhiten.methods.base import VectorMethod, check_finite
+
+
+class RandomProjection(VectorMethod):
+    """Multiplies by a random matrix of k columns, entries N(0, 1/k): squared lengths stay the same on average.
+
+    `fit` learns only the number of columns. The same seed gives the same matrix; a saved file holds the matrix.
+
+    Args:
+      n_components: k, the columns of the result; None for as many as the input has.
+      seed: Seed of the matrix.
+
+    References:
+      Johnson, Lindenstrauss (1984); Dasgupta, Gupta: An elementary proof of a theorem of Johnson and Lindenstrauss
+      (2003).
+    """
+
+    name = "random-projection"
+
+    def __init__(self, n_components: int | None = None, seed: int = 0) -> None:
+        self.n_components = n_components
+        self.seed = seed
+
+    def _check_params(self, d: int) -> None:
+        k = self.n_components
+        if k is not None and not (is_number(k, numbers.Integral) and k >= 1):
+            raise InputError(f"n_components must be None or an integer of at least 1, got {k!r}.")
+        if not (is_number(self.seed, numbers.Integral) and self.seed >= 0):
+            raise InputError(f"seed must be an integer of at least 0, got {self.seed!r}.")
+
+    def _learn(self, X: np.ndarray, state: Affine | None) -> Affine:
+        check_finite(X)
+        if state is not None:
+            return state
+        d = X.shape[1]
+        k = self.n_components or d
+        return _linear(np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
+
+    def _apply(self, state: Affine, X: np.ndarray) -> np.ndarray:
+        return state(X)
+
+    def _pack(self, state: Affine) -> dict[str, np.ndarray]:
+        return {"matrix": state.matrix}
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Affine:
+        matrix = tensors["matrix"]
+        if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
+            raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
+        return _linear(matrix)
+
+
+def _linear(matrix: np.ndarray) -> Affine:
+    return Affine(np.zeros(len(matrix)), matrix, np.zeros(matrix.shape[1]))

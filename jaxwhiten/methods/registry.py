@@ -1,0 +1,108 @@
+"""Methods by name, and one way to load and to score any of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.errors import FormatError, unknown_name
+from jaxwhiten.io import load_tensors
+from jaxwhiten.methods.base import KIND, Method
+from jaxwhiten.methods.columns import Centring, Identity, ZScore
+from jaxwhiten.methods.flow import BertFlow
+from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
+from jaxwhiten.methods.projection import RandomProjection
+from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
+from jaxwhiten.metrics import cosine_pairs
+from jaxwhiten.whitening import Whitening
+
+_CLASSES: Mapping[str, type[Method]] = {
+    method.name: method
+    for method in (
+        Identity,
+        Centring,
+        ZScore,
+        AllButTheTop,
+        ZCAWhitening,
+        CholeskyWhitening,
+        RandomProjection,
+        MutualProximity,
+        MutualProximityGauss,
+        LocalScaling,
+        BertFlow,
+    )
+}
+
+METHODS: Mapping[str, Callable[..., Any]] = {
+    **_CLASSES,
+    "whitening": Whitening,
+    "pca": functools.partial(Whitening, gamma=0.0),
+    "shrunk-whitening": functools.partial(Whitening, shrinkage="ledoit-wolf"),
+}
+"""Every method by name: called with parameters, it gives an estimator to be fitted."""
+
+
+def make_method(name: str, **params: Any) -> Any:
+    """A method by its name.
+
+    Args:
+      name: One of `METHODS`.
+      **params: Arguments of its constructor.
+
+    Returns:
+      The method, not fitted yet.
+
+    Raises:
+      InputError: No such method, or no such parameter.
+    """
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    method = METHODS[name]()
+    return method.set_params(**params)
+
+
+def load_method(path: str | os.PathLike[str]) -> Any:
+    """Loads any fitted method, a `Whitening` included.
+
+    Args:
+      path: The file its `save` wrote.
+
+    Returns:
+      The fitted method.
+
+    Raises:
+      FormatError: Missing, damaged, of another kind, or of a method this version does not know.
+    """
+    tensors, header = load_tensors(path, kind=(KIND, "whitening"))
+    if header["kind"] == "whitening":
+        return Whitening.load(path)
+    name = str(header.get("method"))
+    if name not in _CLASSES:
+        raise FormatError(f"{path}: the method {name!r}, which this jaxwhiten does not know. Upgrade jaxwhiten.")
+    return _CLASSES[name].from_tensors(path, tensors, header)
+
+
+def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """How similar row i of `a` and row i of `b` are under a fitted method.
+
+    Args:
+      method: A fitted method.
+      a: Raw vectors.
+      b: Raw vectors.
+
+    Returns:
+      The method's own similarity where it has one, else the cosine of the transformed vectors.
+
+    Raises:
+      NotFittedError: The method was not fitted.
+      NonFiniteError: A row holds NaN or an infinity; the message names it.
+      InputError: Shapes that do not fit.
+    """
+    if hasattr(method, "similarity"):
+        return method.similarity(a, b)
+    return cosine_pairs(method.transform(a), method.transform(b))

@@ -1,0 +1,68 @@
+"""Centring, z-score and nothing, against numpy and scikit-learn."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.methods import Centring, Identity, ZScore
+from jaxwhiten.methods import columns as module
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(1)
+    return rng.standard_normal((500, 6)) * [1, 2, 0.1, 30, 4, 0.5] + [0, 5, -3, 100, 1, 1]
+
+
+def test_against_numpy(rows):
+    np.testing.assert_array_equal(Identity().fit_transform(rows), rows)
+    np.testing.assert_allclose(Centring().fit_transform(rows), rows - rows.mean(0), atol=1e-12)
+    np.testing.assert_allclose(ZScore().fit_transform(rows), (rows - rows.mean(0)) / rows.std(0), atol=1e-12)
+
+
+def test_zscore_equals_scikit_learn(rows):
+    scaler = pytest.importorskip("sklearn.preprocessing").StandardScaler().fit(rows)
+    np.testing.assert_allclose(ZScore().fit(rows).transform(rows[:9]), scaler.transform(rows[:9]), atol=1e-12)
+
+
+def test_identity_gives_a_copy(rows):
+    z = Identity().fit_transform(rows)
+    z[:] = 0
+    assert rows.any()
+
+
+def test_a_column_without_variance_is_not_blown_up(rows):
+    rows[:, 2] = 7 + 1e-9 * rows[:, 2]
+    method = ZScore().fit(rows)
+    z = method.transform(rows + np.eye(6)[2] * 1e-6)
+    assert np.abs(z[:, 2]).max() < 1e-4
+    np.testing.assert_allclose(z[:, 0].std(), 1)
+    with pytest.raises(InputError, match="variance_floor"):
+        ZScore(variance_floor=2.0).fit(rows)
+
+
+def test_blocks_do_not_change_the_moments(rows, monkeypatch):
+    monkeypatch.setattr(module, "block_rows", lambda d, itemsize: 7)
+    np.testing.assert_allclose(ZScore().fit_transform(rows), (rows - rows.mean(0)) / rows.std(0), atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 2**31), st.floats(-1e6, 1e6))
+def test_moments_merge_exactly(sizes, seed, offset):
+    x = np.random.default_rng(seed).standard_normal((sum(sizes), 3)) + offset
+    merged = module.column_moments(x[: sizes[0]])
+    start = sizes[0]
+    for size in sizes[1:]:
+        merged = merged.merge(module.column_moments(x[start : start + size]))
+        start += size
+    assert merged.n == len(x)
+    np.testing.assert_allclose(merged.mean, x.mean(0), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(merged.M2, ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
+
+
+def test_rows_out_of_range_are_refused():
+    method = ZScore().fit(np.array([[1e-30], [3e-30]]))
+    with pytest.raises(InputError, match="Row 1 of the input leaves the range"):
+        method.transform(np.array([[0.0], [3e38]], np.float32))

@@ -1,0 +1,189 @@
+"""What holds for every method: fitting in parts, files, provenance, and refusals that name what is wrong."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Whitening, methods
+from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
+from jaxwhiten.io import load_tensors, save_tensors
+from jaxwhiten.methods import METHODS, load_method, make_method, pair_similarity
+
+D = 12
+NAMES = sorted(METHODS)
+# A small flow: compiling one takes longer than everything else here.
+PARAMS = {"bert-flow": {"depth": 1, "width": 4}}
+SIMILARITIES = ("local-scaling", "mutual-proximity", "mutual-proximity-gauss")
+
+
+def make(name):
+    return make_method(name, **PARAMS.get(name, {}))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    mixed = rng.standard_normal((400, D)) @ rng.standard_normal((D, D)) + rng.standard_normal(D)
+    return mixed.astype(np.float32)
+
+
+def scores(method, x):
+    return pair_similarity(method, x[:100], x[100:200])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_method_gives_the_same_and_goes_on(name, rows, tmp_path):
+    method = make(name).fit(rows)
+    method.save(tmp_path / "m.safetensors", provenance={"model": "tiny", "pooling": "mean"})
+    loaded = load_method(tmp_path / "m.safetensors")
+    assert type(loaded) is type(method)
+    assert loaded.get_params() == method.get_params()
+    np.testing.assert_array_equal(scores(loaded, rows), scores(method, rows))
+    assert loaded.n_samples_seen_ == 400
+    assert loaded.n_features_in_ == D
+    more = 2 * rows[:150] + 1
+    np.testing.assert_allclose(
+        scores(loaded.partial_fit(more), rows), scores(method.partial_fit(more), rows), atol=1e-6
+    )
+    assert loaded.n_samples_seen_ == 550
+    provenance = json.loads(json.dumps(loaded.provenance))
+    assert provenance["model"] == "tiny"
+    assert provenance["n"] == 550
+    assert provenance["dimension"] == D
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "bert-flow"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fitting_in_parts_is_fitting_at_once(name, dtype, rows):
+    x = rows.astype(dtype)
+    whole = make(name).fit(x)
+    parts = make(name)
+    for start, stop in ((0, 150), (150, 151), (151, 151), (151, 400)):
+        parts.partial_fit(x[start:stop])
+    assert parts.n_samples_seen_ == 400
+    np.testing.assert_allclose(scores(parts, x), scores(whole, x), atol=5e-4 if dtype == np.float32 else 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fit_forgets_and_does_not_change_its_input(name, rows):
+    x = rows.copy()
+    method = make(name).fit(5 * x[:200] - 3)
+    again = make(name).fit(x)
+    np.testing.assert_array_equal(scores(method.fit(x), x), scores(again, x))
+    np.testing.assert_array_equal(x, rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_maps_vectors_or_compares_them(name, rows):
+    method = make(name).fit(rows)
+    if name in SIMILARITIES:
+        assert not hasattr(method, "transform")
+        found = method.similarity(rows[:7], rows[7:14])
+        assert found.shape == (7,)
+        np.testing.assert_array_equal(pair_similarity(method, rows[:7], rows[7:14]), found)
+        np.testing.assert_allclose(method.similarity(rows[7:14], rows[:7]), found, atol=1e-6)
+        with pytest.raises(InputError, match="paired"):
+            method.similarity(rows[:7], rows[:6])
+    else:
+        assert not hasattr(method, "similarity")
+        z = method.transform(rows[:7])
+        assert z.shape == (7, D)
+        assert z.dtype == np.float32
+        a, b = method.transform(rows[:3]).astype(np.float64), method.transform(rows[3:6]).astype(np.float64)
+        cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+        np.testing.assert_allclose(pair_similarity(method, rows[:3], rows[3:6]), cosines, atol=1e-6)
+        np.testing.assert_allclose(method.transform(rows[:7].astype(np.float64)), z, atol=1e-4)
+        np.testing.assert_allclose(make(name).fit_transform(rows)[:7], z, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refusals_say_what_is_wrong_and_change_nothing(name, rows):
+    method = make(name)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        scores(method, rows)
+    with pytest.raises(NotFittedError):
+        method.save("never-written.safetensors")
+    with pytest.raises(InputError, match="0 sample"):
+        method.fit(rows[:0])
+    method.fit(rows)
+    before = scores(method, rows)
+    bad = rows.copy()
+    bad[123, 4] = np.inf
+    with pytest.raises(NonFiniteError, match="Row 123"):
+        method.fit(bad)
+    with pytest.raises(NonFiniteError, match="Row 123"):
+        method.partial_fit(bad)
+    with pytest.raises(NonFiniteError, match="Row 23"):
+        scores(method, bad)
+    with pytest.raises(InputError, match=f"expecting {D} features"):
+        method.partial_fit(rows[:, :5])
+    with pytest.raises(InputError, match=f"expecting {D} features"):
+        scores(method, rows[:, :5])
+    with pytest.raises(InputError, match="2D"):
+        method.fit(rows[0])
+    np.testing.assert_array_equal(scores(method, rows), before)
+    assert method.n_samples_seen_ == 400
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_those_of_scikit_learn(name, rows):
+    base = pytest.importorskip("sklearn.base")
+    method = make(name)
+    assert base.clone(method).get_params() == method.get_params()
+    assert base.clone(method.fit(rows)).__sklearn_is_fitted__() is False
+    with pytest.raises(InputError, match="parameter"):
+        make_method(name, eigenvalue_flor=0.1)
+
+
+def test_names_are_answered_by_the_nearest(rows, tmp_path):
+    with pytest.raises(InputError, match="Did you mean 'all-but-the-top'"):
+        make_method("all-but-top")
+    assert make_method("pca").gamma == 0
+    assert make_method("pca", n_components=3).n_components == 3
+    assert make_method("shrunk-whitening").shrinkage == "ledoit-wolf"
+    assert isinstance(make_method("whitening", beta=0.5), Whitening)
+    assert set(NAMES) >= {"none", "centre", "zscore", "zca", "cholesky", "random-projection", "bert-flow"}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(make_method(name), Whitening)])
+def test_files_that_are_something_else_are_refused(name, rows, tmp_path):
+    path = tmp_path / "m.safetensors"
+    make(name).fit(rows).save(path)
+    tensors, header = load_tensors(path, kind="method")
+    header = {key: header[key] for key in ("method", "provenance")}
+    other = methods.Centring if name != "centre" else methods.ZScore
+    with pytest.raises(FormatError, match=f"'{name}', not"):
+        other.load(path)
+    for missing in tensors:
+        save_tensors(path, {key: a for key, a in tensors.items() if key != missing}, kind="method", header=header)
+        with pytest.raises(FormatError, match="Write it again"):
+            load_method(path)
+    for changed in tensors:
+        if tensors[changed].dtype.kind == "f" and tensors[changed].size:
+            wrong = np.full_like(tensors[changed], np.nan)
+            save_tensors(path, tensors | {changed: wrong}, kind="method", header=header)
+            with pytest.raises(FormatError, match="NaN"):
+                load_method(path)
+            if changed != "losses" and tensors[changed].size > 1:
+                save_tensors(path, tensors | {changed: tensors[changed][..., None]}, kind="method", header=header)
+                with pytest.raises(FormatError, match="Write it again"):
+                    load_method(path)
+    save_tensors(path, tensors, kind="method", header=header | {"method": "nonesuch"})
+    with pytest.raises(FormatError, match="'nonesuch'"):
+        load_method(path)
+    save_tensors(path, tensors, kind="moments", header=header)
+    with pytest.raises(FormatError, match="'moments', not a 'method' or a 'whitening'"):
+        load_method(path)
+    with pytest.raises(FormatError, match="no such file"):
+        load_method(tmp_path / "nowhere.safetensors")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_rows_and_zero_rows_give_finite_results(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        method = make(name).fit(np.ones((40, D), np.float32))
+    x = np.concatenate([np.ones((3, D)), np.zeros((3, D)), np.eye(D)[:3]]).astype(np.float32)
+    assert np.isfinite(pair_similarity(method, x, x[::-1])).all()

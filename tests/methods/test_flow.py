@@ -1,0 +1,215 @@
+"""BERT-flow: invertible, its likelihood that of the density it defines, and rising as it is fitted."""
+
+import builtins
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxwhiten.errors import InputError, MissingDependencyError
+from jaxwhiten.methods import FLOW_CONFIGS, BertFlow, ZScore, flow, load_method
+from jaxwhiten.methods.glow import ActNorm, Glow, Shift
+
+# Compiling takes most of the time: tests that need no deep flow fit this one.
+SMALL = {"levels": 2, "depth": 1, "width": 4}
+
+
+def data(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    curved = np.tanh(rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / 2) + 0.3 * rng.standard_normal((n, d))
+    return (curved @ rng.standard_normal((d, d)) + 3 * rng.standard_normal(d)).astype(np.float32)
+
+
+def random_glow(d, levels=2, depth=2, seed=0):
+    """A flow whose every parameter is random, so that no coupling is zero."""
+    model = Glow(d, levels, depth, 4, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed + 1)
+    state = jax.tree.map(lambda a: jnp.asarray(0.3 * rng.standard_normal(a.shape), jnp.float32), nnx.state(model))
+    nnx.update(model, state)
+    return model
+
+
+@pytest.mark.parametrize(("d", "levels"), [(2, 1), (5, 2), (8, 3), (11, 3)])
+def test_the_log_determinant_is_that_of_the_jacobian(d, levels):
+    model = random_glow(d, levels)
+    jacobian = jax.jit(jax.jacobian(lambda v: model(v[None])[0]))
+    for x in data(3, d):
+        found = np.linalg.slogdet(np.asarray(jacobian(x), np.float64))[1]
+        assert float(model.log_determinant()) == pytest.approx(found, abs=1e-4)
+
+
+def test_the_likelihood_is_a_density():
+    """In one dimension less than can be drawn: the density over a grid sums to one."""
+    model = random_glow(2, 1)
+    # A grid in the space of vectors that covers the mass of the latent Gaussian.
+    corners = np.asarray(
+        model.inverse(jnp.asarray(8 * np.random.default_rng(0).uniform(-1, 1, (5000, 2)), jnp.float32))
+    )
+    low, high = corners.min(0), corners.max(0)
+    axes = [np.linspace(a, b, 700) for a, b in zip(low, high, strict=True)]
+    grid = np.stack(np.meshgrid(*axes), -1).reshape(-1, 2).astype(np.float32)
+    density = np.exp(np.asarray(model.log_likelihood(jnp.asarray(grid)), np.float64))
+    assert density.sum() * np.prod([axis[1] - axis[0] for axis in axes]) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize(("d", "levels"), [(4, 2), (7, 2), (13, 3)])
+def test_inverse(d, levels):
+    model = random_glow(d, levels)
+    x = jnp.asarray(data(20, d))
+    np.testing.assert_allclose(model.inverse(model(x)), x, rtol=1e-4, atol=1e-4)
+    z = jnp.asarray(np.random.default_rng(1).standard_normal((20, d)), jnp.float32)
+    np.testing.assert_allclose(model(model.inverse(z)), z, rtol=1e-4, atol=1e-4)
+
+
+def test_forward_follows_its_definition():
+    """One level of one step and a second level, written out in numpy."""
+    d = 6
+    model = random_glow(d, 2, 1)
+    x = data(5, d).astype(np.float64)
+
+    def norm(layer, x):
+        return (x + np.asarray(layer.bias)) * np.exp(3 * np.asarray(layer.log_scale))
+
+    def step(layer, x):
+        y = norm(layer.norm, x)[:, ::-1]
+        half = x.shape[1] // 2
+        net: Shift = layer.shift
+        hidden = np.maximum(norm(net.norm1, y[:, :half] @ np.asarray(net.kernel1)), 0)
+        hidden = np.maximum(norm(net.norm2, hidden @ np.asarray(net.kernel2)), 0)
+        shift = (hidden @ np.asarray(net.kernel3) + np.asarray(net.bias)) * np.exp(3 * np.asarray(net.log_scale))
+        return np.concatenate([y[:, :half], y[:, half:] + shift], axis=1)
+
+    y = step(model.levels[0].steps[0], x)
+    expected = np.concatenate([step(model.levels[1].steps[0], y[:, :3]), y[:, 3:]], axis=1)
+    np.testing.assert_allclose(model(jnp.asarray(x, jnp.float32)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_actnorm_standardises_the_first_rows():
+    x = data(200, 6)
+    layer = ActNorm(6)
+    y = layer.initialise(jnp.asarray(x))
+    np.testing.assert_allclose(y, (x - x.mean(0)) / x.std(0), atol=1e-3)
+    np.testing.assert_allclose(layer.inverse(y), x, atol=1e-4)
+
+
+def test_before_the_first_step_the_flow_is_a_z_score_of_permuted_columns():
+    x = data(500, 9)
+    z = BertFlow(**SMALL, epochs=0).fit_transform(x)
+    scores = ZScore().fit_transform(x)
+    np.testing.assert_allclose(np.sort(np.abs(z).sum(0)), np.sort(np.abs(scores).sum(0)), rtol=1e-3)
+    np.testing.assert_allclose(z @ z.T, scores @ scores.T, atol=5e-3)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = data(4000, 24)
+    return BertFlow(depth=2, epochs=5).fit(x[:3500]), x
+
+
+def test_the_likelihood_rises_also_on_rows_not_seen(fitted):
+    method, x = fitted
+    bits = method.losses_
+    assert len(bits) == 5 * (3500 // 64)
+    assert bits[-50:].mean() < bits[:10].mean() - 0.05
+    start = BertFlow(depth=2, epochs=0).fit(x[:3500])
+    assert method.log_likelihood(x[3500:]).mean() > start.log_likelihood(x[3500:]).mean() + 1
+    # The loss is the likelihood, in bits per dimension.
+    assert -method.log_likelihood(x[:3500]).mean() / 24 / math.log(2) == pytest.approx(bits[-50:].mean(), abs=0.1)
+
+
+def test_round_trip_of_a_fitted_flow(fitted):
+    method, x = fitted
+    z = method.transform(x)
+    assert z.shape == x.shape
+    np.testing.assert_allclose(method.inverse_transform(z), x, atol=1e-4 * np.abs(x).max())
+    assert np.abs(method.inverse_transform(z) - x).max() < 1e-4 * np.abs(x).max()
+    # The latents are near standard normal.
+    assert np.abs(z.mean(0)).max() < 0.5
+    assert 0.8 < z.std() < 1.2
+
+
+@pytest.mark.parametrize("name", sorted(FLOW_CONFIGS))
+def test_the_released_configurations_are_what_their_names_say(name):
+    config = FLOW_CONFIGS[name]
+    assert name.startswith(f"l{config['levels']}_d{config['depth']}")
+    method = BertFlow(**config, epochs=0).fit(data(40, 16))
+    assert sum(a.size for a in jax.tree.leaves(method._state.params)) == sum(
+        a.size for a in jax.tree.leaves(nnx.state(Glow(16, **config, rng=np.random.default_rng(0))))
+    )
+
+
+def test_the_default_is_level_2_depth_3_with_adam_at_1e_3_for_one_epoch():
+    params = BertFlow().get_params()
+    assert {name: params[name] for name in ("levels", "depth", "width")} == FLOW_CONFIGS["l2_d3_w16"]
+    assert params["learning_rate"] == 1e-3
+    assert params["epochs"] == 1
+
+
+def test_the_seed_decides_the_fit():
+    x = data(200, 8)
+    one = BertFlow(**SMALL, seed=1).fit_transform(x)
+    np.testing.assert_array_equal(BertFlow(**SMALL, seed=1).fit_transform(x), one)
+    assert not np.array_equal(BertFlow(**SMALL, seed=2).fit_transform(x), one)
+
+
+def test_chunks_do_not_change_the_fit(monkeypatch):
+    x = data(700, 8)
+    whole = BertFlow(**SMALL, batch_size=16, epochs=2).fit(x)
+    monkeypatch.setattr(flow, "_CHUNK_STEPS", 10)
+    parts = BertFlow(**SMALL, batch_size=16, epochs=2).fit(x)
+    np.testing.assert_allclose(parts.losses_, whole.losses_, atol=1e-5)
+    assert len(parts.losses_) == 2 * (700 // 16)
+
+
+def test_partial_fit_goes_on_and_fit_starts_anew(tmp_path):
+    x = data(640, 8)
+    method = BertFlow(**SMALL).fit(x)
+    method.save(tmp_path / "f")
+    loaded = load_method(tmp_path / "f")
+    method.partial_fit(x)
+    loaded.partial_fit(x)
+    assert len(method.losses_) == 20
+    np.testing.assert_array_equal(loaded.losses_, method.losses_)
+    np.testing.assert_array_equal(loaded.transform(x), method.transform(x))
+    assert len(method.fit(x).losses_) == 10
+    assert method.provenance["fit_seconds"] > 0
+    assert len(BertFlow(**SMALL).fit(x[:5]).losses_) == 1
+
+
+def test_parameters_are_checked(monkeypatch):
+    x = data(50, 6)
+    for wrong in ({"levels": 0}, {"depth": 1.5}, {"width": 0}, {"epochs": -1}, {"batch_size": 0}, {"seed": -1}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            BertFlow().set_params(**wrong).fit(x)
+    for rate in (0.0, -1.0, math.nan):
+        with pytest.raises(InputError, match="learning_rate"):
+            BertFlow().set_params(learning_rate=rate).fit(x)
+    with pytest.raises(InputError, match="6 columns cannot be halved on 3 levels"):
+        BertFlow(levels=3).fit(x)
+    method = BertFlow(**SMALL).fit(x)
+    before = method.transform(x)
+    method.set_params(depth=2)
+    np.testing.assert_array_equal(method.transform(x), before)
+    with pytest.raises(InputError, match="call fit, not partial_fit"):
+        method.partial_fit(x)
+    method.set_params(depth=1)
+    with pytest.raises(InputError, match="smaller learning_rate"):
+        method.set_params(learning_rate=1e30, epochs=20).partial_fit(x)
+    np.testing.assert_array_equal(method.transform(x), before)
+
+
+def test_without_optax_the_extra_is_named(monkeypatch):
+    imported = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "optax":
+            raise ImportError(name)
+        return imported(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    flow._functions.cache_clear()
+    with pytest.raises(MissingDependencyError, match=r"jaxwhiten\[train\]"):
+        BertFlow().fit(data(20, 6))

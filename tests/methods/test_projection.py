@@ -1,0 +1,50 @@
+"""Random projection: its distribution, its seed, its files."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.methods import RandomProjection, load_method
+
+D = 64
+
+
+def matrix(method):
+    return method.transform(np.eye(D))
+
+
+def test_it_multiplies_by_a_gaussian_matrix_of_variance_one_over_k():
+    m = matrix(RandomProjection(200, seed=3).fit(np.zeros((1, D))))
+    assert m.shape == (D, 200)
+    assert m.mean() == pytest.approx(0, abs=0.003)
+    assert m.var() == pytest.approx(1 / 200, rel=0.05)
+    scipy_stats = pytest.importorskip("scipy.stats")
+    assert scipy_stats.kstest(m.ravel() * np.sqrt(200), "norm").pvalue > 1e-3
+    x = np.random.default_rng(0).standard_normal((9, D))
+    np.testing.assert_allclose(RandomProjection(200, seed=3).fit_transform(x), x @ m, atol=1e-12)
+
+
+def test_distances_are_kept_within_the_lemma():
+    x = np.random.default_rng(1).standard_normal((50, D))
+    z = RandomProjection(1024).fit_transform(x)
+    i, j = np.triu_indices(50, 1)
+    ratio = ((z[i] - z[j]) ** 2).sum(1) / ((x[i] - x[j]) ** 2).sum(1)
+    assert ratio.min() > 0.75
+    assert ratio.max() < 1.25
+
+
+def test_the_seed_decides_and_the_data_do_not(tmp_path):
+    rng = np.random.default_rng(2)
+    one = RandomProjection(8, seed=1).fit(rng.standard_normal((20, D)))
+    same = RandomProjection(8, seed=1).fit(rng.standard_normal((30, D)) * 9).partial_fit(np.ones((2, D)))
+    np.testing.assert_array_equal(matrix(one), matrix(same))
+    assert not np.allclose(matrix(one), matrix(RandomProjection(8, seed=2).fit(np.ones((1, D)))))
+    assert matrix(RandomProjection().fit(np.ones((1, D)))).shape == (D, D)
+    one.save(tmp_path / "p")
+    np.testing.assert_array_equal(matrix(load_method(tmp_path / "p")), matrix(one))
+
+
+def test_parameters_are_checked():
+    for wrong in ({"n_components": 0}, {"n_components": 2.5}, {"seed": -1}, {"seed": True}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            RandomProjection().set_params(**wrong).fit(np.ones((2, D)))
