@@ -13,6 +13,7 @@ from jaxtyping import Int
 
 from jaxwhiten.errors import InputError, ModelError
 
+OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 MASK_TOKENS = ("[MASK]", "<mask>")
 
 
@@ -170,9 +171,7 @@ def _load(folder: Path):
     try:
         if file.is_file():
             return Tokenizer.from_file(str(file))
-        if any(
-            (folder / name).is_file() for name in ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
-        ):
+        if any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             from transformers import AutoTokenizer
 
             return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer

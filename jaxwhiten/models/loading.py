@@ -17,6 +17,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.registry import FAMILIES, family_of
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.tokenization import OLDER_TOKENIZER_FILES
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
@@ -105,7 +106,7 @@ def transformer_folder(folder: Path) -> Path:
 
 def has_tokenizer(folder: Path) -> bool:
     """Whether a tokenizer lies in the folder."""
-    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -9,8 +9,10 @@ import pytest
 from flax import nnx
 from safetensors.numpy import load_file, save_file
 
+from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import FAMILIES, load_config, load_model, save_model
+from tests.tiny import SENTENCES
 
 torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
 
@@ -159,7 +161,7 @@ def test_bfloat16_is_near_float32(tmp_path, case):
 
 @pytest.mark.parametrize("case", ["albert", "modernbert"])
 def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
-    write(tmp_path, case)
+    write(tmp_path, case, num_hidden_layers=2)
     ids, mask = map(jnp.asarray, batch(pad=0))
     gradients = []
     for remat in (False, True):
@@ -308,3 +310,33 @@ def test_faults_in_fused_tensors_are_named(tmp_path):
     save_file({name: value for name, value in tensors.items() if name != "layers.1.mlp.Wi.weight"}, file)
     with pytest.raises(ModelError, match=r"layers\.1\.mlp\.Wi\.weight.*missing"):
         load_model(tmp_path)
+
+
+def write_roberta_tokenizer(folder):
+    """A byte-level BPE with RoBERTa's special tokens and ids."""
+    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.processors import RobertaProcessing
+
+    tokenizer = ByteLevelBPETokenizer()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(SENTENCES, vocab_size=400, special_tokens=special, show_progress=False)
+    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return tokenizer
+
+
+def test_sentences_through_a_roberta(tmp_path):
+    theirs = write(tmp_path, "roberta", vocab_size=400, max_position_embeddings=34)
+    tokenizer = write_roberta_tokenizer(tmp_path)
+    tokenizer.enable_truncation(32)
+    encoder = Encoder.from_pretrained(tmp_path, max_length=32)
+    with pytest.raises(InputError, match="3 to 32 tokens"):
+        Encoder.from_pretrained(tmp_path, max_length=33)
+    got = encoder.encode(SENTENCES, pooling=["mean", "prompt"])
+    for row, sentence in enumerate(SENTENCES):
+        ids = np.array([tokenizer.encode(sentence).ids])
+        expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0].mean(0)
+        np.testing.assert_allclose(got["mean"][row], expected, atol=2e-5)
+    ids = np.array([tokenizer.encode('This sentence : "Short." means <mask> .').ids])
+    expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0, list(ids[0]).index(4)]
+    np.testing.assert_allclose(got["prompt"][SENTENCES.index("Short.")], expected, atol=2e-5)
