@@ -59,7 +59,17 @@ def machine() -> dict[str, object]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    packages = ("jax", "jaxlib", "flax", "numpy", "torch", "sentence-transformers", "onnxruntime", "faiss-cpu", "scikit-learn")
+    packages = (
+        "jax",
+        "jaxlib",
+        "flax",
+        "numpy",
+        "torch",
+        "sentence-transformers",
+        "onnxruntime",
+        "faiss-cpu",
+        "scikit-learn",
+    )
     return {
         "cpu": cpu,
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

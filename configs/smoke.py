@@ -2,7 +2,7 @@
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/smoke.py
 
-Hardware: 2 CPU cores. Time and scores: see below.
+Hardware: 2 CPU cores.
 """
 
 from ml_collections import ConfigDict

@@ -5,7 +5,11 @@ Command: `python -m eval.sts --config.data_dir=DIR` (or `$JAXWHITEN_DATA_DIR`; w
 The paper's setting, where there is a hub:
 `python -m eval.sts --config.model=bert-base-uncased --config.poolings=first_last_avg --config.ks=0,256`
 
-Lists are comma-separated. TIME_AND_SCORE
+Lists are comma-separated.
+
+Seen on 2 cores, with all seven tasks and 35,163 NLI rows: 522 seconds of processor time, 1.25 GB at the peak; average
+of the seven tasks (wmean), mean pooling: 78.78 raw, 76.09 target, 75.43 nli at k = 384; the whole table with
+intervals is written to `results.md`. Not run here: the paper's encoders, which need a hub.
 """
 
 from ml_collections import ConfigDict

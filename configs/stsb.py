@@ -2,7 +2,7 @@
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/stsb.py
 
-Hardware, time and score: see below.
+Hardware, time and score: not finished here yet.
 """
 
 from ml_collections import ConfigDict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -160,8 +161,8 @@ class BulkTokenizer:
         return self._tokenizer.get_vocab_size()
 
     def to_json(self) -> str:
-        """The tokenizer's own serialisation, truncation included."""
-        return self._tokenizer.to_str()
+        """The tokenizer's own serialisation, without the truncation that `max_length` asks for."""
+        return json.dumps({**json.loads(self._tokenizer.to_str()), "truncation": None}, sort_keys=True)
 
 
 def _load(folder: Path):
