@@ -71,7 +71,7 @@ def tokenize_columns(
     texts = hashlib.sha256()
     for column in columns:
         texts.update(json.dumps(column).encode())
-    key = io.content_key("tokens", 1, texts.hexdigest(), tokenizer.to_json())
+    key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
 
     def build() -> dict[str, np.ndarray]:
         numbers: dict[str, int] = {}
