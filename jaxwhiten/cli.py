@@ -6,9 +6,11 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import JaxwhitenError, unknown_name
@@ -19,7 +21,8 @@ class Command:
     """One word of the command line.
 
     Attributes:
-      module: Module with `add_arguments(parser)` and `run(args)`; it imports nothing heavy before `run`.
+      module: Module with `add_arguments(parser)` and `run(args)`; it imports nothing heavy before `run`, which returns
+        an exit code or None for 0.
       help: What it does, in a line.
     """
 
@@ -28,6 +31,10 @@ class Command:
 
 
 COMMANDS = {
+    "encode": Command("jaxwhiten.commands.encode", "turn sentences into vectors, whitened or not"),
+    "fit": Command("jaxwhiten.commands.fit", "fit a whitening on sentences or vectors"),
+    "apply": Command("jaxwhiten.commands.apply", "whiten a file of vectors"),
+    "merge": Command("jaxwhiten.commands.merge", "merge the moments of parts of a corpus"),
     "index": Command("jaxwhiten.commands.index", "encode texts and build a search index"),
     "search": Command("jaxwhiten.commands.search", "find the texts of an index nearest to a query"),
 }
@@ -77,18 +84,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command is None:
             top.print_help()
             return 0
-        _module(args.command).run(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = _module(args.command).run(args)
         sys.stdout.flush()
     except JaxwhitenError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # Whoever read the output (head, less) has gone: no more is written, not even when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
-    return 0
+    return code or 0
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    print(f"warning: {_one_line(message)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -224,8 +224,10 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool) -> Generator[Any, None, None]:
-    format = table_format(path)
+def _read(
+    path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool, format: str | None = None
+) -> Generator[Any, None, None]:
+    format = format or table_format(path)
     if format is None:
         ending = os.path.splitext(path.name.lower().removesuffix(".gz"))[1]
         raise unknown_name(f"ending of the table {path}:", ending, _FORMATS)
@@ -238,17 +240,43 @@ def _read(path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: b
     return _read_delimited(path, format, columns, bad, ragged)
 
 
-def read_header(path: str | os.PathLike[str]) -> list[str]:
+def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
     """Column names of a table, read from its first line (JSON lines: the keys of the first object).
+
+    Args:
+      path: The file.
+      format: tsv, csv, jsonl or parquet, where the file name does not say it.
 
     Raises:
       DataError: The file is empty or cannot be read.
     """
-    rows = _read(Path(path), None, BadRows(path), False)
+    rows = _read(Path(path), None, BadRows(path), False, format)
     try:
         return next(rows)
     finally:
         rows.close()
+
+
+def table_rows(
+    path: str | os.PathLike[str], columns: Sequence[str], format: str | None = None
+) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Reads named columns of a table row by row, in bounded memory.
+
+    Args:
+      path: The file.
+      columns: Names of the columns; the file may have more.
+      format: tsv, csv, jsonl or parquet, where the file name does not say it.
+
+    Yields:
+      The row's line in the file, and its values in the order of the columns.
+
+    Raises:
+      DataError: A column is missing or a row is bad; the message names file and line.
+    """
+    batches = _read(Path(path), {name: name for name in columns}, BadRows(path), True, format)
+    next(batches)
+    for numbers, rows in batches:
+        yield from zip(numbers, rows, strict=True)
 
 
 def read_table(

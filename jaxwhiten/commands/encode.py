@@ -1,0 +1,93 @@
+"""`jaxwhiten encode INPUT --output FILE`: sentences to vectors, whitened or not, in bounded memory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+
+from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder, load_whitening
+from jaxwhiten.commands.texts import add_texts, sentences
+from jaxwhiten.errors import DataError, InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_texts(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        help=".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout",
+    )
+    add_model(parser)
+    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to apply to the vectors")
+    add_knobs(parser)
+    parser.add_argument("--normalize", action="store_true", help="scale the vectors to unit length")
+    parser.add_argument("--block", type=int, default=16_384, metavar="N", help="sentences held at once; default: 16384")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    if not args.whitening and knobs(args):
+        raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")
+    from jaxwhiten.commands.vectors import check_output, vector_writer
+
+    check_output(args.output)
+    texts = Remembered(_first(args))
+    encoder = load_encoder(args)
+    whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
+    width = encoder.dimension if whitening is None else whitening.n_components or encoder.dimension
+    n = 0
+    with vector_writer(args.output, width) as write:
+        for block in encoder.encode_stream(texts, block_size=args.block):
+            if whitening is not None:
+                block = whitening.transform(block)
+            if args.normalize:
+                from jaxwhiten.arrays import normalize
+
+                block = normalize(block)
+            write(texts.take(len(block)), block)
+            n += len(block)
+    if args.output != "-":
+        print(f"{args.output}: {n:,} vectors of {width} dimensions", file=sys.stderr)
+
+
+def _first(args: argparse.Namespace) -> Iterator[str]:
+    """The sentences, the first already read, so that a bad input is told before a model is loaded."""
+    stream = sentences(args.input, args.format, args.column)
+    first = next(stream, None)
+    if first is None:
+        raise DataError(f"{args.input}: no sentences in it.")
+
+    def chained() -> Iterator[str]:
+        yield first
+        yield from stream
+
+    return chained()
+
+
+class Remembered:
+    """Passes sentences on and keeps those not yet taken back, at most two blocks of an encoder's stream.
+
+    Args:
+      stream: The sentences.
+    """
+
+    def __init__(self, stream: Iterable[str]):
+        self._stream = stream
+        self._kept: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        for sentence in self._stream:
+            self._kept.append(sentence)
+            yield sentence
+
+    def take(self, n: int) -> list[str]:
+        """The next n sentences that were passed on."""
+        taken, self._kept[:n] = self._kept[:n], []
+        return taken

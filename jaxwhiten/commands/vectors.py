@@ -1,0 +1,131 @@
+"""Vectors to files and pipes, block by block: NPY, Parquet and JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten import io
+from jaxwhiten.errors import DataError, missing_dependency, unknown_name
+
+STDOUT = "-"
+ENDINGS = (".npy", ".parquet", ".jsonl")
+
+# Takes the sentences of a block (None where there are none) and their vectors.
+Write = Callable[[Sequence[str] | None, np.ndarray], None]
+
+
+def check_output(path: str, endings: Sequence[str] = ENDINGS) -> str:
+    """The ending that says how vectors are written; `-` stands for JSON lines.
+
+    Raises:
+      InputError: None of the known endings.
+    """
+    ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
+    if ending not in endings:
+        raise unknown_name(f"ending of the output {path}:", ending, endings)
+    return ending
+
+
+@contextlib.contextmanager
+def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32) -> Iterator[Write]:
+    """Opens a file for any number of vectors; it appears under its name when all were written.
+
+    Args:
+      path: `.npy`, `.parquet` (columns text and embedding), `.jsonl`, or `-` for JSON lines on stdout.
+      dimension: Width of the vectors.
+      dtype: Of the vectors in a `.npy` file.
+
+    Yields:
+      What writes a block.
+
+    Raises:
+      InputError: Another ending.
+    """
+    ending = check_output(path)
+    if path == STDOUT:
+        yield _json_lines(sys.stdout)
+        return
+    with io.atomic_path(path) as temporary:
+        if ending == ".npy":
+            with open(temporary, "wb") as file:
+                yield from _npy(file, dimension, np.dtype(dtype))
+        elif ending == ".parquet":
+            yield from _parquet(temporary, dimension)
+        else:
+            with open(temporary, "w", encoding="utf-8") as text:
+                yield _json_lines(text)
+
+
+def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:
+    """Writes a header for no rows, the rows, and the header again: numpy leaves room in it for the number of rows."""
+
+    def header(rows: int) -> int:
+        file.seek(0)
+        shape = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, dimension)}
+        np.lib.format.write_array_header_1_0(file, shape)
+        return file.tell()
+
+    rows, start = 0, header(0)
+
+    def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
+        nonlocal rows
+        file.write(np.ascontiguousarray(block, dtype).data)
+        rows += len(block)
+
+    yield write
+    if header(rows) != start:
+        raise AssertionError("the NPY header has grown over the first row")
+
+
+def _parquet(path: Path, dimension: int) -> Iterator[Write]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise missing_dependency("pyarrow", "data", "Writing Parquet") from None
+    schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(pa.float32(), dimension))])
+    with pq.ParquetWriter(path, schema) as writer:
+
+        def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
+            flat = pa.array(np.ascontiguousarray(block, np.float32).ravel())
+            column = pa.FixedSizeListArray.from_arrays(flat, dimension)
+            text = pa.array([None] * len(block) if texts is None else texts, pa.string())
+            writer.write_table(pa.table([text, column], schema=schema))
+
+        yield write
+
+
+def _json_lines(file: Any) -> Write:
+    def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
+        for number, vector in enumerate(block.tolist()):
+            row: dict[str, Any] = {} if texts is None else {"text": texts[number]}
+            file.write(json.dumps({**row, "embedding": vector}, ensure_ascii=False) + "\n")
+        file.flush()
+
+    return write
+
+
+def open_vectors(path: str) -> np.ndarray:
+    """Memory-maps a `.npy` file of vectors.
+
+    Raises:
+      DataError: No such file, or not a readable two-dimensional array of numbers.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file.") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: not a readable .npy file ({str(error).splitlines()[0][:200]}).") from None
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
+        found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
+        raise DataError(f"{path}: holds {found}, expected numbers [n, d].")
+    return array

@@ -1,0 +1,57 @@
+"""What the tests of the commands share: a way to run one, sentences and a cache of their own."""
+
+import random
+from collections import namedtuple
+
+import pytest
+
+from jaxwhiten import cli
+from tests.tiny import SENTENCES
+
+TEXTS = [text for text in SENTENCES if text]
+Done = namedtuple("Done", "code out err")
+
+
+def generated(n, seed=0):
+    """Different sentences of words that the tiny tokenizer knows."""
+    words = sorted({word for text in TEXTS for word in text.split()})
+    rng = random.Random(seed)
+    return [" ".join(rng.sample(words, rng.randint(3, 9))) for _ in range(n)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs a command in this process."""
+
+    def call(*words):
+        capsys.readouterr()
+        try:
+            code = cli.main([str(word) for word in words])
+        except SystemExit as end:
+            code = end.code
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """A text file of 600 sentences."""
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(generated(600)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def whitening_file(corpus, tiny_model, tmp_path_factory):
+    """A whitening of 16 dimensions that `jaxwhiten fit` made of the corpus, with the moments beside it."""
+    folder = tmp_path_factory.mktemp("fitted")
+    words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "--max-length", 32, "-k", 16]
+    files = ["--output", folder / "whitening.safetensors", "--moments", folder / "moments.safetensors"]
+    assert cli.main([str(word) for word in [*words, *files]]) == 0
+    return folder / "whitening.safetensors"

@@ -1,0 +1,189 @@
+"""`jaxwhiten encode`: every input and output form gives the vectors of `Encoder.encode`, and mistakes one line."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from tests.commands.conftest import generated
+from tests.conftest import ROOT
+from tests.tiny import SENTENCES
+
+MODEL = ("--pooling", "mean", "--max-length", 32)
+
+
+@pytest.fixture(scope="module")
+def vectors(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(SENTENCES)
+
+
+def write(folder, ending):
+    """The sentences in a file of that ending, in a column `text` beside a number."""
+    path = folder / f"sentences{ending}"
+    if ending == ".txt":
+        path.write_text("".join(text + "\n" for text in SENTENCES), encoding="utf-8")
+    elif ending == ".jsonl":
+        rows = [json.dumps({"id": i, "text": text}) for i, text in enumerate(SENTENCES)]
+        path.write_text("\n".join(rows), encoding="utf-8")
+    elif ending == ".tsv":
+        rows = ["id\ttext", *(f"{i}\t{text}" for i, text in enumerate(SENTENCES))]
+        path.write_text("\n".join(rows), encoding="utf-8")
+    else:
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table({"id": list(range(len(SENTENCES))), "text": SENTENCES}), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".txt", ".tsv", ".jsonl", ".parquet"])
+def test_every_input_form_gives_the_vectors_in_order(run, tiny_model, tmp_path, vectors, ending):
+    path = write(tmp_path, ending)
+    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 4)
+    assert (done.code, done.out) == (0, "")
+    assert "10 vectors of 32 dimensions" in done.err
+    out = np.load(tmp_path / "e.npy")
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(out, vectors, atol=1e-6)
+
+
+def test_parquet_holds_texts_and_vectors(run, tiny_model, tmp_path, vectors):
+    pq = pytest.importorskip("pyarrow.parquet")
+    path = write(tmp_path, ".jsonl")
+    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.parquet", "--block", 3)
+    assert done.code == 0, done.err
+    table = pq.read_table(tmp_path / "e.parquet")
+    assert table["text"].to_pylist() == SENTENCES
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), vectors, atol=1e-6)
+
+
+def test_stdin_to_stdout_as_json_lines(run, tiny_model, vectors, monkeypatch):
+    raw = "\ufeff" + "\r\n".join(SENTENCES)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))
+    done = run("encode", "-", "--model", tiny_model, *MODEL, "--output", "-")
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    assert [row["text"] for row in rows] == SENTENCES
+    np.testing.assert_allclose([row["embedding"] for row in rows], vectors, atol=1e-6)
+
+
+def test_a_table_from_stdin(run, tiny_model, tmp_path, vectors, monkeypatch):
+    raw = write(tmp_path, ".parquet").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    words = ("--format", "parquet", "--column", "text", "--output", tmp_path / "e.npy")
+    done = run("encode", "-", "--model", tiny_model, *MODEL, *words)
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), vectors, atol=1e-6)
+
+
+def test_two_columns_are_two_sentences_a_row(run, tiny_model, tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text('a,b\n"Two dogs run.",Short.\nShort.,"Water boils, at sea level."\n')
+    words = ("--column", "a", "--column", "b", "--output", "-")
+    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
+    texts = [json.loads(line)["text"] for line in done.out.splitlines()]
+    assert texts == ["Two dogs run.", "Short.", "Short.", "Water boils, at sea level."]
+
+
+def test_whitened_and_normalized(run, tiny_model, tmp_path, vectors, whitening_file):
+    path = write(tmp_path, ".txt")
+    words = ("--whitening", whitening_file, "-k", 8, "--gamma", 0.5, "--normalize", "--output", tmp_path / "e.npy")
+    done = run("encode", path, "--model", tiny_model, *MODEL, *words)
+    assert done.code == 0, done.err
+    whitening = Whitening.load(whitening_file).with_params(n_components=8, gamma=0.5)
+    np.testing.assert_allclose(np.load(tmp_path / "e.npy"), normalize(whitening.transform(vectors)), atol=1e-5)
+
+
+def test_a_whitening_of_another_pooling_is_refused(run, tiny_model, tmp_path, whitening_file):
+    path = write(tmp_path, ".txt")
+    words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy")
+    done = run("encode", path, "--model", tiny_model, "--pooling", "cls", *words)
+    assert done.code == 2
+    assert "pooling is mean, the encoder's is cls" in done.err
+    assert not (tmp_path / "e.npy").exists()
+
+
+def test_another_length_is_told(run, tiny_model, tmp_path, whitening_file):
+    path = write(tmp_path, ".txt")
+    words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy", "--max-length", 16)
+    done = run("encode", path, "--model", tiny_model, "--pooling", "mean", *words)
+    assert done.code == 0
+    assert "up to 32 tokens, here they have up to 16" in done.err
+
+
+def test_a_bad_line_leaves_the_old_output(run, tiny_model, tmp_path):
+    path = tmp_path / "sentences.txt"
+    path.write_bytes("\n".join(generated(200)).encode() + b"\n\xff\xfe broken\n")
+    (tmp_path / "e.npy").write_bytes(b"old")
+    done = run("encode", path, "--model", tiny_model, *MODEL, "--output", tmp_path / "e.npy", "--block", 50)
+    assert done.code == 2
+    assert "line 201: not UTF-8" in done.err
+    assert (tmp_path / "e.npy").read_bytes() == b"old"
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == ["e.npy", "sentences.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{absent}", "-o", "{out}.npy"], "no such file"),
+        (["{empty}", "-o", "{out}.npy"], "no sentences"),
+        (["{texts}", "-o", "{out}.nyp"], "'.npy'"),
+        (["{texts}", "-o", "{out}.npy", "-k", "8"], "give --whitening"),
+        (["{texts}", "-o", "{out}.npy", "--column", "text"], "no columns"),
+        (["{texts}", "-o", "{out}.npy", "--format", "josnl"], "Did you mean 'jsonl'"),
+        (["{table}", "-o", "{out}.npy"], "say with --column"),
+        (["{table}", "-o", "{out}.npy", "--column", "c"], "the columns are a, b"),
+        (["{texts}", "-o", "{out}.npy", "--model", "{absent}"], "absent"),
+        (["{texts}", "-o", "{out}.npy", "--whitening", "{texts}"], "not a readable jaxwhiten whitening"),
+        (["{texts}"], "--output"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, tiny_model, tmp_path, words, message):
+    places = {name: str(tmp_path / name) for name in ("absent", "empty", "texts", "table", "out")}
+    places["table"] += ".tsv"
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "texts").write_text("a\nb\n")
+    (tmp_path / "table.tsv").write_text("a\tb\n1\t2\n")
+    words = [word.format(**places) for word in words]
+    done = run("encode", *words, *([] if "--model" in words else ["--model", tiny_model, "--pooling", "mean"]))
+    assert done.code == 2
+    assert message in done.err
+    if "usage" not in done.err:
+        assert done.err.startswith("error: ")
+        assert done.err.count("\n") == 1
+    assert not (tmp_path / "out.npy").exists()
+
+
+def test_memory_does_not_grow_with_the_corpus(tiny_model):
+    """Sentences come from a generator that notes how far it is ahead of what was written."""
+    from jaxwhiten.commands.encode import Remembered
+
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
+    ahead, read = [], 0
+
+    def stream():
+        nonlocal read
+        for text in generated(1000):
+            read += 1
+            yield text
+
+    texts, written = Remembered(stream()), 0
+    for block in encoder.encode_stream(texts, block_size=50):
+        assert len(texts.take(len(block))) == len(block)
+        written += len(block)
+        ahead.append(read - written)
+    assert written == 1000
+    assert max(ahead) <= 100
+
+
+def test_in_a_pipe(tiny_model):
+    command = (
+        f"printf 'one two\\nthree\\n' | {sys.executable} -m jaxwhiten.cli encode - --model {tiny_model} --pooling mean"
+        " --output - | head -n 1"
+    )
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout)["text"] == "one two"
