@@ -1,0 +1,52 @@
+"""`jaxwhiten apply WHITENING VECTORS --output FILE`: whitens a file of vectors block by block."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from jaxwhiten.commands.arguments import add_knobs, load_whitening
+from jaxwhiten.errors import MismatchError
+
+_BLOCK_BYTES = 256 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("whitening", help="a saved whitening")
+    parser.add_argument("vectors", help="a .npy file [n, d]; it is memory-mapped, so it may be larger than the memory")
+    parser.add_argument("-o", "--output", required=True, help=".npy, .parquet or .jsonl; - for JSON lines on stdout")
+    add_knobs(parser)
+    parser.add_argument("--normalize", action="store_true", help="scale the vectors to unit length")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    from tqdm import tqdm
+
+    from jaxwhiten.arrays import normalize, work_dtype
+    from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer
+
+    check_output(args.output)
+    vectors = open_vectors(args.vectors)
+    whitening = load_whitening(args.whitening, args)
+    n, d = vectors.shape
+    if d != whitening.n_features_in_:
+        raise MismatchError(
+            f"{args.vectors}: vectors of {d} dimensions; {args.whitening} takes {whitening.n_features_in_}."
+        )
+    k = whitening.n_components or d
+    dtype = work_dtype(vectors.dtype)
+    rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
+    progress = tqdm(total=n, desc="apply", unit="row", disable=None, delay=1, leave=False)
+    with vector_writer(args.output, k, dtype) as write, progress:
+        for start in range(0, n, rows):
+            block = whitening.transform(vectors[start : start + rows])
+            write(None, normalize(block) if args.normalize else block)
+            progress.update(len(block))
+    if args.output != "-":
+        print(f"{args.output}: {n:,} vectors of {k} dimensions", file=sys.stderr)

@@ -1,0 +1,42 @@
+"""`jaxwhiten merge MOMENTS... --output FILE`: moments of the parts of a corpus to those, or a whitening, of it all."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from jaxwhiten.commands.fit import add_outputs, check_outputs, write_outputs
+from jaxwhiten.errors import MismatchError
+
+# What two files must agree on, where both say it.
+_SAME = ("fingerprint", "pooling", "max_length", "dtype")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="moments files, such as `jaxwhiten fit` writes")
+    add_outputs(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    check_outputs(args)
+    from jaxwhiten.moments import Moments
+
+    total, facts, corpora = Moments(), dict[str, Any](), list[str]()
+    for path in args.files:
+        part = Moments.load(path)
+        for key in _SAME:
+            mine, theirs = facts.get(key), part.provenance.get(key)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise MismatchError(f"{path}: was made with {key} {theirs}, the files before it with {mine}.")
+        if total.n and part.n and len(part.mean) != len(total.mean):
+            raise MismatchError(f"{path}: of {len(part.mean)} dimensions, the files before it of {len(total.mean)}.")
+        total.merge(part)
+        corpora.append(str(part.provenance.get("corpus") or path))
+        facts = {**part.provenance, **facts}
+    write_outputs(args, total, {**facts, "corpus": " + ".join(corpora)})

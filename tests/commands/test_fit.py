@@ -1,0 +1,104 @@
+"""`jaxwhiten fit`: the whitening of the library, from sentences or vectors, with what it needs to know later."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Moments, Whitening
+from tests.commands.conftest import generated
+
+MODEL = ("--pooling", "mean", "--max-length", 32)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.fixture(scope="module")
+def vectors(encoder, corpus):
+    return encoder.encode(corpus.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vectors):
+    saved, expected = Whitening.load(whitening_file), Whitening(n_components=16).fit(vectors)
+    np.testing.assert_allclose(saved.transform(vectors), expected.transform(vectors), atol=1e-4)
+    facts = saved.provenance
+    assert (facts["n"], facts["corpus"]) == (600, "corpus.txt")
+    assert (facts["fingerprint"], facts["pooling"], facts["max_length"]) == (encoder.fingerprint, "mean", 32)
+    moments = Moments.load(whitening_file.parent / "moments.safetensors")
+    np.testing.assert_allclose(moments.covariance(), np.cov(vectors.T, ddof=0), atol=1e-6)
+    assert moments.provenance["fingerprint"] == encoder.fingerprint
+
+
+def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
+    words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "--shrinkage", "ledoit-wolf", "-o", tmp_path / "w.safetensors")
+    done = run("fit", corpus, "--model", tiny_model, *MODEL, *words)
+    assert done.code == 0, done.err
+    assert "32 to 5 dimensions, β=0.5, γ=0.25, fitted on 600 rows" in done.err
+    params = Whitening.load(tmp_path / "w.safetensors").get_params()
+    assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
+        5, 0.5, 0.25, "ledoit-wolf",
+    )  # fmt: skip
+    done = run("fit", corpus, "--model", tiny_model, *MODEL, "--shrinkage", 0.1, "-o", tmp_path / "w.safetensors")
+    assert Whitening.load(tmp_path / "w.safetensors").shrinkage == 0.1
+
+
+def test_from_vectors(run, vectors, tmp_path):
+    np.save(tmp_path / "v.npy", vectors)
+    done = run("fit", tmp_path / "v.npy", "--output", tmp_path / "w.safetensors")
+    assert done.code == 0, done.err
+    saved = Whitening.load(tmp_path / "w.safetensors")
+    np.testing.assert_allclose(saved.mean_, vectors.mean(axis=0), atol=1e-5)
+    assert saved.provenance["corpus"] == "v.npy"
+
+
+def test_blank_lines_are_left_out_and_stdin_is_read(run, tiny_model, tmp_path, monkeypatch):
+    raw = "\n\n".join(generated(400)) + "\n  \n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw.encode())))
+    done = run("fit", "-", "--model", tiny_model, *MODEL, "--moments", tmp_path / "m.safetensors")
+    assert done.code == 0, done.err
+    moments = Moments.load(tmp_path / "m.safetensors")
+    assert (moments.n, moments.provenance["corpus"]) == (400, "stdin")
+
+
+@pytest.mark.filterwarnings("always::jaxwhiten.whitening.WhiteningWarning")
+def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
+    (tmp_path / "few.txt").write_text("\n".join(generated(40)))
+    done = run("fit", tmp_path / "few.txt", "--model", tiny_model, *MODEL, "--output", tmp_path / "w.safetensors")
+    assert done.code == 0
+    (line,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert "fitted on 40 rows, fewer than 10 a column" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["{texts}"], "Nothing to write"),
+        (["{texts}", "--moments", "{out}", "-k", "3"], "give --output"),
+        (["{texts}", "-o", "{out}", "-k", "99"], "from 1 to the 32 columns"),
+        (["{texts}", "-o", "{out}", "--beta", "2"], "beta must be a number from 0 to 1"),
+        (["{texts}", "-o", "{out}", "--gamma", "nan"], "gamma is nan"),
+        (["{texts}", "-o", "{out}", "--shrinkage", "ledoit"], "'ledoit-wolf'"),
+        (["{blank}", "-o", "{out}"], "no sentences"),
+        (["{absent}.npy", "-o", "{out}"], "no such file"),
+        (["{broken}.npy", "-o", "{out}"], "not a readable .npy file"),
+        (["{flat}.npy", "-o", "{out}"], "expected numbers [n, d]"),
+        (["{nan}.npy", "-o", "{out}"], "Row 2 of the input"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, tiny_model, corpus, tmp_path, words, message):
+    places = {name: str(tmp_path / name) for name in ("absent", "blank", "out", "broken", "flat", "nan")}
+    (tmp_path / "blank").write_text("\n \n")
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    np.save(tmp_path / "flat.npy", np.ones(3))
+    np.save(tmp_path / "nan.npy", np.array([[1.0, 2], [2, 3], [np.nan, 1]]))
+    words = [word.format(**places, texts=corpus) for word in words]
+    done = run("fit", *words, "--model", tiny_model, *MODEL)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
