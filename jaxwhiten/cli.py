@@ -35,6 +35,9 @@ COMMANDS = {
     "fit": Command("jaxwhiten.commands.fit", "fit a whitening on sentences or vectors"),
     "apply": Command("jaxwhiten.commands.apply", "whiten a file of vectors"),
     "merge": Command("jaxwhiten.commands.merge", "merge the moments of parts of a corpus"),
+    "inspect": Command(
+        "jaxwhiten.commands.inspect", "show the spectrum of a whitening or moments file, and what settings to take"
+    ),
     "index": Command("jaxwhiten.commands.index", "encode texts and build a search index"),
     "search": Command("jaxwhiten.commands.search", "find the texts of an index nearest to a query"),
 }

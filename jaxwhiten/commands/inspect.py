@@ -1,0 +1,114 @@
+"""`jaxwhiten inspect FILE`: what a whitening or moments file holds, and what k, β and γ to start from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxwhiten.whitening import Whitening
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("file", help="a whitening or moments file")
+    parser.add_argument("--json", action="store_true", help="one JSON object, all eigenvalues included")
+    parser.add_argument("--plot", metavar="PNG", help="draw the spectrum")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    from jaxwhiten.commands.plots import check_plot, plot_spectrum
+    from jaxwhiten.spectrum import spectrum, suggest
+
+    check_plot(args.plot)
+    kind, whitening = load_fitted(args.file)
+    facts, suggestion = spectrum(whitening), suggest(whitening)
+    if args.plot:
+        values = whitening.with_params(shrinkage=None).eigenvalues_
+        plot_spectrum(values, suggestion.n_components, f"{args.file}: {facts['n']:,} rows", args.plot)
+        print(f"{args.plot}: plot of the spectrum", file=sys.stderr)
+    provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
+    report: dict[str, Any] = {
+        "file": args.file,
+        "kind": kind,
+        "params": whitening.get_params() if kind == "whitening" else None,
+        **facts,
+        "suggestion": suggestion._asdict(),
+        "provenance": provenance,
+    }
+    if args.json:
+        report["eigenvalues"] = whitening.eigenvalues_.tolist()
+        print(json.dumps(finite(report), ensure_ascii=False))
+    else:
+        print("\n".join(_lines(report)))
+
+
+def load_fitted(path: str) -> tuple[str, Whitening]:
+    """A whitening, or the one that moments give with all its settings at their defaults.
+
+    Args:
+      path: A whitening or moments file.
+
+    Returns:
+      The file's kind, and the whitening.
+
+    Raises:
+      FormatError: Neither of the two, or damaged.
+    """
+    from jaxwhiten import io
+    from jaxwhiten.errors import FormatError
+    from jaxwhiten.moments import Moments
+    from jaxwhiten.whitening import Whitening, WhiteningWarning
+
+    _, header = io.load_tensors(path, kind=("whitening", "moments"))
+    if header["kind"] == "whitening":
+        return "whitening", Whitening.load(path)
+    moments = Moments.load(path)
+    if not moments.n:
+        raise FormatError(f"{path}: moments of no rows at all.")
+    with warnings.catch_warnings():  # few rows are told by the commands themselves
+        warnings.simplefilter("ignore", WhiteningWarning)
+        return "moments", Whitening.from_moments(moments)
+
+
+def finite(value: Any) -> Any:
+    """The value with None for every NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _lines(report: dict[str, Any]) -> list[str]:
+    facts, suggestion, params = report["provenance"], report["suggestion"], report["params"]
+    condition = report["condition"]
+    lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
+    made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
+    if made:
+        lines.append(f"  made of     {', '.join(made)}")
+    if params:
+        k = params["n_components"] or report["dimension"]
+        shrinkage = f", shrinkage={params['shrinkage']}" if params["shrinkage"] is not None else ""
+        lines.append(f"  settings    k={k}, β={params['beta']:g}, γ={params['gamma']:g}{shrinkage}")
+    lines.append(f"  rank        {report['rank']}, largest over smallest variance {condition:.3g}")
+    lines += ["", "     k  variance held"]
+    lines += [f"{row['k']:>6}  {100 * row['share']:>8.2f} %" for row in report["explained"]]
+    lines += ["", "                         before    after"]
+    for name, key in (("mean cosine of two rows", "mean_cosine"), ("IsoScore", "isoscore")):
+        lines.append(f"{name:<23}{report['before'][key]:>8.3f} {report['after'][key]:>8.3f}")
+    shrinkage = f", shrinkage={suggestion['shrinkage']}" if suggestion["shrinkage"] else ""
+    knobs = f"k={suggestion['n_components']}, β={suggestion['beta']:g}, γ={suggestion['gamma']:g}{shrinkage}"
+    lines += ["", f"Start from {knobs}"]
+    lines += [f"  {reason}" for reason in suggestion["reasons"]]
+    lines.append("With a few scored pairs: jaxwhiten tune " + report["file"])
+    return lines

@@ -1,0 +1,64 @@
+"""`jaxwhiten inspect`: text for people, JSON for programs, a picture, and one line for what is neither file."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Moments, Whitening
+
+
+def test_text(run, whitening_file):
+    done = run("inspect", whitening_file)
+    assert done.code == 0, done.err
+    assert "whitening of 600 rows of 32 dimensions" in done.out
+    assert "settings    k=16, β=1, γ=1" in done.out
+    assert "pooling mean, max_length 32, corpus corpus.txt" in done.out
+    assert "\nStart from k=" in done.out
+    assert done.out.splitlines()[-1] == f"With a few scored pairs: jaxwhiten tune {whitening_file}"
+    assert done.err == ""
+
+
+def test_json_of_moments_and_of_their_whitening_agree(run, whitening_file):
+    moments = json.loads(run("inspect", whitening_file.parent / "moments.safetensors", "--json").out)
+    whitening = json.loads(run("inspect", whitening_file, "--json").out)
+    assert (moments["kind"], whitening["kind"]) == ("moments", "whitening")
+    assert (moments["params"], whitening["params"]["n_components"]) == (None, 16)
+    for key in ("n", "dimension", "rank", "explained", "before", "suggestion"):
+        assert moments[key] == pytest.approx(whitening[key]) if key == "before" else moments[key] == whitening[key]
+    np.testing.assert_allclose(whitening["eigenvalues"], Whitening.load(whitening_file).eigenvalues_)
+    assert whitening["after"]["isoscore"] == pytest.approx(1, abs=1e-5)
+    assert whitening["provenance"]["pooling"] == "mean"
+
+
+def test_plot(run, whitening_file, tmp_path):
+    done = run("inspect", whitening_file, "--plot", tmp_path / "spectrum.png")
+    assert done.code == 0
+    assert (tmp_path / "spectrum.png").read_bytes().startswith(b"\x89PNG")
+    done = run("inspect", whitening_file, "--plot", tmp_path / "spectrum.jpg")
+    assert (done.code, "Valid: .png" in done.err) == (2, True)
+
+
+def test_few_rows_are_no_warning_but_a_suggestion(run, tmp_path):
+    Moments().update(np.random.default_rng(0).normal(size=(50, 16))).save(tmp_path / "m")
+    done = run("inspect", tmp_path / "m")
+    assert (done.code, done.err) == (0, "")
+    assert "shrinkage=ledoit-wolf: 50 rows" in done.out
+
+
+def test_numbers_json_does_not_have_are_null(run, tmp_path):
+    Moments().update(np.ones((50, 3))).save(tmp_path / "m")
+    report = json.loads(run("inspect", tmp_path / "m", "--json").out)
+    assert (report["rank"], report["condition"], report["before"]["isoscore"]) == (0, None, None)
+    assert run("inspect", tmp_path / "m").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("absent", "no such file"), ("text", "not a readable"), ("e", "no rows")]
+)
+def test_other_files(run, tmp_path, name, message):
+    (tmp_path / "text").write_text("a\n")
+    Moments().save(tmp_path / "e")
+    done = run("inspect", tmp_path / name)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert message in done.err
