@@ -19,8 +19,18 @@ from jaxwhiten.errors import unknown_name
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.positions import Rotary
 
+
+def gelu(x: Array) -> Array:
+    """GELU by the error function. `jax.nn.gelu` takes its complement, which costs twice as much on CPU.
+
+    References:
+      Hendrycks & Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
+    """
+    return x * (1 + jax.lax.erf(x * math.sqrt(0.5))) / 2
+
+
 ACTIVATIONS = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu": gelu,
     "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
@@ -169,16 +179,21 @@ class SelfAttention(nnx.Module):
         query, key, value = (project(x).reshape(heads) for project in (self.query, self.key, self.value))
         if context.rotary is not None:
             query, key = context.rotary.turn(query), context.rotary.turn(key)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, precision=self.precision).astype(jnp.float32)
+        # Heads before tokens, so that both products are plain batched ones: several times faster on CPU.
+        query, key, value = (y.transpose(0, 2, 1, 3) for y in (query, key, value))
+        scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
         scores = scores / math.sqrt(self.config.head_size)
         if context.bias is not None:
             scores = scores + context.bias
         scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
-        weights = jax.nn.softmax(scores, axis=-1)
-        diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1)
+        # The softmax's division comes after the product with the values, where the array is smaller.
+        weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+        total = jnp.sum(weights, axis=-1, keepdims=True)
+        diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
         weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", weights, value, precision=self.precision)
-        return self.output(mixed.reshape(batch, length, self.config.hidden_size)), diagonal
+        mixed = (jnp.matmul(weights, value, precision=self.precision) / total).astype(x.dtype)
+        mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, self.config.hidden_size)
+        return self.output(mixed), diagonal
 
 
 class FeedForward(nnx.Module):
