@@ -35,6 +35,7 @@ COMMANDS = {
     "fit": Command("jaxwhiten.commands.fit", "fit a whitening on sentences or vectors"),
     "apply": Command("jaxwhiten.commands.apply", "whiten a file of vectors"),
     "merge": Command("jaxwhiten.commands.merge", "merge the moments of parts of a corpus"),
+    "export": Command("jaxwhiten.commands.export", "write an encoder and its whitening for other libraries"),
     "inspect": Command(
         "jaxwhiten.commands.inspect", "show the spectrum of a whitening or moments file, and what settings to take"
     ),

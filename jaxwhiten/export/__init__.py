@@ -1,5 +1,15 @@
 """How others see us: folders and files that other libraries load."""
 
-from jaxwhiten.export.sentence_transformers import check_pooling, model_card, save_sentence_transformer
+from jaxwhiten.export.faiss import save_faiss
+from jaxwhiten.export.hub import save_hub_folder
+from jaxwhiten.export.sentence_transformers import export_sentence_transformer, model_card, save_sentence_transformer
+from jaxwhiten.export.source import check_pooling
 
-__all__ = ["check_pooling", "model_card", "save_sentence_transformer"]
+__all__ = [
+    "check_pooling",
+    "export_sentence_transformer",
+    "model_card",
+    "save_faiss",
+    "save_hub_folder",
+    "save_sentence_transformer",
+]

@@ -1,0 +1,72 @@
+"""`jaxwhiten export`: the folders of `jaxwhiten.export`, and a whitening that does not belong is refused."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from tests.tiny import SENTENCES, write_model
+
+MODEL = ("--pooling", "mean", "--max-length", 32)
+
+
+@pytest.fixture(scope="module")
+def wanted(tiny_model, whitening_file):
+    vectors = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(SENTENCES)
+    return normalize(Whitening.load(whitening_file).with_params(n_components=8).transform(vectors))
+
+
+@pytest.mark.parametrize("format", ["sentence-transformers", "hub"])
+def test_folders(run, tiny_model, whitening_file, tmp_path, wanted, format):
+    library = pytest.importorskip("sentence_transformers")
+    words = ("--whitening", whitening_file, "-k", 8, "--format", format, "--output", tmp_path / "out")
+    done = run("export", "--model", tiny_model, *MODEL, *words)
+    assert (done.code, done.out) == (0, ""), done.err
+    peer = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    np.testing.assert_allclose(peer.encode(SENTENCES), wanted, atol=1e-5)
+    assert (tmp_path / "out" / "README.md").exists() == (format == "hub")
+
+
+def test_faiss_needs_no_model(run, whitening_file, tmp_path):
+    faiss = pytest.importorskip("faiss")
+    done = run("export", "--format", "faiss", "--whitening", whitening_file, "-k", 4, "--output", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert faiss.read_VectorTransform(str(tmp_path / "out" / "whitening.vt")).d_out == 4
+
+
+def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
+    words = ("--name", "my model", "--score", "STS-B test=71.3", "--score", "a=b=50", "--output", tmp_path / "out")
+    done = run("export", "--model", tiny_model, *MODEL, "--whitening", whitening_file, "--format", "hub", *words)
+    assert done.code == 0, done.err
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    for text in ("# my model", "| STS-B test | 71.30 |", "| a=b | 50.00 |", "600 rows of corpus.txt"):
+        assert text in card
+
+
+def test_a_whitening_of_another_model_is_refused(run, whitening_file, tmp_path):
+    other = write_model(tmp_path / "other", seed=7)
+    words = ("--whitening", whitening_file, "--format", "hub", "--output", tmp_path / "out")
+    done = run("export", "--model", other, *MODEL, *words)
+    assert (done.code, "fingerprint is" in done.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "sentence-transformer"], "Did you mean 'sentence-transformers'"),
+        (["--format", "hub"], "give --whitening"),
+        (["--format", "faiss"], "give --whitening"),
+        (["--format", "sentence-transformers", "-k", "3"], "give --whitening"),
+        (["--format", "sentence-transformers", "--score", "a=1"], "for the card"),
+        (["--format", "hub", "--whitening", "{w}", "--score", "71.3"], "TASK=POINTS"),
+        (["--format", "hub", "--whitening", "{w}", "--score", "a=high"], "TASK=POINTS"),
+        (["--format", "hub", "--whitening", "{w}", "--pooling", "pooler"], "pooling is mean"),
+        (["--format", "sentence-transformers", "--pooling", "ditto:0+1"], "first_last_avg"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, tiny_model, whitening_file, tmp_path, words, message):
+    words = [word.format(w=whitening_file) for word in words]
+    pooling = [] if "--pooling" in words else ["--pooling", "mean"]
+    done = run("export", "--model", tiny_model, *pooling, "--max-length", 32, "--output", tmp_path / "out", *words)
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,150 @@
+"""Whitened models in other libraries: sentence-transformers, FAISS and transformers give the vectors of jaxwhiten."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.export import export_sentence_transformer, save_faiss, save_hub_folder
+from jaxwhiten.sentence_head import load_head
+from tests.tiny import SENTENCES, write_model
+
+POOLINGS = ["mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "layers:1+1+3", "layers:-1"]
+
+
+@pytest.fixture(scope="module")
+def whitening():
+    """Of rows around the vectors of the tiny model, so that no direction is empty."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 32)) * np.linspace(1, 0.1, 32) + rng.normal(size=32)
+    return Whitening(n_components=12, beta=0.9, gamma=0.8).fit(x.astype(np.float32))
+
+
+def expected(model, pooling, whitening, length=24):
+    vectors = Encoder.from_pretrained(model, pooling=pooling, max_length=length).encode(SENTENCES)
+    return vectors if whitening is None else normalize(whitening.transform(vectors))
+
+
+def theirs(folder):
+    library = pytest.importorskip("sentence_transformers")
+    return library.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+
+
+@pytest.mark.parametrize("whitened", [True, False])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_sentence_transformers_gives_our_vectors(tiny_model, tmp_path, whitening, pooling, whitened):
+    whitening = whitening if whitened else None
+    out = export_sentence_transformer(tmp_path / "out", tiny_model, pooling=pooling, max_length=24, whitening=whitening)
+    wanted = expected(tiny_model, pooling, whitening)
+    np.testing.assert_allclose(theirs(out), wanted, atol=1e-5)
+    again = Encoder.from_pretrained(out, pooling="auto")
+    assert again.max_length == 24
+    np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"model_type": "roberta", "pad_token_id": 1, "position_offset": 2}])
+def test_other_families(tmp_path, whitening, changes):
+    model = write_model(tmp_path / "model", **changes)
+    out = export_sentence_transformer(
+        tmp_path / "out", model, pooling="first_last_avg", max_length=24, whitening=whitening
+    )
+    np.testing.assert_allclose(theirs(out), expected(model, "first_last_avg", whitening), atol=1e-5)
+
+
+def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
+    first = export_sentence_transformer(
+        tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening
+    )
+    second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
+    out = export_sentence_transformer(tmp_path / "out", first, whitening=second)
+    kinds = [row["type"].rpartition(".")[2] for row in json.loads((out / "modules.json").read_text())]
+    assert kinds == ["Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize", "Dense", "Normalize"]
+    wanted = normalize(second.transform(expected(tiny_model, "last2avg", whitening)))
+    np.testing.assert_allclose(theirs(out), wanted, atol=1e-5)
+    np.testing.assert_allclose(Encoder.from_pretrained(out, pooling="auto").encode(SENTENCES), wanted, atol=1e-5)
+
+
+def test_the_real_minilm(minilm, tmp_path):
+    encoder = Encoder.from_pretrained(minilm, pooling="auto")
+    rng = np.random.default_rng(0)
+    whitening = Whitening(n_components=64).fit(normalize(rng.normal(size=(4000, 384)).astype(np.float32)))
+    out = export_sentence_transformer(tmp_path / "out", minilm, whitening=whitening)
+    wanted = normalize(whitening.transform(encoder.encode(SENTENCES)))
+    np.testing.assert_allclose(theirs(out), wanted, atol=1e-5)
+
+
+def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="first_last_avg"):
+        export_sentence_transformer(out, tiny_model, pooling="prompt", whitening=whitening)
+    with pytest.raises(InputError, match="no hidden state 9"):
+        export_sentence_transformer(out, tiny_model, pooling="layers:9", whitening=whitening)
+    with pytest.raises(InputError, match="takes 3 to 64"):
+        export_sentence_transformer(out, tiny_model, pooling="mean", max_length=65)
+    with pytest.raises(InputError, match="own folder"):
+        export_sentence_transformer(tiny_model, tiny_model, pooling="mean")
+    with pytest.raises(ModelError, match=r"no modules\.json"):
+        export_sentence_transformer(out, tiny_model)
+    narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
+    with pytest.raises(MismatchError, match="8 dimensions; the model gives 32"):
+        export_sentence_transformer(out, tiny_model, pooling="mean", whitening=narrow)
+    assert not out.exists()
+
+
+def test_faiss_whitens_and_searches(tmp_path, whitening):
+    faiss = pytest.importorskip("faiss")
+    save_faiss(tmp_path / "out", whitening)
+    x = np.random.default_rng(2).normal(size=(50, 32)).astype(np.float32)
+    transform = faiss.read_VectorTransform(str(tmp_path / "out" / "whitening.vt"))
+    np.testing.assert_allclose(transform.apply(x), whitening.transform(x), atol=1e-5)
+    index = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
+    assert (index.d, index.ntotal) == (32, 0)
+    index.add(x)
+    scores, ids = index.search(x, 50)
+    z = normalize(whitening.transform(x))
+    np.testing.assert_array_equal(ids[:, 0], np.arange(50))
+    np.testing.assert_allclose(scores, np.take_along_axis(z @ z.T, ids, axis=1), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "first_last_avg", "layers:1+1+3"])
+def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, whitening, pooling):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    out = save_hub_folder(
+        tmp_path / "out", tiny_model, whitening, pooling=pooling, max_length=24, scores={"STS-B test": 71.318}
+    )
+    card = (out / "README.md").read_text(encoding="utf-8")
+    wanted = expected(tiny_model, pooling, whitening)
+    snippets = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    assert len(snippets) == 3
+    for code in snippets:
+        names = {}
+        with torch.random.fork_rng():
+            exec(code.replace("FOLDER", str(out)).replace('["A sentence."]', repr(SENTENCES)), names)
+        np.testing.assert_allclose(np.asarray(names["vectors"]), wanted, atol=1e-5)
+
+
+def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):
+    out = save_hub_folder(
+        tmp_path / "out", tiny_model, whitening, pooling="mean", name="tiny", scores={"STS-B test": 71.318}
+    )
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert 'base_model: "tiny-bert"' in card
+    for text in ("# tiny\n", "k = 12 of 32", "β = 0.9", "γ = 0.8", "2,000 rows", "| STS-B test | 71.32 |"):
+        assert text in card
+    loaded = Whitening.load(out / "whitening.safetensors")
+    assert (loaded.n_components, loaded.beta, loaded.gamma) == (12, 0.9, 0.8)
+    assert "No task was scored" in (
+        save_hub_folder(tmp_path / "out", tiny_model, whitening, pooling="mean") / "README.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_the_head_of_an_exported_folder_is_stock_modules(tiny_model, tmp_path, whitening):
+    out = export_sentence_transformer(tmp_path / "out", tiny_model, pooling="first_last_avg", whitening=whitening)
+    for row in json.loads((out / "modules.json").read_text()):
+        assert re.fullmatch(r"sentence_transformers\.models\.\w+", row["type"])
+    head = load_head(out, Encoder.from_pretrained(tiny_model).config)
+    assert head.summary == "layers 1 on > mean > Dense Identity > Normalize"
