@@ -35,12 +35,11 @@ COMMANDS = {
     "fit": Command("jaxwhiten.commands.fit", "fit a whitening on sentences or vectors"),
     "apply": Command("jaxwhiten.commands.apply", "whiten a file of vectors"),
     "merge": Command("jaxwhiten.commands.merge", "merge the moments of parts of a corpus"),
-    "export": Command("jaxwhiten.commands.export", "write an encoder and its whitening for other libraries"),
-    "inspect": Command(
-        "jaxwhiten.commands.inspect", "show the spectrum of a whitening or moments file, and what settings to take"
-    ),
+    "inspect": Command("jaxwhiten.commands.inspect", "show what a whitening or moments file holds"),
     "index": Command("jaxwhiten.commands.index", "encode texts and build a search index"),
     "search": Command("jaxwhiten.commands.search", "find the texts of an index nearest to a query"),
+    "export": Command("jaxwhiten.commands.export", "write an encoder and its whitening for other libraries"),
+    "doctor": Command("jaxwhiten.commands.doctor", "check this machine, and models, data and files given"),
 }
 
 

@@ -1,0 +1,238 @@
+"""`jaxwhiten doctor [PATH...]`: what this machine has, and whether folders and files are whole."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxwhiten._version import __version__
+from jaxwhiten.errors import JaxwhitenError
+
+# Package -> the extra that brings it; None for those that must be there.
+_PACKAGES = {
+    "jax": None,
+    "jaxlib": None,
+    "flax": None,
+    "numpy": None,
+    "scipy": None,
+    "transformers": None,
+    "tokenizers": None,
+    "safetensors": None,
+    "pyarrow": "data",
+    "tensorflow-datasets": "data",
+    "optax": "train",
+    "orbax-checkpoint": "train",
+    "grain": "train",
+    "onnx": "export",
+}
+
+
+class Check(NamedTuple):
+    """One thing looked at.
+
+    Attributes:
+      name: What.
+      ok: False for what is wrong, None for what is only missing.
+      detail: What was found.
+    """
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument(
+        "path",
+        nargs="*",
+        help="model folders, data folders, index folders, whitening or moments files to check",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+
+    Returns:
+      0, or 1 where something is wrong.
+    """
+    checks = []
+    for check in _all(args.path):
+        checks.append(check)
+        if not args.json:
+            mark = {True: "ok  ", None: "--  ", False: "FAIL"}[check.ok]
+            print(f"{mark} {check.name:<20} {check.detail}", flush=True)
+    wrong = [check for check in checks if check.ok is False]
+    if args.json:
+        print(json.dumps({"ok": not wrong, "checks": [check._asdict() for check in checks]}, ensure_ascii=False))
+    if wrong:
+        first = " ".join(wrong[0].detail.split())
+        print(f"error: {len(wrong)} of {len(checks)} checks failed: {wrong[0].name}: {first}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _all(paths: list[str]) -> Iterator[Check]:
+    yield Check("jaxwhiten", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield from _versions()
+    yield _guarded("devices", _devices)
+    yield _guarded("matrix product", _product)
+    yield _guarded("faiss", _faiss)
+    yield _guarded("cache folder", _cache)
+    for path in paths:
+        yield _guarded(path, lambda path=path: _path(path))
+
+
+def _guarded(name: str, look: Callable[[], Check | str]) -> Check:
+    """Whatever goes wrong while looking is the finding."""
+    try:
+        found = look()
+        return found if isinstance(found, Check) else Check(name, True, found)
+    except (JaxwhitenError, OSError, ImportError, RuntimeError) as error:
+        return Check(name, False, str(error) or type(error).__name__)
+
+
+def _versions() -> Iterator[Check]:
+    found, missing = [], []
+    for package, extra in _PACKAGES.items():
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            if extra is None:
+                yield Check("packages", False, f"{package} is not installed: pip install jaxwhiten")
+            else:
+                missing.append(f"{package} (extra {extra})")
+    yield Check("packages", True, ", ".join(found))
+    if missing:
+        yield Check("optional packages", None, f"not installed: {', '.join(missing)}")
+
+
+def _devices() -> str:
+    import jax
+
+    devices = jax.local_devices()
+    kinds = sorted({f"{device.platform} ({device.device_kind})" for device in devices})
+    return f"{len(devices)} of {', '.join(kinds)}; {jax.process_count()} process, {os.cpu_count()} CPU cores"
+
+
+def _product() -> Check | str:
+    """Float32 must mean float32: a product on the device against the host's."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    x = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32)
+    device = np.asarray(jax.jit(lambda a: jnp.matmul(a, a.T, precision="highest"))(x), np.float64)
+    exact = x.astype(np.float64) @ x.T.astype(np.float64)
+    error = float(np.abs(device - exact).max() / np.abs(exact).max())
+    return Check("matrix product", error < 1e-5, f"float32 on the device, relative error {error:.0e}")
+
+
+def _faiss() -> Check | str:
+    if importlib.util.find_spec("faiss") is None:
+        return Check("faiss", None, "not installed: pip install 'jaxwhiten[cpu]' or 'jaxwhiten[cuda]'")
+    import faiss
+
+    names = [f"faiss-{kind}" for kind in ("cpu", "gpu", "gpu-cu12") if _installed(f"faiss-{kind}")]
+    if len(names) > 1:
+        return Check("faiss", False, f"{' and '.join(names)} are installed together: uninstall one of them")
+    build = "GPU build" if hasattr(faiss, "StandardGpuResources") else "CPU build"
+    gpus = f", {faiss.get_num_gpus()} GPUs" if build == "GPU build" else ""
+    return f"{faiss.__version__}, {build}{gpus}, {faiss.get_compile_options().strip()}"
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _cache() -> str:
+    from jaxwhiten.io import cache_dir
+
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"jaxwhiten")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize if hasattr(os, "statvfs") else 0
+    return f"{folder}: {size / 1e9:.2f} GB used, {free / 1e9:.0f} GB free on the disk"
+
+
+def _path(path: str) -> Check | str:
+    place = Path(path)
+    if place.is_file():
+        return _file(place)
+    if not place.is_dir():
+        return Check(path, False, "no such file or folder")
+    if (place / "header.json").is_file():
+        from jaxwhiten.search import load_index
+
+        index = load_index(place)
+        return f"{index.backend} index of {index.size:,} vectors, {index.dimension} dimensions"
+    if any((place / name / "config.json").is_file() for name in ("", "0_Transformer")):
+        return _model(place)
+    return _data(place)
+
+
+def _file(path: Path) -> str:
+    from jaxwhiten.commands.inspect import load_fitted
+
+    kind, whitening = load_fitted(str(path))
+    return (
+        f"{kind} of {whitening.n_samples_seen_:,} rows, {whitening.n_features_in_} dimensions, rank {whitening.rank_}"
+    )
+
+
+def _model(folder: Path) -> Check | str:
+    """Reads all of it and encodes a sentence."""
+    import numpy as np
+
+    from jaxwhiten.encoder import Encoder
+
+    parts = ("modules.json", "1_Pooling/config.json")
+    pooling = "auto" if any((folder / part).is_file() for part in parts) else "mean"
+    encoder = Encoder.from_pretrained(folder, pooling=pooling)
+    vectors = encoder.encode(["A sentence.", "Another one."])
+    if not np.isfinite(vectors).all():
+        return Check(str(folder), False, "gives vectors that are not finite")
+    if np.array_equal(*vectors):
+        return Check(
+            str(folder), False, "gives the same vector for different sentences: tokenizer or weights are wrong"
+        )
+    config = encoder.config
+    return (
+        f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
+        f" weights; vectors of {encoder.dimension} dimensions by {encoder.pooling}"
+    )
+
+
+def _data(folder: Path) -> Check | str:
+    """The STS tasks of a SentEval-style folder, each read and counted."""
+    from jaxwhiten.datasets import STS_TASKS, load_sts
+    from jaxwhiten.errors import DataNotFoundError
+
+    found, missing = [], []
+    for task in STS_TASKS:
+        try:
+            splits = load_sts(task, folder).splits
+            found.append(f"{task} {'/'.join(f'{len(pairs):,}' for pairs in splits.values())}")
+        except DataNotFoundError:
+            missing.append(task)
+    if not found:
+        return Check(str(folder), False, "no model, index or data in it: no config.json, header.json or downstream/STS")
+    return f"pairs of {', '.join(found)}" + (f"; not there: {', '.join(missing)}" if missing else "")
