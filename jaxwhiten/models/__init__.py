@@ -3,6 +3,7 @@
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.loading import init_model, load_config, load_model, resolve_folder, save_model
+from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 
@@ -10,10 +11,15 @@ __all__ = [
     "FAMILIES",
     "EncoderConfig",
     "EncoderOutput",
+    "MaskedLM",
     "TransformerEncoder",
+    "init_masked_lm",
     "init_model",
     "load_config",
+    "load_masked_lm",
     "load_model",
     "resolve_folder",
+    "save_masked_lm",
     "save_model",
+    "with_rates",
 ]

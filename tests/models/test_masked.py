@@ -1,0 +1,205 @@
+"""Masked language models of every family against transformers', in both directions, and the encoder inside them."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import (
+    FAMILIES,
+    init_masked_lm,
+    load_masked_lm,
+    load_model,
+    save_masked_lm,
+    save_model,
+    with_rates,
+)
+from jaxwhiten.models.masked import HEADS
+from tests.tiny import SENTENCES, tiny_config, write_tokenizer
+
+BATCH, LENGTH = 3, 12
+
+
+def ids(vocab=200):
+    return np.random.default_rng(0).integers(5, vocab, (BATCH, LENGTH)).astype(np.int32)
+
+
+def everywhere():
+    return np.tile(np.arange(LENGTH, dtype=np.int32), (BATCH, 1))
+
+
+def scores(model, positions=None):
+    positions = everywhere() if positions is None else positions
+    return np.asarray(model(jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32), jnp.asarray(positions)))
+
+
+def peer_scores(peer, torch):
+    with torch.no_grad():
+        return peer(input_ids=torch.tensor(ids()), attention_mask=torch.ones(BATCH, LENGTH, dtype=torch.long)).logits
+
+
+def family_config(name):
+    """A tiny configuration as transformers reads it."""
+    sizes = {
+        "bert": {},
+        "electra": {"embedding_size": 16},
+        "albert": {"embedding_size": 16},
+        "roberta": {"pad_token_id": 1},
+        "xlm-roberta": {"pad_token_id": 1},
+        "mpnet": {"pad_token_id": 1, "type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32},
+        "distilbert": {"type_vocab_size": 0},
+        "modernbert": {
+            "type_vocab_size": 0,
+            "learned_positions": False,
+            "pre_norm": True,
+            "gated": True,
+            "attention_bias": False,
+            "feed_forward_bias": False,
+            "norm_bias": False,
+            "rotary_theta": 160_000.0,
+            "local_rotary_theta": 10_000.0,
+            "local_window": 4,
+            "local_layers": (1, 2),
+            "layer_norm_eps": 1e-5,
+        },
+        "nomic_bert": {
+            "learned_positions": False,
+            "gated": True,
+            "attention_bias": False,
+            "feed_forward_bias": False,
+            "hidden_act": "silu",
+            "rotary_theta": 1000.0,
+        },
+    }[name]
+    if name in ("roberta", "xlm-roberta"):
+        sizes["position_offset"] = 2
+    if name == "albert":
+        sizes["layer_groups"] = 1
+    return tiny_config(model_type=name, **{"initializer_range": 0.2, **sizes})
+
+
+def shaken(model):
+    """The model with biases and norms away from 0 and 1, so that a forgotten one shows."""
+    rng = np.random.default_rng(1)
+    state = nnx.state(model, nnx.Param)
+    for _, leaf in nnx.to_flat_state(state):
+        if leaf[...].ndim == 1:
+            leaf[...] = leaf[...] + 0.1 * rng.normal(size=leaf[...].shape).astype(np.float32)
+    nnx.update(model, state)
+    return model
+
+
+@pytest.fixture(params=list(FAMILIES))
+def folder(request, tmp_path):
+    model = shaken(init_masked_lm(family_config(request.param), seed=0))
+    save_masked_lm(model, tmp_path / request.param)
+    return tmp_path / request.param
+
+
+def test_scores_and_loss_equal_those_of_transformers(folder):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model, _, has_head = load_masked_lm(folder)
+    assert has_head
+    peer, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert type(peer).__name__ == HEADS[folder.name].architecture
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    peer.eval()
+    ours, theirs = scores(model), peer_scores(peer, torch).numpy()
+    assert np.abs(theirs).max() > 1
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+    labels = torch.full((BATCH, LENGTH), -100)
+    labels[:, 3:5] = torch.tensor(ids()[:, 3:5]).long()
+    expected = peer(input_ids=torch.tensor(ids()), labels=labels).loss.item()
+    log = np.asarray(nnx.log_softmax(jnp.asarray(scores(model, everywhere()[:, 3:5]))))
+    found = -np.take_along_axis(log, ids()[:, 3:5, None], axis=2).mean()
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_transformers_saves_is_read(folder, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    peer = transformers.AutoModelForMaskedLM.from_config(transformers.AutoConfig.from_pretrained(folder)).eval()
+    peer.save_pretrained(tmp_path / "theirs")
+    model, _, has_head = load_masked_lm(tmp_path / "theirs")
+    assert has_head
+    np.testing.assert_allclose(scores(model), peer_scores(peer, torch).numpy(), atol=1e-4)
+
+
+def test_saved_and_read_back(folder):
+    expected = shaken(init_masked_lm(family_config(folder.name), seed=0))
+    np.testing.assert_array_equal(scores(load_masked_lm(folder)[0]), scores(expected))
+
+
+def test_the_encoder_inside_is_read_alone(folder):
+    masked, _, _ = load_masked_lm(folder)
+    encoder, config, _ = load_model(folder)
+    assert not config.pooler
+    arguments = jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32)
+    np.testing.assert_array_equal(encoder(*arguments).hidden_states[-1], masked.encoder(*arguments).hidden_states[-1])
+
+
+def test_only_the_chosen_positions():
+    model = init_masked_lm(family_config("bert"), seed=0)
+    positions = np.array([[1, 5], [0, 11], [7, 7]], np.int32)
+    expected = np.take_along_axis(scores(model), positions[:, :, None], axis=1)
+    np.testing.assert_allclose(scores(model, positions), expected, atol=1e-6)
+
+
+def test_a_checkpoint_without_a_head_gets_one(tiny_model):
+    model, folder, has_head = load_masked_lm(tiny_model, seed=3)
+    assert (folder, has_head) == (tiny_model, False)
+    assert model.config.pooler is False
+    assert scores(model).shape == (BATCH, LENGTH, 200)
+
+
+def test_float16_files(tmp_path):
+    model = init_masked_lm(family_config("bert"), seed=0)
+    save_masked_lm(model, tmp_path / "half", dtype="float16")
+    save_masked_lm(model, tmp_path / "full")
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "full")]
+    assert sizes[0] < 0.55 * sizes[1]
+    assert json.loads((tmp_path / "half" / "config.json").read_text())["dtype"] == "float16"
+    np.testing.assert_allclose(scores(load_masked_lm(tmp_path / "half")[0]), scores(model), atol=0.05)
+
+
+def test_the_encoder_by_its_folder(tmp_path):
+    save_masked_lm(init_masked_lm(family_config("bert"), seed=0), tmp_path / "m")
+    write_tokenizer(tmp_path / "m")
+    vectors = Encoder.from_pretrained(tmp_path / "m", max_length=32).encode(SENTENCES)
+    assert np.isfinite(vectors).all()
+
+
+def test_a_head_that_is_not_whole(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    save_masked_lm(init_masked_lm(family_config("bert"), seed=0), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["cls.predictions.transform.LayerNorm.weight"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"cls\.predictions\.transform\.LayerNorm"):
+        load_masked_lm(tmp_path)
+
+
+def test_rates():
+    model = with_rates(init_masked_lm(family_config("bert"), seed=0), 0.0)
+    arguments = jnp.asarray(ids()), jnp.ones((BATCH, LENGTH), jnp.int32), jnp.asarray(everywhere())
+    still = model(*arguments, deterministic=False, rngs=nnx.Rngs(dropout=0))
+    np.testing.assert_array_equal(still, scores(model))
+    assert model.config.dropout == 0.1  # what is saved
+    noisy = with_rates(model, 0.5)(*arguments, deterministic=False, rngs=nnx.Rngs(dropout=0))
+    assert np.abs(noisy - still).max() > 0.1
+
+
+def test_a_plain_encoder_folder_is_left_as_it_was(tmp_path):
+    """`save_model` writes the encoder alone; its folder has no head."""
+    masked = init_masked_lm(family_config("bert"), seed=0)
+    save_model(masked.encoder, tmp_path / "encoder")
+    assert load_masked_lm(tmp_path / "encoder")[2] is False
