@@ -1,5 +1,6 @@
 """Data sets: the STS tasks, NLI, the sample that ships with the package, and the user's own tables."""
 
+from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.sts import STS_TASKS, Pairs, STSTask, load_sts
@@ -7,12 +8,14 @@ from jaxwhiten.datasets.tables import Table, read_table
 
 __all__ = [
     "STS_TASKS",
+    "Corpus",
     "Examples",
     "NLIRows",
     "NLISource",
     "Pairs",
     "STSTask",
     "Table",
+    "corpus_files",
     "load_nli",
     "load_sts",
     "nli_examples",

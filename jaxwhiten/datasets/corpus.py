@@ -1,0 +1,103 @@
+"""Plain text to train on: one passage a line, in one file or many, plain or gzip."""
+
+from __future__ import annotations
+
+import glob
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jaxwhiten.datasets.textfile import BadRows, line_blocks
+from jaxwhiten.errors import DataError, DataNotFoundError
+
+TEXT_ENDINGS = (".txt", ".txt.gz")
+
+
+def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
+    """The files of a corpus, in the order of their names.
+
+    Args:
+      where: A file, a folder (its `.txt` and `.txt.gz` files), or a pattern with `*`.
+
+    Raises:
+      DataNotFoundError: There is no such file.
+    """
+    text, path = os.fspath(where), Path(where).expanduser()
+    if text and path.is_file():
+        return [path]
+    if text and path.is_dir():
+        found = [file for file in path.iterdir() if file.name.endswith(TEXT_ENDINGS) and file.is_file()]
+        wanted = f"{path}: no file that ends in {' or '.join(TEXT_ENDINGS)}"
+    else:
+        found = [Path(name) for name in glob.glob(str(path)) if Path(name).is_file()] if text else []
+        wanted = f"{text}: no such file or folder" if text else "No text was named"
+    if not found:
+        raise DataNotFoundError(f"{wanted}. Give a file, a folder or a pattern of text files, one passage a line.")
+    return sorted(found)
+
+
+class Corpus:
+    """The passages of text files: their lines, without blank ones.
+
+    Args:
+      files: From `corpus_files`.
+      skip_bad_rows: Leave lines out that are not clean UTF-8 text, and count them, instead of stopping.
+
+    Attributes:
+      files: As given.
+      skipped: Lines left out so far by the latest pass.
+    """
+
+    def __init__(self, files: Sequence[Path], *, skip_bad_rows: bool = False):
+        self.files = list(files)
+        self.skip_bad_rows = skip_bad_rows
+        self.skipped = 0
+
+    def blocks(self, size: int) -> Iterator[list[str]]:
+        """Passages, `size` at a time and fewer at the end.
+
+        Raises:
+          DataError: A file cannot be read, or a line is not clean UTF-8 text.
+        """
+        self.skipped, pending = 0, []
+        for path in self.files:
+            bad = BadRows(path, self.skip_bad_rows)
+            for _, lines in line_blocks(path, bad):
+                pending += [line for line in lines if line and not line.isspace()]
+                while len(pending) >= size:
+                    yield pending[:size]
+                    pending = pending[size:]
+            self.skipped += bad.count
+        if pending:
+            yield pending
+
+    def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
+        """The passages of `blocks` that are not held out.
+
+        Args:
+          size: As in `blocks`.
+          share: As in `held_out`.
+        """
+        for block in self.blocks(size):
+            yield [passage for passage in block if not held_out(passage, share)]
+
+
+def held_out(passage: str, share: float) -> bool:
+    """Whether a passage is held out: decided by its text alone, so that a repeated one is on one side only.
+
+    Args:
+      passage: The text.
+      share: Share of passages held out, about.
+    """
+    return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32
+
+
+def check_share(share: float) -> None:
+    """Refuses a share that leaves nothing on one side.
+
+    Raises:
+      DataError: It is not above 0 and below 1.
+    """
+    if not 0 < share < 1:
+        raise DataError(f"The share of passages held out is {share}; expected a number above 0 and below 1.")
