@@ -1,9 +1,13 @@
 """Training: one loop for every program, with its state, step, schedule, batches, checkpoints and log."""
 
 from jaxwhiten.training.batches import Batches
+from jaxwhiten.training.card import hardware, masked_model_card, median_rate
 from jaxwhiten.training.checkpoint import Checkpoints
+from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
 from jaxwhiten.training.log import Log, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, fit
+from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
+from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
 from jaxwhiten.training.run import RunOptions, Trained, train
 from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
@@ -17,24 +21,38 @@ __all__ = [
     "Evaluate",
     "FitResult",
     "Log",
+    "MaskRules",
     "Rebuild",
     "RunOptions",
+    "TokenCorpus",
+    "TokenStream",
     "TokenTable",
     "TrainState",
     "Trained",
+    "corpus_key",
     "create_state",
     "data_mesh",
     "fit",
+    "hardware",
     "make_optimizer",
     "make_schedule",
     "make_step",
+    "mask_blocks",
+    "mask_rules",
+    "masked_batches",
+    "masked_evaluator",
+    "masked_loss",
+    "masked_model_card",
+    "median_rate",
     "place_batch",
     "plot_run",
     "read_metrics",
     "sentence_batches",
     "sentence_loss",
     "split_encoder",
+    "split_masked_lm",
     "sts_evaluator",
     "tokenize_columns",
+    "tokenize_corpus",
     "train",
 ]

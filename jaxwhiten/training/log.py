@@ -136,11 +136,13 @@ def plot_run(folder: str | Path) -> Path:
         axes.plot(losses[window - 1 :, 0], smooth, color="tab:blue", label=f"loss (mean of {window} steps)")
     axes.set(xlabel="step", ylabel="loss")
     scored = [row for row in rows if "loss" not in row]
-    if scored:
-        right = axes.twinx()
-        for number, name in enumerate(dict.fromkeys(name for row in scored for name in row if name != "step")):
-            points = [(row["step"], row[name]) for row in scored if row.get(name) is not None]
-            right.plot(*zip(*points, strict=True), "o-", markersize=3, color=f"C{number + 1}", label=name)
+    names = dict.fromkeys(name for row in scored for name in row if name != "step")
+    right = axes.twinx() if any(not name.endswith("loss") for name in names) else None
+    for number, name in enumerate(names, 1):
+        points = [(row["step"], row[name]) for row in scored if row.get(name) is not None]
+        side = axes if name.endswith("loss") else right
+        side.plot(*zip(*points, strict=True), "o-", markersize=3, color=f"C{number}", label=name)
+    if right is not None:
         right.set_ylabel("score")
         right.legend(loc="lower right")
     axes.legend(loc="upper right")

@@ -1,0 +1,194 @@
+"""A corpus as token ids on disk, tokenised once, and the fixed-length blocks that are cut from it.
+
+Passages are tokenised in parts of fixed size, each written whole: what a stopped run has finished is not done again.
+Within a part the passages follow each other, each ended by its separator. A block is the tokenizer's first special
+token and the next `length - 1` tokens of the stream, wherever passages begin and end: no block has padding, and
+which text stands in it depends on nothing but its number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+from tqdm import tqdm
+
+from jaxwhiten import io
+from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.tokenization import BulkTokenizer
+
+PART_PASSAGES = 1 << 16
+_BLOCK_PASSAGES = 1 << 11
+_NO_LIMIT = 1 << 40
+_SIDES = ("train", "held_out")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenStream:
+    """Tokens of passages one after the other, in parts.
+
+    Attributes:
+      parts: Memory-mapped ids, one array a part.
+      first: Token that begins every block.
+      length: Tokens of a block.
+    """
+
+    parts: tuple[np.ndarray, ...]
+    first: int
+    length: int
+
+    @functools.cached_property
+    def _ends(self) -> Int[np.ndarray, " parts"]:
+        """Blocks up to the end of each part."""
+        return np.cumsum([len(part) // (self.length - 1) for part in self.parts])
+
+    def __len__(self) -> int:
+        """Whole blocks; fewer than a block's tokens are left over at the end of each part."""
+        return int(self._ends[-1]) if len(self.parts) else 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens, those left over included."""
+        return sum(map(len, self.parts))
+
+    def blocks(self, rows: Int[np.ndarray, " b"]) -> Int[np.ndarray, "b length"]:
+        """The blocks of these numbers."""
+        width = self.length - 1
+        part_of = np.searchsorted(self._ends, rows, side="right")
+        block = rows - np.concatenate([[0], self._ends])[part_of]
+        ids = np.full((len(rows), self.length), self.first, np.int32)
+        for part in np.unique(part_of):
+            chosen = part_of == part
+            ids[chosen, 1:] = self.parts[part][block[chosen][:, None] * width + np.arange(width)]
+        return ids
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenCorpus:
+    """A tokenised corpus.
+
+    Attributes:
+      train: What is trained on.
+      held_out: What is not.
+      key: Changes with the text, the share held out and the tokenizer.
+      passages: Passages trained on, and held out.
+      skipped: Bad lines left out.
+    """
+
+    train: TokenStream
+    held_out: TokenStream
+    key: str
+    passages: tuple[int, int]
+    skipped: int
+
+
+def corpus_key(corpus: Corpus, share: float) -> str:
+    """Changes with the text and with which of it is held out."""
+    return io.content_key("corpus", 1, [io.sha256_file(file) for file in corpus.files], share, corpus.skip_bad_rows)
+
+
+def tokenize_corpus(
+    corpus: Corpus,
+    tokenizer_folder: str | Path,
+    block_length: int,
+    *,
+    held_out_share: float = 0.01,
+    cache: Path | None = None,
+    progress: bool | None = None,
+    part_passages: int = PART_PASSAGES,
+) -> TokenCorpus:
+    """Tokenises a corpus, or reads it back from the cache.
+
+    Args:
+      corpus: The text.
+      tokenizer_folder: Where the model's tokenizer lies.
+      block_length: Tokens of a block, special tokens counted. The files on disk do not depend on it.
+      held_out_share: Share of passages held out, chosen by a hash of their text.
+      cache: Folder for the ids; by default `corpora` in `jaxwhiten.io.cache_dir()`.
+      progress: Whether to show a bar; None shows it on a terminal.
+      part_passages: Passages of a part.
+
+    Returns:
+      The blocks on both sides.
+
+    Raises:
+      InputError: There is less text than one block on one of the sides.
+      ModelError: No readable tokenizer in the folder, or one without special tokens around a text.
+      DataError: A file cannot be read.
+    """
+    check_share(held_out_share)
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), _NO_LIMIT)
+    empty = tokenizer([""]).flat
+    if len(empty) != 2 or block_length < 4:
+        raise ModelError(
+            f"{tokenizer_folder}: an empty text has {len(empty)} tokens, expected one before and one after a text; "
+            f"blocks of {block_length} tokens, expected at least 4."
+        )
+    key = io.content_key(corpus_key(corpus, held_out_share), tokenizer.to_json(), part_passages)
+    folder = (cache or io.cache_dir("corpora")) / key
+    try:
+        facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+        sides = [_open_parts(folder, side, facts[side]) for side in _SIDES]
+    except (OSError, ValueError, KeyError, TypeError):
+        facts = _write_parts(corpus, tokenizer, held_out_share, folder, part_passages, progress)
+        sides = [_open_parts(folder, side, facts[side]) for side in _SIDES]
+    train, test = (TokenStream(parts, int(empty[0]), block_length) for parts in sides)
+    if not len(train) or not len(test):
+        raise InputError(
+            f"The text gives {len(train)} blocks of {block_length} tokens to train on and {len(test)} held out; each "
+            "side needs one. Take more text, shorter blocks or another share."
+        )
+    return TokenCorpus(train, test, key, tuple(facts["passages"]), facts["skipped"])
+
+
+def _part_file(folder: Path, side: str, number: int) -> Path:
+    return folder / f"{side}-{number:06d}.npy"
+
+
+def _open_parts(folder: Path, side: str, sizes: list[int]) -> tuple[np.ndarray, ...]:
+    parts = tuple(np.load(_part_file(folder, side, n), mmap_mode="r", allow_pickle=False) for n in range(len(sizes)))
+    if [len(part) for part in parts] != sizes:
+        raise ValueError(f"{folder}: not whole")
+    return parts
+
+
+def _write_parts(
+    corpus: Corpus, tokenizer: BulkTokenizer, share: float, folder: Path, part_passages: int, progress: bool | None
+) -> dict:
+    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
+    facts: dict = {"train": [], "held_out": [], "passages": [0, 0]}
+    bar = tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress)
+    with bar:
+        for number, passages in enumerate(corpus.blocks(part_passages)):
+            out = [held_out(passage, share) for passage in passages]
+            facts["passages"][0] += len(out) - sum(out)
+            facts["passages"][1] += sum(out)
+            for side, wanted in zip(_SIDES, (False, True), strict=True):
+                file = _part_file(folder, side, number)
+                try:
+                    size = len(np.load(file, mmap_mode="r", allow_pickle=False))
+                except (OSError, ValueError):
+                    chosen = [text for text, is_out in zip(passages, out, strict=True) if is_out == wanted]
+                    ids = _tokens(tokenizer, chosen, dtype)
+                    size = len(ids)
+                    with io.atomic_path(file) as temporary, open(temporary, "wb") as stream:
+                        np.save(stream, ids, allow_pickle=False)
+                facts[side].append(size)
+            bar.update(len(passages))
+    facts["skipped"] = corpus.skipped
+    io.write_json(folder / "corpus.json", facts)  # last: without it the parts may not be all
+    return facts
+
+
+def _tokens(tokenizer: BulkTokenizer, passages: list[str], dtype: type) -> np.ndarray:
+    """Ids of the passages without their first token, each ended by its last."""
+    pieces = [np.empty(0, dtype)]
+    for start in range(0, len(passages), _BLOCK_PASSAGES):
+        tokens = tokenizer(passages[start : start + _BLOCK_PASSAGES])
+        pieces.append(np.delete(tokens.flat, tokens.starts).astype(dtype))
+    return np.concatenate(pieces)

@@ -1,0 +1,115 @@
+"""Masked language modelling's side of the loop: batches of masked blocks, the loss at the masked places, its score.
+
+References:
+  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh
+from jaxtyping import Int
+
+from jaxwhiten.models import MaskedLM
+from jaxwhiten.training.batches import Batches
+from jaxwhiten.training.corpus import TokenStream
+from jaxwhiten.training.loop import Evaluate
+from jaxwhiten.training.masking import MaskRules, mask_blocks
+from jaxwhiten.training.state import Params, place_batch
+from jaxwhiten.training.step import Batch, LossFn
+
+HELD_OUT_LOSS, HELD_OUT_ACCURACY = "held-out loss", "held-out accuracy"
+RebuildMasked = Callable[[nnx.State], MaskedLM]
+
+
+def split_masked_lm(model: MaskedLM) -> tuple[nnx.State, RebuildMasked]:
+    """Takes a model apart into its parameters and a function that makes it again from trained ones."""
+    graph, params = nnx.split(model)
+    return params, lambda trained: nnx.merge(graph, trained)
+
+
+def masked_batches(
+    stream: TokenStream, rules: MaskRules, *, batch_size: int, seed: int = 0, process: tuple[int, int] = (0, 1)
+) -> Batches:
+    """Shuffled batches of blocks for `masked_loss`, masked anew each time a block comes up.
+
+    Args:
+      stream: The blocks.
+      rules: What is masked.
+      batch_size: Blocks of a global batch.
+      seed: Of the order and the masks.
+      process: This process and the number of processes.
+    """
+
+    def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        del length
+        return mask_blocks(stream.blocks(rows), rules, rng)
+
+    lengths, ladder = np.full(len(stream), stream.length), np.array([stream.length])
+    return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed, process=process)
+
+
+def _sums(model: MaskedLM, batch: Batch, **how) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Summed loss and right guesses over the chosen places, and how many there are."""
+    everywhere = jnp.ones(batch["input_ids"].shape, jnp.int32)  # blocks have no padding
+    scores = model(batch["input_ids"], everywhere, batch["positions"], **how)
+    losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch["targets"])
+    right = (jnp.argmax(scores, axis=-1) == batch["targets"]).astype(jnp.float32)
+    weights = batch["weights"]
+    return jnp.sum(losses * weights), jnp.sum(right * weights), jnp.sum(weights)
+
+
+def masked_loss(rebuild: RebuildMasked) -> LossFn:
+    """The mean cross-entropy of the chosen tokens, with dropout where the model has it.
+
+    Args:
+      rebuild: From `split_masked_lm`.
+
+    Returns:
+      A loss for `make_step`; batches are those of `masked_batches`.
+    """
+
+    def loss_fn(params: Params, batch: Batch, key: jax.Array):
+        model = rebuild(params)
+        loss, right, count = _sums(model, batch, deterministic=False, rngs=nnx.Rngs(dropout=key))
+        count = jnp.maximum(count, 1.0)
+        return loss / count, {"accuracy": 100 * right / count}
+
+    return loss_fn
+
+
+def masked_evaluator(
+    rebuild: RebuildMasked, stream: TokenStream, rules: MaskRules, *, blocks: int = 0, batch_size: int = 64
+) -> Evaluate:
+    """Mean loss in nats and accuracy in points on blocks under fixed masks, as an `evaluate` for the loop.
+
+    Args:
+      rebuild: From `split_masked_lm`.
+      stream: Blocks held out.
+      rules: As in training.
+      blocks: How many, evenly spread; 0 is all.
+      batch_size: Blocks at a time.
+    """
+    count = min(blocks or len(stream), len(stream))
+    rows = np.linspace(0, len(stream) - 1, count).astype(np.int64)
+    mesh = Mesh(np.asarray(jax.local_devices()), ("data",))
+    height = -(-min(batch_size, count) // mesh.size) * mesh.size
+    sums = jax.jit(lambda params, batch: _sums(rebuild(params), batch))
+
+    def evaluate(params: Params) -> dict[str, float]:
+        params = jax.device_get(params)  # the step gives the devices' copy away
+        total = np.zeros(3)
+        for start in range(0, count, height):
+            chosen = np.resize(rows[start : start + height], height)
+            batch = mask_blocks(stream.blocks(chosen), rules, np.random.default_rng(start))
+            batch["weights"][count - start :] = 0.0  # rows repeated to fill the last batch
+            total += np.array(jax.device_get(sums(params, place_batch(batch, mesh))), np.float64)
+        return {HELD_OUT_LOSS: total[0] / total[2], HELD_OUT_ACCURACY: 100 * total[1] / total[2]}
+
+    return evaluate

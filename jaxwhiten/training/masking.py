@@ -1,0 +1,137 @@
+"""Whole-word masking of token blocks, in numpy, from a generator of the batch's own.
+
+References:
+  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1
+  and appendix A.1 (80 % masked, 10 % random, 10 % unchanged); whole-word masking is from the authors' later release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.tokenization import BulkTokenizer
+
+# How the pieces of a tokenizer's model say that they begin a word; WordPiece marks the others.
+_BEGINNINGS = {"BPE": "Ġ", "Unigram": "▁"}
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskRules:
+    """What may be masked, and by what.
+
+    Attributes:
+      mask_id: The mask token.
+      maskable: Of each id, whether it may be masked: not the special tokens.
+      continues: Of each id, whether it goes on with the word before it.
+      share: Share of the maskable tokens that are chosen, in whole words.
+      masked: Share of the chosen that become the mask token.
+      random: Share of the chosen that become a random token; the rest stay as they are.
+    """
+
+    mask_id: int
+    maskable: Bool[np.ndarray, " vocab"]
+    continues: Bool[np.ndarray, " vocab"]
+    share: float = 0.15
+    masked: float = 0.8
+    random: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1 or min(self.masked, self.random) < 0 or self.masked + self.random > 1:
+            raise InputError(
+                f"Shares to mask are {self.share}, of which {self.masked} masked and {self.random} random; expected "
+                "shares of 1."
+            )
+
+    def places(self, length: int) -> int:
+        """Places a row of the block length has for chosen tokens."""
+        return max(round(self.share * length), 1)
+
+
+def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
+    """The rules that follow from a tokenizer.
+
+    Args:
+      tokenizer_folder: Where it lies.
+      **shares: `share`, `masked` and `random` of `MaskRules`.
+
+    Raises:
+      ModelError: It has no mask token, or does not say where words begin.
+      InputError: Shares that are none.
+    """
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
+    raw = json.loads(tokenizer.to_json())
+    kind, added = raw["model"].get("type", "WordPiece"), raw.get("added_tokens", [])
+    special = {token["id"] for token in added if token["special"]}
+    vocabulary = raw["model"]["vocab"]
+    names = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
+    names |= {token["content"]: token["id"] for token in added}
+    size = max(names.values()) + 1
+    maskable, continues = np.zeros(size, bool), np.zeros(size, bool)
+    ids = np.fromiter(names.values(), np.int64, len(names))
+    maskable[ids] = [number not in special for number in names.values()]
+    if kind == "WordPiece":
+        prefix = raw["model"].get("continuing_subword_prefix", "##")
+        continues[ids] = [name.startswith(prefix) for name in names]
+    elif kind in _BEGINNINGS:
+        continues[ids] = [not name.startswith(_BEGINNINGS[kind]) for name in names]
+    else:
+        raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
+    return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, **shares)
+
+
+def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Chooses whole words at random and hides them.
+
+    Words are taken in random order until the next would exceed the row's share. Every row has the same number of
+    places, `rules.places(length)`; those not taken weigh nothing.
+
+    Args:
+      ids: Blocks of tokens.
+      rules: From `mask_rules`.
+      rng: Decides everything that is random.
+
+    Returns:
+      `input_ids` [b, length] with the chosen tokens hidden, and by place `positions`, `targets` (int32) and `weights`
+      (float32, 1 where a token was chosen), each [b, places].
+    """
+    b, length = ids.shape
+    places, column = rules.places(length), np.arange(length)
+    maskable = rules.maskable[ids]
+    begins = maskable & ~rules.continues[ids]
+    begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
+    begins[:, 0] |= maskable[:, 0]
+    word = np.maximum.accumulate(np.where(begins, column, 0), axis=1)
+    draw = np.take_along_axis(rng.random((b, length)), word, axis=1)  # the same for all tokens of a word
+    draw[~maskable] = 2.0
+    order = np.argsort(draw, axis=1, kind="stable")
+    draw = np.take_along_axis(draw, order, axis=1)
+    ends = np.ones((b, length), bool)
+    ends[:, :-1] = draw[:, 1:] != draw[:, :-1]
+    word_end = np.minimum.accumulate(np.where(ends, column, length)[:, ::-1], axis=1)[:, ::-1]
+    budget = np.clip(np.round(rules.share * maskable.sum(1)), 1, places)[:, None]
+    chosen = ((word_end < budget) & (draw < 2.0))[:, :places]
+
+    positions = order[:, :places]
+    targets = np.take_along_axis(ids, positions, axis=1)
+    action = rng.random((b, places))
+    others = np.flatnonzero(rules.maskable)
+    random = others[rng.integers(len(others), size=(b, places))]
+    hidden = np.where(action < rules.masked, rules.mask_id, targets)
+    hidden = np.where((action >= rules.masked) & (action < rules.masked + rules.random), random, hidden)
+    hidden = np.where(chosen, hidden, targets)
+    inputs = ids.copy()
+    np.put_along_axis(inputs, positions, hidden, axis=1)
+    return {
+        "input_ids": inputs.astype(np.int32),
+        "positions": positions.astype(np.int32),
+        "targets": targets.astype(np.int32),
+        "weights": chosen.astype(np.float32),
+    }

@@ -1,0 +1,160 @@
+"""A corpus on disk: the same tokens however it is stored, stopped and resumed; blocks cut where they should be."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from jaxwhiten.datasets import Corpus, corpus_files
+from jaxwhiten.datasets.corpus import held_out
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError
+from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.training import corpus, tokenize_corpus
+from tests.tiny import SENTENCES
+
+WORDS = " ".join(SENTENCES).split()
+
+
+def passages(count=400, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, rng.integers(3, 30))) for _ in range(count)]
+
+
+def write(path, lines):
+    data = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.fixture
+def text(tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    lines = passages()
+    write(folder / "a.txt", lines[:150])
+    write(folder / "b.txt.gz", ["", *lines[150:], "   "])
+    (folder / "notes.md").write_text("not text to train on")
+    return folder
+
+
+def read(text, model, tmp_path, **changes):
+    settings = {"held_out_share": 0.2, "cache": tmp_path / "cache", "progress": False, "part_passages": 64}
+    files = corpus_files(text)
+    return tokenize_corpus(Corpus(files), model, 16, **{**settings, **changes})
+
+
+def flat(stream):
+    return np.concatenate(stream.parts)
+
+
+def test_tokens_are_the_passages_one_after_the_other(text, tiny_model, tmp_path):
+    found = read(text, tiny_model, tmp_path)
+    for stream, wanted in ((found.train, False), (found.held_out, True)):
+        chosen = [line for line in passages() if held_out(line, 0.2) == wanted]
+        tokens = BulkTokenizer(tiny_model, 1000)(chosen)
+        expected = np.concatenate(
+            [tokens.flat[s + 1 : s + n] for s, n in zip(tokens.starts, tokens.lengths, strict=True)]
+        )
+        np.testing.assert_array_equal(flat(stream), expected)
+        assert stream.tokens == len(expected)
+    assert found.passages[0] + found.passages[1] == 400
+    assert 40 < found.passages[1] < 120
+    assert flat(found.train).dtype == np.uint16
+
+
+def test_blocks_are_cut_from_each_part(text, tiny_model, tmp_path):
+    stream = read(text, tiny_model, tmp_path).train
+    expected = [
+        [stream.first, *part[start : start + 15]] for part in stream.parts for start in range(0, len(part) - 14, 15)
+    ]
+    assert len(stream.parts) == 7
+    assert len(stream) == len(expected)
+    order = np.random.default_rng(0).permutation(len(stream))
+    np.testing.assert_array_equal(stream.blocks(order), np.array(expected)[order])
+    assert stream.blocks(order).dtype == np.int32
+
+
+def test_a_repeated_passage_is_on_one_side(tiny_model, tmp_path):
+    lines = passages(60)
+    write(tmp_path / "t.txt", lines * 4)
+    one = write(tmp_path / "once.txt", lines)
+    four = read(tmp_path / "t.txt", tiny_model, tmp_path)
+    assert four.passages == tuple(4 * n for n in read(one, tiny_model, tmp_path).passages)
+
+
+def test_kept_and_read_back(text, tiny_model, tmp_path, monkeypatch):
+    first = read(text, tiny_model, tmp_path)
+    monkeypatch.setattr(corpus, "_tokens", lambda *_: pytest.fail("tokenised again"))
+    again = read(text, tiny_model, tmp_path)
+    np.testing.assert_array_equal(flat(first.train), flat(again.train))
+    assert (first.key, first.passages) == (again.key, again.passages)
+
+
+def test_what_a_stopped_run_has_written_is_not_done_again(text, tiny_model, tmp_path, monkeypatch):
+    tokens, calls = corpus._tokens, []
+
+    def stopping(tokenizer, chosen, dtype):
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        calls.append(len(chosen))
+        return tokens(tokenizer, chosen, dtype)
+
+    monkeypatch.setattr(corpus, "_tokens", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        read(text, tiny_model, tmp_path)
+    monkeypatch.setattr(corpus, "_tokens", lambda *given: calls.append(0) or tokens(*given))
+    resumed = read(text, tiny_model, tmp_path)
+    assert len(calls) == 14  # seven parts with two sides, each once
+    whole = read(text, tiny_model, tmp_path, cache=tmp_path / "other")
+    np.testing.assert_array_equal(flat(resumed.train), flat(whole.train))
+    assert resumed.passages == whole.passages
+
+
+def test_a_part_cut_short_is_written_again(text, tiny_model, tmp_path):
+    first = read(text, tiny_model, tmp_path)
+    expected = flat(first.train)
+    part = next((tmp_path / "cache" / first.key).glob("train-000003.npy"))
+    part.write_bytes(part.read_bytes()[:-40])
+    np.testing.assert_array_equal(flat(read(text, tiny_model, tmp_path).train), expected)
+
+
+def test_the_key_follows_text_share_and_tokenizer(text, tiny_model, tmp_path):
+    key = read(text, tiny_model, tmp_path).key
+    assert read(text, tiny_model, tmp_path, held_out_share=0.3).key != key
+    write(text / "a.txt", passages(150, seed=9))
+    assert read(text, tiny_model, tmp_path).key != key
+
+
+def test_bad_lines(text, tiny_model, tmp_path):
+    with (text / "a.txt").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    with pytest.raises(DataError, match=r"a\.txt, line 151: not UTF-8"):
+        read(text, tiny_model, tmp_path)
+    found = tokenize_corpus(
+        Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2, cache=tmp_path / "c"
+    )
+    assert found.skipped == 1
+
+
+def test_too_little_text(tiny_model, tmp_path):
+    write(tmp_path / "t.txt", ["Short."])
+    with pytest.raises(InputError, match="0 blocks of 16 tokens to train on"):
+        read(tmp_path / "t.txt", tiny_model, tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_share_that_leaves_a_side_empty(text, tiny_model, tmp_path, share):
+    with pytest.raises(DataError, match="above 0 and below 1"):
+        read(text, tiny_model, tmp_path, held_out_share=share)
+
+
+def test_files(text, tmp_path):
+    assert [file.name for file in corpus_files(text)] == ["a.txt", "b.txt.gz"]
+    assert [file.name for file in corpus_files(text / "*.gz")] == ["b.txt.gz"]
+    assert corpus_files(text / "notes.md") == [text / "notes.md"]
+    for where, said in ((text / "none*", "no such file"), (tmp_path / "x.txt", "no such file"), ("", "No text")):
+        with pytest.raises(DataNotFoundError, match=said):
+            corpus_files(where)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataNotFoundError, match=r"no file that ends in \.txt"):
+        corpus_files(tmp_path / "empty")

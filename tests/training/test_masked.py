@@ -1,0 +1,130 @@
+"""Masked batches through model and loss: learning, devices, accumulation, bfloat16, the score on text held out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from jaxwhiten.models import init_masked_lm, load_masked_lm, with_rates
+from jaxwhiten.training import (
+    MaskRules,
+    TokenStream,
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_schedule,
+    make_step,
+    mask_blocks,
+    masked_batches,
+    masked_evaluator,
+    masked_loss,
+    place_batch,
+    split_masked_lm,
+)
+from tests.tiny import tiny_config
+
+VOCAB, LENGTH = 60, 16
+RULES = MaskRules(4, np.arange(VOCAB) >= 5, np.zeros(VOCAB, bool), share=0.25)
+ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
+
+
+def stream(blocks=96, seed=0):
+    """Text with an order to be learned: each token is the one before it plus one."""
+    rng = np.random.default_rng(seed)
+    starts = rng.integers(0, VOCAB - 5, blocks)[:, None]
+    tokens = 5 + (starts + np.arange(LENGTH - 1)) % (VOCAB - 5)
+    return TokenStream((tokens.ravel().astype(np.uint16),), 2, LENGTH)
+
+
+def model(dropout=None, dtype="float32"):
+    return with_rates(init_masked_lm(tiny_config(vocab_size=VOCAB), seed=0, dtype=dtype), dropout)
+
+
+def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
+    params, rebuild = split_masked_lm(model(**how))
+    schedule = make_schedule(rate, steps, warmup=0.1)
+    optimizer = make_optimizer(schedule)
+    state = create_state(params, optimizer, mesh)
+    step = make_step(masked_loss(rebuild), optimizer, schedule, mesh, accumulate=accumulate)
+    batches, found = masked_batches(stream(), RULES, batch_size=batch_size), []
+    for _ in range(steps):
+        state, metrics = step(state, place_batch(next(batches), mesh))
+        found.append(float(metrics["loss"]))
+    return found, state, rebuild
+
+
+def test_the_order_is_learned():
+    losses, state, rebuild = run(ONE_DEVICE, steps=200, rate=3e-3, dropout=0.0)
+    assert losses[0] == pytest.approx(np.log(VOCAB), abs=0.5)
+    scores = masked_evaluator(rebuild, stream(40, seed=1), RULES)(state.params)
+    assert scores["held-out loss"] < 0.8 * np.log(VOCAB)
+    assert scores["held-out accuracy"] > 10
+
+
+def test_eight_devices_give_the_losses_of_one():
+    one, eight = run(ONE_DEVICE)[0], run(data_mesh(16))[0]
+    assert len(set(one)) == len(one)
+    np.testing.assert_allclose(eight, one, atol=1e-5)
+
+
+def test_accumulation_equals_one_batch():
+    mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
+    whole, parts = (run(mesh, accumulate=n, dropout=0.0)[0] for n in (1, 4))
+    np.testing.assert_allclose(parts, whole, atol=1e-5)
+
+
+def test_bfloat16_keeps_float32_parameters():
+    losses, state, _ = run(ONE_DEVICE, dtype="bfloat16", dropout=0.0)
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.params)} == {jnp.dtype("float32")}
+    np.testing.assert_allclose(losses, run(ONE_DEVICE, dropout=0.0)[0], atol=0.1)
+
+
+def test_every_weight_has_a_gradient():
+    params, rebuild = split_masked_lm(model(dropout=0.0))
+    batch = jax.tree.map(jnp.asarray, mask_blocks(stream().blocks(np.arange(16)), RULES, np.random.default_rng(0)))
+    gradient = jax.grad(lambda p: masked_loss(rebuild)(p, batch, jax.random.key(0))[0])(params)
+    still = [jax.tree_util.keystr(path) for path, leaf in jax.tree.leaves_with_path(gradient) if not leaf.any()]
+    assert still == []
+
+
+def test_the_score_is_the_mean_over_masked_places():
+    """Whatever the batch size, and with a last batch that is not full."""
+    params, rebuild = split_masked_lm(model())
+    held = stream(21)
+    found = masked_evaluator(rebuild, held, RULES, batch_size=32)(params)
+    batch = mask_blocks(np.resize(held.blocks(np.arange(21)), (24, LENGTH)), RULES, np.random.default_rng(0))
+    chosen = batch["weights"][:21] > 0
+    scores = np.asarray(
+        rebuild(params)(*(jnp.asarray(x) for x in (batch["input_ids"], np.ones((24, LENGTH), int), batch["positions"])))
+    )[:21]
+    log = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    right = np.take_along_axis(log, batch["targets"][:21, :, None], 2)[..., 0]
+    assert found["held-out loss"] == pytest.approx(-right[chosen].mean(), abs=1e-5)
+    assert found["held-out accuracy"] == pytest.approx(
+        100 * (scores.argmax(-1) == batch["targets"][:21])[chosen].mean(), abs=1e-4
+    )
+    assert masked_evaluator(rebuild, held, RULES, blocks=8)(params) != found
+
+
+def test_batches_go_on_from_a_position_with_the_same_masks():
+    batches = masked_batches(stream(), RULES, batch_size=16, seed=5)
+    before = [next(batches) for _ in range(9)]  # into the second epoch
+    again = masked_batches(stream(), RULES, batch_size=16, seed=5)
+    for _ in range(4):
+        next(again)
+    position = again.position()
+    resumed = masked_batches(stream(), RULES, batch_size=16, seed=5)
+    resumed.set_position(position)
+    for expected in before[4:]:
+        found = next(resumed)
+        for name in expected:
+            np.testing.assert_array_equal(found[name], expected[name])
+    assert any((before[0]["positions"] != other["positions"]).any() for other in before[1:])
+
+
+def test_going_on_from_an_encoder(tiny_model):
+    masked, _, has_head = load_masked_lm(tiny_model)
+    assert not has_head
+    params, rebuild = split_masked_lm(masked)
+    assert rebuild(params).config == masked.config
