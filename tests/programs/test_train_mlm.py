@@ -1,0 +1,176 @@
+"""`python -m train.mlm` as users run it: the whole way, killed and resumed, from random weights and from a model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from configs import mlm_adapt, mlm_defaults, mlm_small, nli_small, sbert_defaults
+from jaxwhiten import Encoder
+from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
+from tests.programs.test_train_sbert import ROOT, finish, steps_of, when
+from tests.tiny import SENTENCES
+from train import mlm
+
+WORDS = " ".join(SENTENCES).split()
+
+
+def write_text(path, lines=600, seed=0):
+    rng = np.random.default_rng(seed)
+    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
+    return path
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    return {
+        "data": str(write_text(tmp_path / "text.txt")),
+        "held_out": "0.1",
+        "sizes.num_layers": "2",
+        "sizes.hidden_size": "32",
+        "sizes.intermediate_size": "64",
+        "vocabulary.size": "150",
+        "vocabulary.alphabet": "40",
+        "block_length": "16",
+        "dropout": "0.1",
+        "batch_size": "8",
+        "steps": "300",
+        "learning_rate": "1e-3",
+        "evaluate_every": "100",
+        "evaluate_blocks": "16",
+        "save_every": "50",
+        "log_every": "1",
+        "output": str(tmp_path / "run"),
+    }
+
+
+def start(arguments, cache):
+    command = [sys.executable, "-m", "train.mlm", "--config", "configs/mlm_defaults.py"]
+    command += [f"--config.{name}={value}" for name, value in arguments.items()]
+    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
+    """Masks, order and dropout go on as if nothing had happened; vocabulary and tokens are made anew."""
+    whole = finish(start({**arguments, "output": tmp_path / "whole"}, tmp_path / "cache"))
+    assert "model written from step 300" in whole
+
+    process = start(arguments, tmp_path / "cache")
+    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert "stopped at step" in finish(process)
+    stopped_at = len(steps_of(tmp_path / "run"))
+    assert 30 <= stopped_at < 300
+
+    process = start(arguments, tmp_path / "another cache")
+    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 70, process)
+    process.kill()
+    process.communicate()
+    assert len(steps_of(tmp_path / "run")) < 300
+
+    finish(start(arguments, tmp_path / "cache"))
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
+    models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "whole")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+# --- in this process ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = mlm_defaults.get_config()
+    config.data, config.output = str(write_text(tmp_path / "text.txt")), str(tmp_path / "run")
+    config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
+    config.sizes.update({"num_layers": 2, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
+    config.vocabulary.update({"size": 150, "alphabet": 40})
+    config.evaluate_blocks, config.progress = 16, False
+    return config
+
+
+def test_the_folder_a_run_leaves(config, tmp_path, capsys):
+    config.export_dtype = "float16"
+    mlm.main(config)
+    out = tmp_path / "run"
+    assert {path.name for path in out.iterdir()} >= {
+        "model",
+        "results.json",
+        "metrics.jsonl",
+        "loss.png",
+        "recipe.json",
+    }
+    results = json.loads((out / "results.json").read_text())
+    assert (results["step"], results["tokens"]) == (6, 6 * 8 * 16)
+    assert results["scores"]["held-out loss"] == pytest.approx(np.log(150), abs=1)
+    card = (out / "model" / "README.md").read_text()
+    for fact in ("tokens seen | 768 |", "hardware |", "held-out loss |", '"learning_rate": 0.0001', "random weights"):
+        assert fact in card
+    assert str(tmp_path) not in card
+    assert "model written from step 6" in capsys.readouterr().out
+    vectors = Encoder.from_pretrained(out / "model", max_length=16).encode(SENTENCES)
+    assert vectors.shape == (len(SENTENCES), 32)
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    peer, report = transformers.AutoModelForMaskedLM.from_pretrained(out / "model", output_loading_info=True)
+    assert not report["missing_keys"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out / "model")
+    assert peer(**tokenizer("a man plays", return_tensors="pt")).logits.shape[-1] == len(tokenizer) == 150
+
+
+def test_going_on_from_a_model_and_its_vocabulary(config, tiny_model, tmp_path, capsys):
+    config.model = str(tiny_model)
+    mlm.main(config)
+    assert "its head starts at random" in capsys.readouterr().out
+    first = tmp_path / "run" / "model"
+    assert (first / "tokenizer.json").read_bytes() == (tiny_model / "tokenizer.json").read_bytes()
+    config.model, config.output, config.learning_rate = str(first), str(tmp_path / "second"), 0.0
+    mlm.main(config)
+    assert "at random" not in capsys.readouterr().out
+    models = [folder / "model.safetensors" for folder in (first, tmp_path / "second" / "model")]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_other_text_is_another_recipe(config, tmp_path):
+    mlm.main(config)
+    config.data = str(write_text(tmp_path / "moved.txt"))  # the same text elsewhere
+    mlm.main(config)
+    config.data = str(write_text(tmp_path / "other.txt", seed=1))
+    with pytest.raises(MismatchError, match="text was"):
+        mlm.main(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"data": ""}, DataNotFoundError, "No text was named"),
+        ({"data": "no/such/file.txt"}, DataNotFoundError, "no such file"),
+        ({"block_length": 33}, InputError, "takes 4 to 32 tokens"),
+        ({"batch_size": 12}, InputError, "not a multiple of 8 devices"),
+        ({"vocabulary.size": 50}, InputError, "cannot hold"),
+    ],
+)
+def test_mistakes_are_named(config, changes, error, message):
+    config.update_from_flattened_dict(changes)
+    with pytest.raises(error, match=message):
+        mlm.main(config)
+
+
+@pytest.mark.parametrize("module", [mlm_small, mlm_adapt])
+def test_configs_have_the_settings_of_the_defaults(module):
+    assert set(module.get_config()) == set(mlm_defaults.get_config())
+
+
+def test_nli_small_goes_on_from_mlm_small():
+    config = nli_small.get_config()
+    assert set(config) == set(sbert_defaults.get_config())
+    assert config.model == f"{mlm_small.get_config().output}/model"
+    assert config.max_length <= mlm_small.get_config().sizes.max_positions
