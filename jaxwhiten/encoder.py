@@ -38,6 +38,8 @@ DEFAULT_MAX_LENGTH = 64
 
 # Padded tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 2048, "gpu": 65_536, "tpu": 65_536}
+# Compiling one more shape takes about as long as this many tokens; elsewhere a block is never worth it.
+_SHAPE_COST = {"cpu": 2500}
 _BLOCK = 16_384  # sentences tokenised and sorted together
 _IN_FLIGHT = 3  # batches handed to the device before the oldest is read back
 
@@ -323,6 +325,7 @@ class Encoder:
             token_budget=self._token_budget,
             multiple=self._program.devices,
             max_rows=batch_size,
+            shape_cost=_SHAPE_COST.get(self._program.platform),
         ):
             pending.append((batch, self._run(tokens, batch, names)))
             if len(pending) >= _IN_FLIGHT:
