@@ -30,6 +30,10 @@ def get_config() -> ConfigDict:
             # x̃ = (x − βμ) U Λ^(−γ/2): one value or several; 1 and 1 is whitening, 1 and 0 is PCA.
             "beta": "1",
             "gamma": "1",
+            # Methods beside whitening, by their names in jaxwhiten.methods, fitted as target is; empty for none.
+            "methods": "",
+            # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.
+            "geometry": False,
             "tasks": "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R",
             # Which aggregate the table shows: wmean, mean or all. All three are stored.
             "aggregate": "wmean",

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 import warnings
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,20 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-import jaxwhiten
 from configs.launch import run
-from eval import published
+from eval import methods, published
 from eval.common import machine, make_folder, now, say, versions
 from eval.encoding import EMPTY, nli_moments
+from eval.figures import add_figures, shown_task, with_params
+from eval.intervals import add_intervals
 from eval.settings import choices, fractions, integers, words
-from jaxwhiten import Encoder, Moments, Whitening, bootstrap, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.pooling import canonical
 
 SAMPLE = "sts_sample"
 WHITENINGS = ("none", "target", "nli")
-LEVEL = 0.95
-HEAT_MAP_PAIRS = 14
 
 Row = dict[str, Any]
 
@@ -57,6 +55,7 @@ def main(config: ConfigDict) -> None:
     whitenings = choices("whitening", config.whitening, WHITENINGS)
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
+    method_names = methods.names_of(config.methods)
     knobs = list(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma)))
     if config.bootstrap < 0:
         raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
@@ -77,7 +76,7 @@ def main(config: ConfigDict) -> None:
     ks = _dimensions(integers("ks", config.ks), encoder)
 
     # Each unique sentence is encoded once, for all poolings in one forward pass.
-    sentences, indices = index_sentences(tasks, test_only="target" not in whitenings)
+    sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or method_names))
     encoding = time.perf_counter()
     say(f"encoding {len(sentences):,} sentences with {encoder.name}")
     vectors = encoder.encode(sentences, pooling=poolings, batch_size=config.batch_size or None)
@@ -91,18 +90,32 @@ def main(config: ConfigDict) -> None:
     report.remove_views(out)
     similarities: dict[str, list[np.ndarray]] = {name: [] for name in task_names}
     warned_of: dict[str, dict[str, list[str]]] = {}
-    for pooling, whitening in itertools.product(poolings, whitenings):
-        fits, fit_seconds, warned = fit(whitening, vectors[pooling], indices, moments.get(pooling), max(ks))
-        for message, places in warned.items():
-            warned_of.setdefault(message, {})[pooling] = places
-        setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening}
-        for row, cosines in score(setting, vectors[pooling], indices, fits, knobs, ks, fit_seconds):
+    shown = indices[shown_task(indices)]
+
+    def keep(rows: Iterable[tuple[Row, dict[str, np.ndarray]]]) -> None:
+        for row, found in rows:
             result.rows.append(row)
             for name in task_names:
-                similarities[name].append(cosines[name])
-        _add_figures(result, setting, fits, vectors[pooling], indices, tasks, max(ks), whitenings)
-        result.header["warnings"] = [_warning(text, places) for text, places in warned_of.items()]
-        result.save(out)
+                similarities[name].append(found[name])
+
+    for pooling in poolings:
+        x, of_pooling = vectors[pooling], {"model": encoder.name, "pooling": pooling}
+        for whitening in whitenings:
+            fits, fit_seconds, warned = fit(whitening, x, indices, moments.get(pooling), max(ks))
+            setting = {**of_pooling, "whitening": whitening}
+            first = len(result.rows)
+            keep(score(setting, x, indices, fits, knobs, ks, fit_seconds))
+            for row in result.rows[first:] if config.geometry else ():
+                row["geometry"] = methods.measure(_applied(row, fits, shown, x), shown, config.seed)
+            add_figures(result, setting, fits, x, indices, tasks, max(ks), whitenings)
+            _note(result, warned_of, pooling, warned)
+            result.save(out)
+        if method_names:
+            warned = {}
+            measured = shown if config.geometry else None
+            keep(methods.score_methods(method_names, of_pooling, x, indices, ks, config.seed, measured, warned))
+            _note(result, warned_of, pooling, warned)
+            result.save(out)
 
     if config.bootstrap:
         say(f"bootstrap intervals, {config.bootstrap:,} resamples")
@@ -177,11 +190,12 @@ def fit(
     return fits, time.perf_counter() - started, warned
 
 
-def _with_params(whitening: Whitening, **changes: Any) -> Whitening:
-    """`whitening.with_params`, without the warnings its fit has given already."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return whitening.with_params(**changes)
+def _applied(row: Row, fits: Mapping[str, Whitening], task: TaskIndex, vectors: np.ndarray) -> np.ndarray:
+    """The vectors of a task's test sentences under the setting of a row."""
+    x = vectors[methods.test_sentences(task)]
+    if row["whitening"] == "none":
+        return x
+    return with_params(fits[task.name], n_components=row["k"], beta=row["beta"], gamma=row["gamma"]).transform(x)
 
 
 def score(
@@ -210,7 +224,7 @@ def score(
             left, right = np.split(place, 2)
             x, n_fit = vectors[own], 0
             if not raw:
-                whitening = _with_params(fits[task.name], n_components=max(ks), beta=beta, gamma=gamma)
+                whitening = with_params(fits[task.name], n_components=max(ks), beta=beta, gamma=gamma)
                 x, n_fit = whitening.transform(x), whitening.n_samples_seen_
             shared = time.perf_counter() - started
             for k in widths:
@@ -230,73 +244,11 @@ def score(
                 "n_fit": fitted[0] if setting["whitening"] == "nli" else sum(fitted),
                 "transductive": setting["whitening"] == "target",
                 "seconds": seconds[k],
+                "fit_seconds": fit_seconds,
+                "bytes": 0 if raw else methods.file_bytes(fits[indices[-1].name]),
                 "tasks": scores[k],
             }
             yield row, cosines[k]
-
-
-def add_intervals(
-    result: report.Run,
-    indices: Sequence[TaskIndex],
-    similarities: Mapping[str, Sequence[np.ndarray]],
-    resamples: int,
-    seed: int,
-) -> None:
-    """Adds `low` and `high`, the bootstrap interval of the aggregate shown, to every score; rows share resamples."""
-    aggregate = result.header["aggregate"]
-    for task in indices:
-        samples = bootstrap.spearman_resamples(
-            np.stack(similarities[task.name]), task.gold, task.subset, resamples, seed
-        )[aggregate]
-        for row, of_row in zip(result.rows, samples, strict=True):
-            row["tasks"][task.name] |= bootstrap.percentile_interval(of_row, LEVEL)._asdict()
-    result.header["bootstrap"] = {"resamples": resamples, "level": LEVEL, "seed": seed}
-
-
-def _add_figures(
-    result: report.Run,
-    setting: Mapping[str, str],
-    fits: Mapping[str, Whitening],
-    vectors: np.ndarray,
-    indices: Sequence[TaskIndex],
-    tasks: Sequence[STSTask],
-    k: int,
-    whitenings: Sequence[str],
-) -> None:
-    """Keeps the arrays behind the plots: the spectrum of every pooling, and one heat map of similarities."""
-    whitening = setting["whitening"]
-    place = next((i for i, task in enumerate(indices) if task.name == "STS-B"), 0)
-    task = indices[place]
-    if whitening == ("nli" if "nli" in whitenings else "target"):
-        eigenvalues = np.asarray(fits[task.name].eigenvalues_, np.float64)
-        result.figures[f"spectrum/{setting['pooling']}"] = eigenvalues
-        result.header["figures"]["spectrum"] = "NLI sentences" if whitening == "nli" else f"sentences of {task.name}"
-    if whitening == ("target" if "target" in whitenings else "nli") and "similarity" not in result.header["figures"]:
-        test = tasks[place].splits["test"]
-        chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
-        a, b = vectors[task.left[chosen]], vectors[task.right[chosen]]
-        whitener = _with_params(fits[task.name], n_components=k, beta=1.0, gamma=1.0)
-        result.figures["similarity/before"] = _cosines(a, b)
-        result.figures["similarity/after"] = _cosines(whitener.transform(a), whitener.transform(b))
-        about = {**setting, "task": task.name, "k": k, "gold": [float(test.score[i]) for i in chosen]}
-        result.header["figures"]["similarity"] = {**about, "sentences": [test.sentence1[i] for i in chosen]}
-
-
-def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return jaxwhiten.normalize(a) @ jaxwhiten.normalize(b).T
-
-
-def _legible_pairs(first: Sequence[str], second: Sequence[str], gold: np.ndarray) -> list[int]:
-    """Pairs for the heat map: short sentences that occur once, the human scores spread from high to low."""
-    seen = Counter(itertools.chain(first, second))
-    pairs = [
-        i
-        for i, (a, b) in enumerate(zip(first, second, strict=True))
-        if 18 <= len(a) <= 48 and len(b) <= 80 and seen[a] == seen[b] == 1
-    ] or list(range(len(first)))
-    pairs.sort(key=lambda i: -gold[i])
-    spread = np.linspace(0, len(pairs) - 1, min(HEAT_MAP_PAIRS, len(pairs))).round().astype(int)
-    return [pairs[i] for i in spread]
 
 
 def _dimensions(ks: Sequence[int], encoder: Encoder) -> list[int]:
@@ -324,6 +276,7 @@ def _header(
         "correlation": "Spearman, average ranks for ties, x 100",
         "similarity": "cosine",
         "whitening": {"target": "fitted on both sides of all scored pairs of the task, all splits"},
+        "methods": "fitted as target",
     }
     if nli is not None:
         sources = ", ".join(f"{source.name} {source.rows:,}" for source in nli.sources)
@@ -353,6 +306,18 @@ def _header(
     }
 
 
+def _note(
+    result: report.Run,
+    warned_of: dict[str, dict[str, list[str]]],
+    pooling: str,
+    warned: Mapping[str, list[str]],
+) -> None:
+    """Adds the warnings of one pooling's fits to the notes of the run."""
+    for message, places in warned.items():
+        warned_of.setdefault(message, {}).setdefault(pooling, []).extend(places)
+    result.header["warnings"] = [_warning(text, places) for text, places in warned_of.items()]
+
+
 def _warning(text: str, places: Mapping[str, Sequence[str]]) -> str:
     """A warning of some fits as one note: which they are, by pooling where they differ."""
     by_fits: dict[tuple[str, ...], list[str]] = {}
@@ -364,7 +329,14 @@ def _warning(text: str, places: Mapping[str, Sequence[str]]) -> str:
 
 def _print(result: report.Run, files: Sequence[Path]) -> None:
     header = result.header
-    tables = (report.sts_table(result), report.published_table(result))
+    views = (
+        report.sts_table,
+        report.difference_table,
+        report.geometry_table,
+        report.cost_table,
+        report.published_table,
+    )
+    tables = [view(result) for view in views]
     print("\n" + "\n\n".join(table.text() for table in tables if table))
     print(f"\n{header['seconds']:.0f} s, of which encoding {header['encoding']['seconds']:.0f} s")
     print("Table: " + str(files[0]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.report.run import Run, average
+from jaxwhiten.report.run import Run, average, has_knobs
 
 
 def _figure(width: float, height: float) -> Any:
@@ -64,7 +64,7 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
     import matplotlib
 
     tasks, aggregate = run.header["tasks"], run.header["aggregate"]
-    whitened = [row for row in run.rows if row["whitening"] != "none"]
+    whitened = [row for row in run.rows if has_knobs(row)]
     panels = list(dict.fromkeys((row["whitening"], row["beta"], row["gamma"]) for row in whitened))
     if not panels:
         return None
@@ -123,7 +123,7 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
-    ks = sorted({row["k"] for row in run.rows if row["whitening"] != "none"})
+    ks = sorted({row["k"] for row in run.rows if has_knobs(row)})
     with matplotlib.rc_context(_STYLE):
         figure = _figure(8.4, 3.7)
         left, right = figure.subplots(1, 2)

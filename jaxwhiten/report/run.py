@@ -82,3 +82,8 @@ def average(row: Row, tasks: Sequence[str], aggregate: str) -> float:
     """The mean of a row's tasks under one aggregate; NaN where one of them is undefined."""
     scores = [row["tasks"][task][aggregate] for task in tasks]
     return math.nan if any(s is None or math.isnan(s) for s in scores) else sum(scores) / len(scores)
+
+
+def has_knobs(row: Row) -> bool:
+    """Whether a row is a whitening with β and γ, not raw vectors or another method."""
+    return row["whitening"] != "none" and row["beta"] is not None

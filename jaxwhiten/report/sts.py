@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxwhiten import io
+from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.run import Row, Run, average
+from jaxwhiten.report.run import Row, Run, average, has_knobs
 from jaxwhiten.report.table import Table
 
 AGGREGATE_NAMES = {
@@ -21,24 +22,26 @@ SAMPLE_NOTE = (
     "sts_sample is a sample written for demonstration and tests, not a benchmark: its rows can be compared with each "
     "other and with nothing else."
 )
-TRANSDUCTIVE_NOTE = "† transductive: the whitening was fitted on the test sentences themselves (never on their scores)."
+TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
 _MISSING = "–"
+_REAL = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
 
 
 def _points(value: float | None, signed: bool = False) -> str:
     if value is None or not math.isfinite(value):
         return _MISSING
+    value = round(value, 2) + 0.0  # no "-0.00"
     return f"{value:+.2f}" if signed else f"{value:.2f}"
 
 
 def _knobs(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    return sorted({(row["beta"], row["gamma"]) for row in rows if row["whitening"] != "none"}, reverse=True)
+    return sorted({(row["beta"], row["gamma"]) for row in rows if has_knobs(row)}, reverse=True)
 
 
 def setting_name(row: Row, knobs: bool = False) -> str:
     """A row in words: pooling, whitening with its sign, k, and β and γ where asked for."""
     sign = " †" if row["transductive"] else ""
-    tail = f", β={row['beta']:g}, γ={row['gamma']:g}" if knobs and row["whitening"] != "none" else ""
+    tail = f", β={row['beta']:g}, γ={row['gamma']:g}" if knobs and has_knobs(row) else ""
     return f"{row['pooling']}, {row['whitening']}{sign}, k={row['k']}{tail}"
 
 
@@ -77,8 +80,7 @@ def sts_table(run: Run) -> Table:
         if len(tasks) > 1:
             scores.append(average(row, tasks, aggregate))
         values.append([math.nan if score is None else score for score in scores])
-        raw = row["whitening"] == "none"
-        knobs = ["", ""] if raw else [f"{row['beta']:g}", f"{row['gamma']:g}"]
+        knobs = [f"{row['beta']:g}", f"{row['gamma']:g}"] if has_knobs(row) else ["", ""]
         sign = " †" if row["transductive"] else ""
         setting = [row["pooling"], row["whitening"] + sign, str(row["k"]), *(knobs if show_knobs else [])]
         cells.append([*setting, *map(_points, scores)])
@@ -116,6 +118,43 @@ def interval_table(run: Run) -> Table | None:
     return Table(["setting", *tasks], cells, 1, caption, groups=[row["pooling"] for row in run.rows])
 
 
+def difference_table(run: Run) -> Table | None:
+    """What each setting adds to the raw vectors of its pooling, and whether that is more than chance.
+
+    Args:
+      run: A run of `eval.sts`.
+
+    Returns:
+      The table, or None for a run without bootstrap or without raw rows beside others.
+    """
+    tasks, rows = run.header["tasks"], [row for row in run.rows if "versus_raw" in row]
+    if not rows:
+        return None
+    several, knobs = len(tasks) > 1, len(_knobs(run.rows)) > 1
+    cells = []
+    for row in rows:
+        found = row["versus_raw"]
+        cells.append(
+            [setting_name(row, knobs), *(_points(found[t]["value"], signed=True) + _mark(found[t]) for t in tasks)]
+        )
+        if several:
+            mean = found["average"]
+            ends = f"{_points(mean['low'], signed=True)} to {_points(mean['high'], signed=True)}"
+            cells[-1] += [_points(mean["value"], signed=True) + _mark(mean), ends]
+    bootstrap = run.header["bootstrap"]
+    caption = (
+        f"Difference to the raw vectors of the same pooling, {run.header['aggregate']}. {_REAL}: its "
+        f"{bootstrap['level']:.0%} interval leaves out 0 (paired bootstrap, {bootstrap['resamples']:,} resamples "
+        "of the pairs within each subset)."
+    )
+    columns = ["setting", *tasks, *(["average", "its interval"] if several else [])]
+    return Table(columns, cells, 1, caption, groups=[row["pooling"] for row in rows])
+
+
+def _mark(found: dict[str, float]) -> str:
+    return _REAL if found["low"] > 0 or found["high"] < 0 else " "
+
+
 def published_table(run: Run) -> Table | None:
     """Published scores and how far this run is from them, or None where nothing published matches a row."""
     tasks, cells, groups, sources = run.header["tasks"], [], [], []
@@ -151,7 +190,9 @@ def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
     """
     folder = Path(folder)
     plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
-    tables = (sts_table(run), published_table(run), interval_table(run))
+    tables = [
+        view(run) for view in (sts_table, difference_table, geometry_table, cost_table, published_table, interval_table)
+    ]
     parts = [f"# {run.header['title']}", *(table.markdown() for table in tables if table)]
     parts += [f"![{PLOTS[name][1]}]({name})" for name in plots]
     parts.append(_provenance(run))

@@ -19,7 +19,8 @@ from jaxwhiten.errors import InputError, JaxwhitenError
 from tests.conftest import ROOT
 from tests.tiny import SENTENCES, write_model
 
-ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds", "tasks"]
+ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds"]
+ROW_KEYS += ["fit_seconds", "bytes", "tasks"]
 
 
 # The plain form: float64, one line a formula of the reference.
@@ -129,7 +130,7 @@ def test_rows_follow_the_contract(finished, model):
         for rest in [("none", 0.0, 32)] + [(w, g, k) for w in ("target", "nli") for g in (1.0, 0.5) for k in (32, 8)]
     ]
     for row in rows:
-        assert list(row) == ROW_KEYS
+        assert list(row) == ROW_KEYS + ["intervals"] + ["versus_raw"] * (row["whitening"] != "none")
         assert row["model"] == str(model)
         assert row["transductive"] == (row["whitening"] == "target")
         assert row["n_fit"] == {"none": 0, "target": 780, "nli": 306}[row["whitening"]]
@@ -137,6 +138,26 @@ def test_rows_follow_the_contract(finished, model):
         assert set(scores) == {"all", "mean", "wmean", "subsets", "n_fit", "low", "high"}
         assert scores["low"] < scores["wmean"] < scores["high"]
         assert row["seconds"] > 0
+
+
+def test_differences_to_the_raw_vectors_are_paired(finished):
+    run = report.Run.load(finished)
+    raw = {row["pooling"]: row for row in run.rows if row["whitening"] == "none"}
+    for row in run.rows:
+        assert ("versus_raw" in row) == (row["whitening"] != "none")
+        if row["whitening"] != "none":
+            ours, theirs = (r["tasks"]["sts_sample"]["wmean"] for r in (row, raw[row["pooling"]]))
+            assert row["versus_raw"] == {name: row["versus_raw"]["sts_sample"] for name in ("sts_sample", "average")}
+            found = row["versus_raw"]["sts_sample"]
+            assert found["value"] == pytest.approx(ours - theirs)
+            assert found["low"] < found["value"] < found["high"]
+            # Both rows are scored on the same resamples: the difference is surer than the two scores are.
+            widths = [
+                r["tasks"]["sts_sample"]["high"] - r["tasks"]["sts_sample"]["low"] for r in (row, raw[row["pooling"]])
+            ]
+            assert found["high"] - found["low"] < np.hypot(*widths)
+    table = report.difference_table(run)
+    assert len(table.rows) == len(run.rows) - len(raw)
 
 
 def test_every_row_equals_the_plain_form(finished, model, data_dir):

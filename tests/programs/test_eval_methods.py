@@ -1,0 +1,118 @@
+"""`eval.sts` with methods beside whitening: their rows, geometry and cost, against plain numpy."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from configs import demo
+from configs import methods as config_of_methods
+from eval import sts as program
+from jaxwhiten import Encoder, report
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.errors import InputError
+from jaxwhiten.methods import METHODS
+from tests.tiny import write_model
+
+NAMES = ("centre", "random-projection", "local-scaling", "shrunk-whitening")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("tiny") / "tiny-model")
+
+
+@pytest.fixture(scope="module")
+def finished(model, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "methods"
+    config = demo.get_config()
+    changes = {"methods": ",".join(NAMES), "geometry": True, "poolings": "mean,cls", "ks": "0,8", "gamma": "1,0.5"}
+    config.update({"model": str(model), "whitening": "none,target", "bootstrap": 50, "out": str(out), **changes})
+    program.main(config)
+    return report.Run.load(out), out
+
+
+def test_rows_of_methods_stand_beside_those_of_whitening(finished):
+    run, _ = finished
+    settings = [(row["whitening"], row["k"]) for row in run.rows if row["pooling"] == "mean"]
+    whitened = [("none", 32)] + [("target", k) for _ in range(2) for k in (32, 8)]
+    both = ("random-projection", "shrunk-whitening")
+    of_methods = [(name, k) for name in NAMES for k in ((32, 8) if name in both else (32,))]
+    assert settings == whitened + of_methods
+    assert len(run.rows) == 2 * len(settings)
+    for row in run.rows:
+        if row["whitening"] in NAMES:
+            assert row["beta"] is None
+            assert row["transductive"] == (row["whitening"] != "random-projection")
+            assert row["n_fit"] == row["tasks"]["sts_sample"]["n_fit"] == 780
+            assert 0 < row["fit_seconds"] < row["seconds"]
+            assert row["bytes"] > 200
+        assert {"low", "high"} <= set(row["tasks"]["sts_sample"])
+
+
+def test_scores_and_geometry_are_those_of_numpy(finished, model):
+    run, _ = finished
+    pairs = load_sts("sts_sample").splits["test"]
+    encoder = Encoder.from_pretrained(model, pooling="cls")
+    a, b = (encoder.encode(side).astype(np.float64) for side in (pairs.sentence1, pairs.sentence2))
+    mean = np.concatenate([a, b]).mean(axis=0)
+    cosine = ((a - mean) * (b - mean)).sum(1) / np.linalg.norm(a - mean, axis=1) / np.linalg.norm(b - mean, axis=1)
+    (row,) = [row for row in run.rows if (row["pooling"], row["whitening"]) == ("cls", "centre")]
+    expected = 100 * spearmanr(cosine, pairs.score).statistic
+    assert row["tasks"]["sts_sample"]["all"] == pytest.approx(expected, abs=0.2)
+
+    unique = encoder.encode(sorted(set(pairs.sentence1) | set(pairs.sentence2))).astype(np.float64)
+    values = np.linalg.eigvalsh(np.cov(unique.T))
+    isoscore = (values.sum() ** 2 / (values**2).sum() - 1) / 31
+    assert row["geometry"]["n"] == len(unique)
+    assert row["geometry"]["isoscore"] == pytest.approx(isoscore, rel=1e-3)
+    near = pairs.score >= 4
+    unit = [(x - mean) / np.linalg.norm(x - mean, axis=1, keepdims=True) for x in (a, b)]
+    distances = ((unit[0] - unit[1]) ** 2).sum(axis=1)[near]
+    assert row["geometry"]["alignment"] == pytest.approx(distances.mean(), rel=1e-3)
+    (raw,) = [row for row in run.rows if (row["pooling"], row["whitening"]) == ("cls", "none")]
+    assert raw["geometry"]["isoscore"] == pytest.approx(row["geometry"]["isoscore"], rel=1e-3)
+    assert raw["geometry"]["average_cosine"] > row["geometry"]["average_cosine"]
+    whitened = [r for r in run.rows if (r["whitening"], r["gamma"], r["k"]) == ("target", 1.0, 8)]
+    assert all(r["geometry"]["isoscore"] > 0.8 for r in whitened)
+    assert all("geometry" not in r for r in run.rows if r["whitening"] == "local-scaling")
+
+
+def test_tables_of_geometry_and_cost(finished):
+    run, out = finished
+    geometry, cost = report.geometry_table(run), report.cost_table(run)
+    assert [row[:3] for row in geometry.rows][:3] == [
+        ["mean", "none", "32"],
+        ["mean", "target, β=1, γ=1", "32"],
+        ["mean", "target, β=1, γ=1", "8"],
+    ]
+    assert "local-scaling" not in {row[1] for row in geometry.rows}
+    assert "local-scaling" in {row[1] for row in cost.rows}
+    text = (out / "results.md").read_text()
+    assert "IsoScore" in text
+    assert "rows fitted" in text
+    assert "| centre †" in text
+    json.dumps(run.rows, allow_nan=False)
+    # Without methods and geometry neither table is made.
+    plain = report.Run(run.header, [row for row in run.rows if row["whitening"] in ("none", "target")])
+    for row in plain.rows:
+        del row["geometry"]
+    assert report.geometry_table(plain) is None
+    assert report.cost_table(plain) is None
+
+
+def test_names_are_checked_before_anything_is_encoded(model, tmp_path):
+    config = demo.get_config()
+    config.update({"model": str(model), "methods": "center", "out": str(tmp_path / "out")})
+    with pytest.raises(InputError, match="Did you mean 'centre'"):
+        program.main(config)
+
+
+def test_the_config_names_every_method():
+    named = set(config_of_methods.get_config().methods.split(","))
+    # The others are settings of the whitening: γ = 1, γ = 0, and none.
+    assert named == set(METHODS) - {"none", "whitening", "pca"}
+    config = config_of_methods.get_config()
+    assert set(config.gamma.split(",")) >= {"0", "1"}
+    assert set(config.whitening.split(",")) == {"none", "target"}
