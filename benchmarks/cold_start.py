@@ -1,0 +1,68 @@
+"""From process start to the first vectors: ten sentences, with and without the compilation cache, beside a peer.
+
+    python benchmarks/cold_start.py [--rounds 3]
+
+Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode ten sentences, end. `cold` has an empty
+compilation cache, `warm` the one an earlier process left. The peer is sentence-transformers on the same folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from harness import interleave, median, ratio, save
+
+from jaxwhiten.models import resolve_folder
+
+OURS = """
+from jaxwhiten import Encoder
+encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
+print(encoder.encode({sentences!r}).shape)
+"""
+PEER = """
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer({folder!r}, device="cpu")
+print(model.encode({sentences!r}).shape)
+"""
+SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
+
+
+def process(code: str, folder: Path, cache: str) -> None:
+    """Runs a program to its end."""
+    environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache} | {"HF_HUB_OFFLINE": "1"}
+    text = code.format(folder=str(folder), sentences=SENTENCES)
+    subprocess.run([sys.executable, "-c", text], check=True, env=environment, capture_output=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    folder = Path(resolve_folder("sentence-transformers/all-MiniLM-L6-v2"))
+    with tempfile.TemporaryDirectory() as warm:
+
+        def cold() -> None:
+            with tempfile.TemporaryDirectory() as empty:
+                process(OURS, folder, empty)
+
+        contestants = {
+            "jaxwhiten, cold": cold,
+            "jaxwhiten, warm": lambda: process(OURS, folder, warm),
+            "sentence-transformers": lambda: process(PEER, folder, warm),
+        }
+        seconds = interleave(contestants, args.rounds)
+    print(f"process start to ten vectors, {args.rounds} rounds in turn")
+    ratios = {name: ratio(seconds, name, "sentence-transformers") for name in list(contestants)[:2]}
+    for name, values in seconds.items():
+        tail = f"{ratios[name]['median']:.2f}x the peer's speed" if name in ratios else ""
+        print(f"  {name:24}{median(values):6.2f} s  {tail}")
+    save("cold_start", {"seconds": seconds, "ratio": ratios})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Encoding beside sentence-transformers and ONNX Runtime: the same weights, texts and lengths, in turn.
+
+    python benchmarks/encode.py [--rounds 4] [--tokens 16000] [--no-base]
+
+Texts that every machine has: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library
+of up to 512 tokens, `mixed` their first sentences and their rests, up to 128 tokens. all-MiniLM-L6-v2 on each, and a
+random encoder of BERT-base's size on `mixed`. sentence-transformers sorts by length itself and pads to the longest of a
+batch of 32, its default; ONNX Runtime gets length-sorted batches of the same number of tokens as ours, padded to their
+longest. Mean pooling, no normalisation. Rates are of whole calls, tokenisation included; `share` is the rate of forward
+FLOPs of real tokens over that of a large float32 matmul in the same process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from harness import interleave, median, peak_memory_mb, ratio, save
+
+from jaxwhiten import Encoder
+from jaxwhiten.batching import plan_batches
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.datasets.pydocs import load_pydocs
+from jaxwhiten.models import load_model, resolve_folder
+from jaxwhiten.tokenization import BulkTokenizer
+
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+TOKEN_BUDGET = 2048
+
+
+def texts_of(kind: str, tokenizer: BulkTokenizer, tokens: int) -> list[str]:
+    """Texts of one kind, of about so many tokens in all."""
+    if kind == "short":
+        pairs = load_sts("sts_sample").splits["test"]
+        texts = [*pairs.sentence1, *pairs.sentence2]
+    else:
+        docs = load_pydocs()
+        texts = list(docs.documents) if kind == "long" else [*docs.queries, *docs.documents]
+    texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
+    lengths = tokenizer(texts).lengths
+    if kind == "long":  # the longer half, so that long texts are long
+        texts = [text for text, length in zip(texts, lengths, strict=True) if length >= np.median(lengths)]
+        lengths = tokenizer(texts).lengths
+    return texts[: max(int(np.searchsorted(np.cumsum(lengths), tokens)), 1)]
+
+
+def peer_sentence_transformers(folder: Path, max_length: int, dtype: str):
+    """sentence-transformers with its own batching."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    transformer = modules.Transformer(str(folder), max_seq_length=max_length)
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
+    model = SentenceTransformer(modules=[transformer, pooling], device="cpu").to(getattr(torch, dtype))
+    return lambda texts: model.encode(texts, show_progress_bar=False)
+
+
+def peer_onnxruntime(folder: Path, tokenizer: BulkTokenizer, scratch: Path):
+    """ONNX Runtime on the graph PyTorch exports, with the same tokenizer and length sorting as ours."""
+    import onnxruntime
+    import torch
+    from transformers import AutoModel
+
+    class MeanPooled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+        def forward(self, ids, mask):
+            hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            weights = mask[:, :, None].float()
+            return (hidden * weights).sum(1) / weights.sum(1)
+
+    ids, path, axes = torch.ones(2, 7, dtype=torch.long), scratch / "model.onnx", {0: "batch", 1: "length"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            MeanPooled(),
+            (ids, torch.ones_like(ids)),
+            path,
+            input_names=["ids", "mask"],
+            output_names=["vectors"],
+            dynamic_axes={"ids": axes, "mask": axes, "vectors": {0: "batch"}},
+            dynamo=False,
+        )
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    def encode(texts: list[str]) -> np.ndarray:
+        tokens = tokenizer(texts)
+        order, start, parts = np.argsort(-tokens.lengths, kind="stable"), 0, []
+        while start < len(order):
+            length = int(tokens.lengths[order[start]])
+            rows = order[start : start + max(TOKEN_BUDGET // length, 1)]
+            start += len(rows)
+            mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
+            padded = tokens.padded(rows, len(rows), length, 0).astype(np.int64)
+            parts.append((rows, session.run(None, {"ids": padded, "mask": mask})[0]))
+        out = np.empty((len(texts), parts[0][1].shape[1]), np.float32)
+        for rows, vectors in parts:
+            out[rows] = vectors
+        return out
+
+    return encode
+
+
+def write_random_base(folder: Path, tokenizer_folder: Path) -> None:
+    """An encoder of BERT-base's size with random weights and the given tokenizer."""
+    import shutil
+
+    from transformers import BertConfig, BertModel
+
+    BertModel(BertConfig()).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        shutil.copy(tokenizer_folder / name, folder / name)
+
+
+def matmul_rate() -> float:
+    """FLOP/s of a large float32 matmul in JAX."""
+    a = jnp.ones((3072, 3072), jnp.float32)
+    multiply = jax.jit(lambda x: jnp.matmul(x, x, precision="highest"))
+    seconds = interleave({"matmul": lambda: multiply(a).block_until_ready()}, rounds=5)["matmul"]
+    return 2 * 3072**3 / min(seconds)
+
+
+def forward_flops(lengths: np.ndarray, sizes) -> float:
+    """FLOPs of the matrix products of a forward pass over real tokens."""
+    d, inner = sizes.hidden_size, sizes.intermediate_size
+    per_token = 2 * (4 * d * d + 2 * d * inner)
+    return sizes.num_layers * float((lengths * per_token + 4 * d * lengths.astype(np.float64) ** 2).sum())
+
+
+def measure(label: str, model: Path, kind: str, max_length: int, tokens: int, rounds: int, ceiling: float) -> dict:
+    """All contestants on one kind of text."""
+    sizes = load_model(model)[1]
+    tokenizer = BulkTokenizer(model, max_length)
+    texts = texts_of(kind, tokenizer, tokens)
+    lengths = tokenizer(texts).lengths
+    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=max_length)
+    start = time.perf_counter()
+    first = encoder.encode(texts, show_progress=False)
+    first_seconds = time.perf_counter() - start
+    with tempfile.TemporaryDirectory() as scratch:
+        contestants: dict[str, Callable[[list[str]], np.ndarray]] = {
+            "jaxwhiten": lambda texts: encoder.encode(texts, show_progress=False),
+            "sentence-transformers": peer_sentence_transformers(model, max_length, "float32"),
+            "sentence-transformers bfloat16": peer_sentence_transformers(model, max_length, "bfloat16"),
+            "onnxruntime": peer_onnxruntime(model, tokenizer, Path(scratch)),
+        }
+        for name in ("sentence-transformers", "onnxruntime"):
+            found = np.abs(contestants[name](texts) - first).max() / np.abs(first).max()
+            assert found < 1e-4, f"{name} gives other vectors: {found}"
+        seconds = interleave({name: lambda run=run: run(texts) for name, run in contestants.items()}, rounds)
+    batches = plan_batches(lengths, max_length=max_length, token_budget=TOKEN_BUDGET, shape_cost=2500)
+    padded = sum(batch.height * batch.length for batch in batches)
+    total = int(lengths.sum())
+    result = {
+        "encoder": label,
+        "texts": kind,
+        "count": len(texts),
+        "tokens_a_text": total / len(texts),
+        "max_length": max_length,
+        "padding_share": 1 - total / padded,
+        "first_call_seconds": first_seconds,
+        "seconds": seconds,
+        "sentences_per_second": {name: len(texts) / median(s) for name, s in seconds.items()},
+        "tokens_per_second": {name: total / median(s) for name, s in seconds.items()},
+        "share_of_matmul_rate": {
+            name: forward_flops(lengths, sizes) / median(s) / ceiling for name, s in seconds.items()
+        },
+        "ratio": {name: ratio(seconds, "jaxwhiten", name) for name in contestants if name != "jaxwhiten"},
+    }
+    print(
+        f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, "
+        f"padding {result['padding_share']:.0%}"
+    )
+    for name in contestants:
+        against = result["ratio"].get(name)
+        tail = f"ours is {against['median']:.2f}x ({against['low']:.2f} to {against['high']:.2f})" if against else ""
+        print(
+            f"  {name:31}{result['sentences_per_second'][name]:8.0f} texts/s"
+            f"{result['tokens_per_second'][name]:9.0f} tokens/s"
+            f"  share {result['share_of_matmul_rate'][name]:.2f}  {tail}",
+            flush=True,
+        )
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=16_000, help="of each kind of text")
+    parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
+    args = parser.parse_args()
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+    folder, ceiling = Path(resolve_folder(MODEL)), matmul_rate()
+    print(f"float32 matmul: {ceiling / 1e9:.0f} GFLOP/s")
+    kinds = (("short", 64), ("mixed", 128), ("long", 512))
+    results = [measure("all-MiniLM-L6-v2", folder, *kind, args.tokens, args.rounds, ceiling) for kind in kinds]
+    if not args.no_base:
+        with tempfile.TemporaryDirectory() as base:
+            write_random_base(Path(base), folder)
+            few = max(args.tokens // 6, 1)
+            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, args.rounds, ceiling))
+    save("encode", {"matmul_flops": ceiling, "results": results, "peak_memory_mb": peak_memory_mb()})
+
+
+if __name__ == "__main__":
+    main()

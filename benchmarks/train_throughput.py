@@ -1,0 +1,184 @@
+"""Training rows per second beside sentence-transformers' trainer: the same encoder, rows, batch size and lengths.
+
+    python benchmarks/train_throughput.py [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5]
+
+Cosine regression on STS-B, float32, AdamW, dropout on, mean pooling, at most 128 tokens. Ours compiles its step once
+for each of four padded lengths before the clock starts; the peer pads every batch to its longest row, its default. A
+round is `--steps` steps of each, in turn; every round draws other batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+from harness import median, peak_memory_mb, ratio, save
+
+from jaxwhiten import losses
+from jaxwhiten.datasets import load_sts, sts_examples
+from jaxwhiten.models import load_model
+from jaxwhiten.training import (
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_schedule,
+    make_step,
+    place_batch,
+    sentence_batches,
+    sentence_loss,
+    split_encoder,
+    tokenize_columns,
+)
+
+MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+RATE, MAX_LENGTH, WARM = 2e-5, 128, 3
+
+
+class Ours:
+    """The step of `train.sbert`, with its batches."""
+
+    def __init__(self, model: str, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
+        network, sizes, folder = load_model(model)
+        table = tokenize_columns(columns, folder, MAX_LENGTH)
+        self.folder = folder
+        self.batches = sentence_batches(
+            table,
+            scores,
+            batch_size=batch_size,
+            max_length=MAX_LENGTH,
+            pad_id=sizes.pad_token_id,
+            buckets=4,
+            seed=0,
+            process=(0, 1),
+        )
+        self.mesh, self.steps = data_mesh(batch_size), steps
+        encoder, rebuild = split_encoder(network, "mean")
+        params = {"encoder": encoder, "head": losses.init_head("cosine", jax.random.key(0), sizes.hidden_size, 0)}
+        schedule = make_schedule(RATE, 10_000)
+        optimizer = make_optimizer(schedule)
+        kind = losses.objective_kind("cosine")
+        loss = sentence_loss(rebuild, losses.objective("cosine"), pooling="mean", passes=kind.passes)
+        self.step = make_step(loss, optimizer, schedule, self.mesh)
+        self.state = create_state(params, optimizer, self.mesh)
+        start, seen = time.perf_counter(), set()
+        while len(seen) < len(self.batches.shapes):
+            batch = next(self.batches)
+            seen.add(tuple(array.shape for array in batch.values()))
+            self._advance(batch)
+        jax.block_until_ready(self.state.params)
+        self.compile_seconds = time.perf_counter() - start
+
+    def _advance(self, batch: dict[str, np.ndarray]) -> None:
+        self.state, _ = self.step(self.state, place_batch(batch, self.mesh))
+
+    def run(self) -> float:
+        """Seconds of `steps` steps."""
+        for _ in range(WARM):
+            self._advance(next(self.batches))
+        jax.block_until_ready(self.state.params)
+        start = time.perf_counter()
+        for _ in range(self.steps):
+            self._advance(next(self.batches))
+        jax.block_until_ready(self.state.params)
+        return time.perf_counter() - start
+
+
+class Peer:
+    """`SentenceTransformerTrainer` with its defaults, without saving and logging."""
+
+    def __init__(self, folder: Path, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
+        from datasets import Dataset
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer import modules
+
+        encoder = modules.Transformer(str(folder), max_seq_length=MAX_LENGTH)
+        self.model = SentenceTransformer(
+            modules=[encoder, modules.Pooling(encoder.get_embedding_dimension(), "mean")], device="cpu"
+        )
+        rows = {"sentence1": columns[0], "sentence2": columns[1], "label": scores.tolist()}
+        self.data, self.batch_size, self.steps, self.round = Dataset.from_dict(rows), batch_size, steps, 0
+
+    def run(self) -> float:
+        """Seconds of `steps` steps."""
+        from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        from sentence_transformers.sentence_transformer import losses
+        from transformers import TrainerCallback
+
+        times: list[float] = []
+
+        class Clock(TrainerCallback):
+            def on_step_end(self, *_args, **_kwargs):
+                times.append(time.perf_counter())
+
+        self.round += 1
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+            arguments = SentenceTransformerTrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=self.batch_size,
+                max_steps=WARM + self.steps,
+                learning_rate=RATE,
+                weight_decay=0.01,
+                save_strategy="no",
+                logging_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                use_cpu=True,
+                seed=self.round,
+            )
+            trainer = SentenceTransformerTrainer(
+                self.model, arguments, self.data, loss=losses.CosineSimilarityLoss(self.model), callbacks=[Clock()]
+            )
+            trainer.train()
+        return times[-1] - times[WARM - 1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    logging.disable(logging.WARNING)
+
+    examples = sts_examples(load_sts("STS-B").splits["train"])
+    chosen = np.random.default_rng(0).permutation(len(examples))[: args.rows]
+    columns = [[column[i] for i in chosen] for column in examples.columns.values()]
+    scores = np.asarray(examples.label, np.float32)[chosen]
+
+    ours = Ours(MODEL, columns, scores, args.batch_size, args.steps)
+    peer = Peer(ours.folder, columns, scores, args.batch_size, args.steps)
+    peer.run()
+    seconds: dict[str, list[float]] = {"jaxwhiten": [], "sentence-transformers": []}
+    for _ in range(args.rounds):
+        for name, contestant in (("jaxwhiten", ours), ("sentence-transformers", peer)):
+            seconds[name].append(contestant.run())
+
+    rows = args.steps * args.batch_size
+    faster = ratio(seconds, "jaxwhiten", "sentence-transformers")
+    print(f"STS-B cosine regression, {MODEL}, batch {args.batch_size}, {args.steps} steps, {args.rounds} rounds")
+    for name, values in seconds.items():
+        print(f"  {name:24} {rows / median(values):7.1f} rows/s")
+    print(f"  ratio {faster['median']:.2f} ({faster['low']:.2f} to {faster['high']:.2f})")
+    print(f"  ours: {len(ours.batches.shapes)} compilations, {ours.compile_seconds:.1f} s, before the clock")
+    save(
+        "train_throughput",
+        {
+            "setting": vars(args) | {"model": MODEL, "max_length": MAX_LENGTH, "padded": ours.batches.shapes},
+            "seconds": seconds,
+            "rows_per_second": {name: rows / median(values) for name, values in seconds.items()},
+            "ratio": faster,
+            "compile_seconds": ours.compile_seconds,
+            "peak_memory_mb": peak_memory_mb(),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
