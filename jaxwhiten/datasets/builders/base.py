@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
+import logging
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,10 +122,24 @@ def builder_name(task: str) -> str:
     return task.lower().replace("-", "_")
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps what tensorflow-datasets announces about its folders off the screen; its errors are raised all the same."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
 def make_builder(name: str, data_dir: str | os.PathLike[str]) -> Any:
     """A builder by its name, writing array records below `data_dir`."""
     module = importlib.import_module(f"jaxwhiten.datasets.builders.{name}.{name}_dataset_builder")
-    return module.Builder(data_dir=os.fspath(data_dir), file_format="array_record")
+    with _quiet():
+        return module.Builder(data_dir=os.fspath(data_dir), file_format="array_record")
 
 
 def prepare(
@@ -145,7 +160,7 @@ def prepare(
         return
     config = tfds.download.DownloadConfig(manual_dir=manual_dir)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # it announces itself with print
+        with _quiet():
             builder.download_and_prepare(download_dir=os.fspath(download_dir), download_config=config)
     except JaxwhitenError:
         raise
