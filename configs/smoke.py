@@ -22,7 +22,7 @@ def get_config() -> ConfigDict:
     config.steps = 60
     config.learning_rate = 5e-5
     config.dev = "SICK-R"
-    config.test = ("SICK-R",)
+    config.test = ()
     config.evaluate_every = 30
     config.output = "runs/smoke"
     return config

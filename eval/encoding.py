@@ -5,13 +5,48 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import NLIRows
+from jaxwhiten.pooling import canonical
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval
+IDF = "idf"  # a pooling whose weights are counted on the sentences that are encoded
+ALL_PAIRS = "layers:*"  # every pair of two hidden states, WhiteningBERT's grid
+
+
+def pooling_names(value: Any) -> tuple[str, ...]:
+    """The poolings a config names, each once; `IDF` and `ALL_PAIRS` are left for `expand_poolings`.
+
+    Raises:
+      InputError: There is no such pooling.
+    """
+    return tuple(
+        dict.fromkeys(
+            name if name in (IDF, ALL_PAIRS) else canonical(name) for name in map(str.strip, words("poolings", value))
+        )
+    )
+
+
+def first_plain(names: Sequence[str]) -> str:
+    """A pooling to load an encoder with: the first that depends on nothing else, or the mean."""
+    return next((name for name in names if name not in (IDF, ALL_PAIRS)), "mean")
+
+
+def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[str]) -> tuple[str, ...]:
+    """The poolings with `IDF` counted on these sentences, and `ALL_PAIRS` as the pairs this encoder has."""
+    pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
+    found: list[str] = []
+    for name in names:
+        if name == ALL_PAIRS:
+            found += [f"layers:{first}+{second}" for first, second in pairs]
+        else:
+            found.append(encoder.fit_idf(sentences) if name == IDF else name)
+    return tuple(dict.fromkeys(found))
 
 
 def nli_moments(

@@ -25,15 +25,14 @@ from ml_collections import ConfigDict
 from configs.launch import run
 from eval import measure
 from eval.common import machine, make_folder, now, say, versions
-from eval.encoding import nli_moments
+from eval.encoding import expand_poolings, first_plain, nli_moments, pooling_names
 from eval.published import retrieval as published
-from eval.settings import choices, fractions, integers, words
+from eval.settings import choices, fractions, integers
 from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.errors import InputError
-from jaxwhiten.pooling import canonical
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import BACKENDS, Index, build_index, encoding_of, search_text
 from jaxwhiten.store import EmbeddingStore
@@ -64,7 +63,7 @@ class Protocol:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
-    poolings = tuple(dict.fromkeys(map(canonical, words("poolings", config.poolings))))
+    poolings = pooling_names(config.poolings)
     whitenings = choices("whitening", config.whitening, WHITENINGS)
     backends = choices("backends", config.backends, tuple(BACKENDS))
     knobs = list(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma)))
@@ -77,11 +76,12 @@ def main(config: ConfigDict) -> None:
     nli = load_nli(data_dir, two_way="keep") if "nli" in whitenings else None
     encoder = Encoder.from_pretrained(
         config.model,
-        pooling=poolings[0],
+        pooling=first_plain(poolings),
         max_length=config.max_length,
         dtype=config.dtype,
         revision=config.revision or None,
     )
+    poolings = expand_poolings(poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: _dimensions(integers("ks", config.ks), encoder, pooling) for pooling in poolings}
     protocol = Protocol(
         measure.sample_rows(len(data.queries), config.exact_queries),

@@ -21,14 +21,13 @@ from ml_collections import ConfigDict
 from configs.launch import run
 from eval import methods, published
 from eval.common import machine, make_folder, now, say, versions
-from eval.encoding import EMPTY, nli_moments
+from eval.encoding import EMPTY, expand_poolings, first_plain, nli_moments, pooling_names
 from eval.figures import add_figures, shown_task, with_params
 from eval.intervals import add_intervals
-from eval.settings import choices, fractions, integers, words
+from eval.settings import choices, fractions, integers
 from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError
-from jaxwhiten.pooling import canonical
 
 SAMPLE = "sts_sample"
 WHITENINGS = ("none", "target", "nli")
@@ -51,7 +50,7 @@ class TaskIndex:
 
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
-    poolings = tuple(dict.fromkeys(map(canonical, words("poolings", config.poolings))))
+    poolings = pooling_names(config.poolings)
     whitenings = choices("whitening", config.whitening, WHITENINGS)
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
@@ -68,7 +67,7 @@ def main(config: ConfigDict) -> None:
     nli = load_nli(data_dir, two_way="keep") if "nli" in whitenings else None
     encoder = Encoder.from_pretrained(
         config.model,
-        pooling=poolings[0],
+        pooling=first_plain(poolings),
         max_length=config.max_length,
         dtype=config.dtype,
         revision=config.revision or None,
@@ -77,6 +76,7 @@ def main(config: ConfigDict) -> None:
 
     # Each unique sentence is encoded once, for all poolings in one forward pass.
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or method_names))
+    poolings = expand_poolings(poolings, encoder, sentences)
     encoding = time.perf_counter()
     say(f"encoding {len(sentences):,} sentences with {encoder.name}")
     vectors = encoder.encode(sentences, pooling=poolings, batch_size=config.batch_size or None)

@@ -1,0 +1,27 @@
+"""Every pooling on one table: the plain ones, those that need the encoder, and WhiteningBERT's grid of layer pairs.
+
+Command: `python -m eval.sts --config configs/poolings.py --config.data_dir=DIR`. Another encoder:
+`--config.model=NAME`; ditto's layer and head are the encoder's own (`ditto:0+9` for bert-base, by the paper).
+
+TIME_AND_SCORE
+"""
+
+from ml_collections import ConfigDict
+
+from configs import sts
+
+
+def get_config() -> ConfigDict:
+    """Raw and whitened, at full width; the poolings share a forward pass, and the prompt has its own."""
+    config = sts.get_config()
+    config.update(
+        {
+            "poolings": (
+                "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,prompt,ditto:0+9,layers:*"
+            ),
+            "whitening": "none,target",
+            "ks": "0",
+            "out": "runs/poolings",
+        }
+    )
+    return config

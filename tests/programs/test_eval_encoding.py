@@ -1,0 +1,37 @@
+"""Poolings by the names a config gives them, and the moments of NLI rows."""
+
+import pytest
+
+from configs import demo
+from eval import encoding
+from eval import sts as program
+from jaxwhiten import Encoder, report
+from jaxwhiten.errors import InputError
+from tests.tiny import SENTENCES, write_model
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("tiny") / "tiny-model")
+
+
+def test_names_stand_for_what_model_and_sentences_make_of_them(model):
+    names = encoding.pooling_names("last_avg, idf,layers:*,layers:2+3,mean")
+    assert names == ("mean", "idf", "layers:*", "layers:2+3")
+    encoder = Encoder.from_pretrained(model, pooling=encoding.first_plain(names))
+    found = encoding.expand_poolings(names, encoder, SENTENCES)
+    pairs = [f"layers:{i}+{j}" for i in range(4) for j in range(i + 1, 4)]
+    assert found == ("mean", encoder.fit_idf(SENTENCES), *pairs)
+    assert encoding.first_plain(("idf", "layers:*")) == "mean"
+    with pytest.raises(InputError, match="Did you mean 'mean'"):
+        encoding.pooling_names("maen")
+
+
+def test_eval_sts_takes_them(model, tmp_path):
+    config = demo.get_config()
+    changes = {"poolings": "idf,layers:*", "whitening": "none", "bootstrap": 0, "ks": "0", "out": str(tmp_path)}
+    config.update({"model": str(model), **changes})
+    program.main(config)
+    found = [row["pooling"] for row in report.Run.load(tmp_path).rows]
+    assert found[0].startswith("idf:")
+    assert found[1:] == [f"layers:{i}+{j}" for i in range(4) for j in range(i + 1, 4)]
