@@ -36,6 +36,7 @@ COMMANDS = {
     "apply": Command("jaxwhiten.commands.apply", "whiten a file of vectors"),
     "merge": Command("jaxwhiten.commands.merge", "merge the moments of parts of a corpus"),
     "inspect": Command("jaxwhiten.commands.inspect", "show what a whitening or moments file holds"),
+    "tune": Command("jaxwhiten.commands.tune", "choose k, β and γ by a few scored pairs"),
     "index": Command("jaxwhiten.commands.index", "encode texts and build a search index"),
     "search": Command("jaxwhiten.commands.search", "find the texts of an index nearest to a query"),
     "export": Command("jaxwhiten.commands.export", "write an encoder and its whitening for other libraries"),

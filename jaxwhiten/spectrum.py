@@ -138,10 +138,10 @@ def suggest(whitening: Whitening) -> Suggestion:
     else:
         reasons.append(f"β=1: the mean alone gives two different rows a cosine of about {cosine:.2f}")
     if cosine < _SPREAD_OUT:
-        gamma = 0.5
+        gamma = 0.0
         reasons.append(
-            "γ=0.5: the rows already point into many directions, as those of encoders trained for cosines do; full"
-            " whitening can lower their scores, so tune before going to 1"
+            "γ=0: the rows already point into many directions, as those of encoders trained for cosines do; scaling the"
+            " small directions up tends to lower their scores, except at a small k"
         )
     else:
         gamma = 1.0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # What decides whether a whitening and an encoder belong together. Another max_length is told, not refused.
 _TOGETHER = ("fingerprint", "pooling")
+_TOLD = "what the file was made with"
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
@@ -24,14 +25,15 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
 
     Args:
       parser: Gets the arguments.
-      default: The model taken where none is named; None where the command knows better.
+      default: The model taken where none is named; None where a file says how its vectors were made.
     """
-    named = f"hub id or folder; default: {default}" if default else "hub id or folder"
-    parser.add_argument("--model", default=default, help=named)
-    pooling = "auto" if default else None
-    parser.add_argument("--pooling", default=pooling, help="default: auto, what the model's folder says")
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="default: what the model's folder says, or 64")
-    parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
+    parser.add_argument("--model", default=default, help=f"hub id or folder; default: {default or _TOLD}")
+    pooling, length, dtype = ("auto", "what the model's folder says, or 64", "float32") if default else [None] * 3
+    parser.add_argument(
+        "--pooling", default=pooling, help=f"default: {'auto, what the folder says' if default else _TOLD}"
+    )
+    parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length or _TOLD}")
+    parser.add_argument("--dtype", default=dtype, help=f"float32 or bfloat16; default: {dtype or _TOLD}")
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:

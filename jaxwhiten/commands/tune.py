@@ -1,0 +1,194 @@
+"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten.commands.arguments import add_model, check_encoder, load_encoder
+from jaxwhiten.errors import DataError, InputError, MismatchError, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jaxwhiten.datasets import Pairs
+    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.tuning import ScoredPairs, Tuning
+
+_COLUMNS = ("sentence1", "sentence2", "score")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("file", help="a whitening or moments file")
+    add_model(parser, default=None)
+    parser.add_argument("--task", default="STS-B", help="STS task whose pairs are scored; default: STS-B")
+    parser.add_argument("--split", help="its split to tune on; default: dev, or the only one")
+    parser.add_argument("--held-out", metavar="SPLIT", help="its split to score beside; default: test")
+    parser.add_argument("--data-dir", help="SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
+    parser.add_argument(
+        "--pairs", metavar="FILE", help="tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table"
+    )
+    parser.add_argument("--held-out-pairs", metavar="FILE", help="your own pairs to score beside")
+    parser.add_argument(
+        "--columns", default=",".join(_COLUMNS), metavar="A,B,SCORE", help=f"of those; default: {','.join(_COLUMNS)}"
+    )
+    parser.add_argument("-k", type=int, nargs="+", metavar="K", help="default: powers of two, and all dimensions")
+    parser.add_argument("--beta", type=float, nargs="+", metavar="B", help="default: 0 0.25 0.5 0.75 1")
+    parser.add_argument("--gamma", type=float, nargs="+", metavar="G", help="default: 0 0.25 0.5 0.75 1")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the whitening with the best setting")
+    parser.add_argument("--plot", metavar="PNG", help="draw the scores")
+    parser.add_argument("--json", action="store_true", help="one JSON object with the whole grid")
+    parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command.
+
+    Args:
+      args: What `add_arguments` defines.
+    """
+    from jaxwhiten.commands.inspect import finite, load_fitted
+    from jaxwhiten.commands.plots import check_plot, plot_tuning
+    from jaxwhiten.tuning import GRID, tune
+
+    check_plot(args.plot)
+    _, whitening = load_fitted(args.file)
+    (name, pairs), held = _pairs(args)
+    encoder = _encoder(args, whitening.provenance)
+    if encoder.dimension != whitening.n_features_in_:
+        raise MismatchError(
+            f"{args.file}: of vectors of {whitening.n_features_in_} dimensions, {encoder.name} gives"
+            f" {encoder.dimension}."
+        )
+    scored = _encode(args, encoder, [pairs] if held is None else [pairs, held[1]])
+    tuning = tune(
+        whitening,
+        scored[0],
+        held_out=scored[1] if held else None,
+        ks=args.k,
+        betas=args.beta or GRID,
+        gammas=args.gamma or GRID,
+    )
+    for warning in tuning.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    best = tuning.best
+    if args.output:
+        tuned = {"on": name, **best._asdict(), "not_whitened": tuning.baseline._asdict()}
+        k = best.n_components if best.n_components < whitening.n_features_in_ else None
+        changes = {"n_components": k, "beta": best.beta, "gamma": best.gamma}
+        whitening.with_params(**changes).save(args.output, {"tuned": tuned})
+        print(f"{args.output}: whitening with the best setting", file=sys.stderr)
+    if args.plot:
+        plot_tuning(tuning, f"{encoder.name}, {encoder.pooling}, {name}", args.plot)
+        print(f"{args.plot}: plot of the grid", file=sys.stderr)
+    if args.json:
+        report = {
+            "on": name,
+            "pairs": len(pairs),
+            "held_out": {"on": held[0], "pairs": len(held[1])} if held else None,
+            "best": best._asdict(),
+            "own": tuning.own._asdict(),
+            "not_whitened": tuning.baseline._asdict(),
+            "warnings": list(tuning.warnings),
+            "grid": [row._asdict() for row in tuning.rows],
+        }
+        print(json.dumps(finite(report), ensure_ascii=False))
+    else:
+        print("\n".join(_lines(tuning, name, len(pairs), held, encoder.dimension)))
+
+
+def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pairs] | None]:
+    """The pairs to tune on and those held out, each with a name."""
+    if args.pairs:
+        if args.split or args.held_out:
+            raise InputError("--split and --held-out name splits of a task; with --pairs give --held-out-pairs.")
+        held = _table(args.held_out_pairs, args.columns) if args.held_out_pairs else None
+        return (args.pairs, _table(args.pairs, args.columns)), (args.held_out_pairs, held) if held else None
+    if args.held_out_pairs:
+        raise InputError("--held-out-pairs goes with --pairs; of a task name a split with --held-out.")
+    from jaxwhiten.datasets import load_sts
+
+    splits = load_sts(args.task, args.data_dir).splits
+    for split in (args.split, args.held_out):
+        if split is not None and split not in splits:
+            raise unknown_name(f"split of {args.task}", split, splits)
+    split = args.split or ("dev" if "dev" in splits else next(iter(splits)))
+    held_out = args.held_out or ("test" if "test" in splits and split != "test" else None)
+    if held_out == split:
+        raise InputError(f"--held-out {held_out} is the split that is tuned on: name another one.")
+    return (f"{args.task} {split}", splits[split]), (f"{args.task} {held_out}", splits[held_out]) if held_out else None
+
+
+def _table(path: str, columns: str) -> Pairs:
+    import numpy as np
+
+    from jaxwhiten.datasets import Pairs, read_table
+
+    names = columns.split(",")
+    if len(names) != 3:
+        raise InputError(f"--columns {columns}: expected three names, such as {','.join(_COLUMNS)}.")
+    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)), ragged=True)
+    scores = []
+    for row, value in enumerate(table["score"]):
+        try:
+            scores.append(float(value))
+        except ValueError:
+            raise DataError(f"{table.where(row)}: the score {str(value)[:40]!r} is not a number.") from None
+        for column in _COLUMNS[:2]:
+            if not isinstance(table[column][row], str):
+                raise DataError(f"{table.where(row)}: {column} is {table[column][row]!r:.40}, not text.")
+    return Pairs(table["sentence1"], table["sentence2"], np.array(scores), [path] * len(scores))
+
+
+def _encoder(args: argparse.Namespace, provenance: dict[str, Any]) -> Encoder:
+    """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
+    for name, key in (("model", "model"), ("pooling", "pooling"), ("max_length", "max_length"), ("dtype", "dtype")):
+        if getattr(args, name) is None:
+            setattr(args, name, provenance.get(key))
+    if args.model is None:
+        raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
+    args.dtype = args.dtype or "float32"
+    encoder = load_encoder(args)
+    check_encoder(args.file, provenance, encoder)
+    return encoder
+
+
+def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> list[ScoredPairs]:
+    """Every different sentence once, and the pairs as rows of the result."""
+    import numpy as np
+
+    from jaxwhiten.store import EmbeddingStore
+    from jaxwhiten.tuning import ScoredPairs
+
+    numbers: dict[str, int] = {}
+    for part in parts:
+        for sentence in (*part.sentence1, *part.sentence2):
+            numbers.setdefault(sentence, len(numbers))
+    sentences = list(numbers)
+    vectors = encoder.encode(sentences) if args.no_cache else EmbeddingStore().encode(encoder, sentences)
+
+    def rows(texts: list[str]) -> np.ndarray:
+        return np.asarray(vectors[[numbers[text] for text in texts]])
+
+    return [ScoredPairs(rows(part.sentence1), rows(part.sentence2), part.score) for part in parts]
+
+
+def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, dimension: int) -> list[str]:
+    def line(what: str, k: int, beta: float | None, gamma: float | None, scores: tuple[float, float | None]) -> str:
+        knobs = "             " if beta is None or gamma is None else f"{beta:>6.2f} {gamma:>6.2f}"
+        cells = "".join(f" {score:>9.2f}" for score in scores if score is not None)
+        return f"{what:<14}{k:>6} {knobs}{cells}"
+
+    lines = [f"Tuned on {name}, {n:,} pairs" + (f"; held out {held[0]}, {len(held[1]):,} pairs" if held else "")]
+    lines += ["Spearman × 100", "", f"{'':14}{'k':>6} {'β':>6} {'γ':>6} {'tuned on':>9}" + " held out" * bool(held)]
+    lines.append(line("not whitened", dimension, None, None, tuning.baseline))
+    for what, row in (("as it is", tuning.own), ("best", tuning.best)):
+        lines.append(line(what, *row[:3], row[3:]))
+    lines += ["", "best of each k"]
+    for k in sorted({row.n_components for row in tuning.rows}):
+        row = max((r for r in tuning.rows if r.n_components == k), key=lambda r: r.score)
+        lines.append(line("", *row[:3], row[3:]))
+    return lines
