@@ -77,10 +77,20 @@ def _grouping(similarity: np.ndarray, gold: np.ndarray, group: np.ndarray) -> _G
     )
 
 
+def _running_sum(x: jax.Array) -> jax.Array:
+    """Cumulative sums along the first axis. A loop over rows is the fastest on CPU, and quick to compile."""
+    if jax.default_backend() != "cpu":
+        return jnp.cumsum(x, axis=0)
+
+    def add(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return total + row, total + row
+
+    return jax.lax.scan(add, jnp.zeros_like(x[0]), x)[1]
+
+
 def _centred_ranks(counts: jax.Array, place: _Order, centre: Array) -> jax.Array:
     """Average ranks [n, b] of every pair in each of b resamples, minus the mean rank of its group."""
-    running = jax.lax.associative_scan(jnp.add, counts[place.order], axis=0)
-    before = jnp.pad(running, ((1, 0), (0, 0)))
+    before = jnp.pad(_running_sum(counts[place.order]), ((1, 0), (0, 0)))
     # A run of ties holds draws before[low] + 1 .. before[high]; the average rank is their middle.
     return (before[place.low] + before[place.high] + 1) / 2 - centre
 
