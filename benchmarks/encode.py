@@ -1,6 +1,6 @@
 """Encoding beside sentence-transformers and ONNX Runtime: the same weights, texts and lengths, in turn.
 
-    python benchmarks/encode.py [--rounds 4] [--tokens 16000] [--no-base]
+    python -m benchmarks.encode [--rounds 4] [--tokens 16000] [--no-base]
 
 Texts that every machine has: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library
 of up to 512 tokens, `mixed` their first sentences and their rests, up to 128 tokens. all-MiniLM-L6-v2 on each, and a
@@ -23,8 +23,8 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import interleave, median, peak_memory_mb, ratio, save
 
+from benchmarks.harness import interleave, median, peak_memory_mb, ratio, save
 from jaxwhiten import Encoder
 from jaxwhiten.batching import plan_batches
 from jaxwhiten.datasets import load_sts

@@ -1,6 +1,6 @@
 """Search at the paper's scale: what do 256 whitened dimensions save over 768, and what does exact search cost?
 
-`python benchmarks/search_scale.py` takes minutes and about 8 GB; `--documents 20000 --queries 20000` is a quick look.
+`python -m benchmarks.search_scale` takes minutes and about 8 GB; `--documents 20000 --queries 20000` is a quick look.
 
 1. The index of the paper (FAISS inverted lists, nlist 1024, nprobe 5) over 299,364 documents and 290,654 queries: raw
    768 dimensions, whitened 768, whitened 256. Time is that of batched searches in turn, a slice of all queries each,
@@ -34,7 +34,7 @@ DIMENSION, KEPT, TOPICS = 768, 256, 3000
 PAPER_RATIO = 0.2698 / 0.7488
 K = 10
 SINGLE = 32  # queries searched one by one
-GPU_COMMAND = "pip uninstall faiss-cpu; pip install 'jaxwhiten[cuda]'; python benchmarks/search_scale.py"
+GPU_COMMAND = "pip uninstall faiss-cpu; pip install 'jaxwhiten[cuda]'; python -m benchmarks.search_scale"
 
 
 def generate(documents: int, queries: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Training rows per second beside sentence-transformers' trainer: the same encoder, rows, batch size and lengths.
 
-    python benchmarks/train_throughput.py [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5]
+    python -m benchmarks.train_throughput [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5]
 
 Cosine regression on STS-B, float32, AdamW, dropout on, mean pooling, at most 128 tokens. Ours compiles its step once
 for each of four padded lengths before the clock starts; the peer pads every batch to its longest row, its default. A
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from harness import median, peak_memory_mb, ratio, save
 
+from benchmarks.harness import median, peak_memory_mb, ratio, save
 from jaxwhiten import losses
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.models import load_model

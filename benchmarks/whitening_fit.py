@@ -1,6 +1,6 @@
 """Fitting a whitening beside its peers: the release's numpy, faiss, scikit-learn; in memory, and streamed from disk.
 
-    python benchmarks/whitening_fit.py [--rows 200000] [--width 768] [--rounds 3]
+    python -m benchmarks.whitening_fit [--rows 200000] [--width 768] [--rounds 3]
 
 Every contestant gets the same float32 rows, with a spectrum like BERT's and a mean, and makes the matrix that whitens
 them. The floor is one float32 `X.T @ X` by BLAS and the eigendecomposition of its result in float64. Accuracy is how
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from harness import interleave, median, peak_memory_mb, ratio, save
 
+from benchmarks.harness import interleave, median, peak_memory_mb, ratio, save
 from jaxwhiten import Moments, Whitening
 
 BLOCK = 16_384

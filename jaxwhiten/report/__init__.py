@@ -1,5 +1,6 @@
 """Views of results: tables for the terminal and Markdown, and plots. Nothing is scored here."""
 
+from jaxwhiten.report import retrieval
 from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.run import Run, average
 from jaxwhiten.report.sts import (
@@ -23,6 +24,7 @@ __all__ = [
     "interval_table",
     "published_table",
     "remove_views",
+    "retrieval",
     "setting_name",
     "sts_table",
     "write_sts",
