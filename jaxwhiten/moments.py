@@ -185,6 +185,7 @@ def _from_gram(n: int, gram: np.ndarray, centre: np.ndarray, scale: float) -> Mo
         quartic = g[-2, -2] / scale**4 + 4 * (shift @ M2e) + n * size**2 + 2 * size * square
         quartic -= 4 * (shift @ g[:d, -2] / scale**3 + size * (shift @ total))
         _add_outer(M2, shift * np.sqrt(n), -1.0)
+        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares that vanished in float32
         result = Moments()
         result.n, result.mean, result.M2 = n, centre.astype(np.float64) + shift, M2
         result.cubic, result.quartic = cubic, max(0.0, float(quartic))

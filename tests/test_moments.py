@@ -378,3 +378,11 @@ def test_lone_cpu_device_takes_the_blas_route(tmp_path):
     subprocess.run(arguments, check=True, env=environment, timeout=120)
     assert_equals(Moments.load(tmp_path / "m"), X)
     assert_close(Moments.load(tmp_path / "m"), Moments().update(X))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_columns_whose_squares_vanish_in_float32_have_no_negative_variance(count):
+    """all-MiniLM-L6-v2 has such columns, of size 1e-32 beside 0.1."""
+    x = np.random.default_rng(0).normal(size=(700, 6)) * [1, 1e-32, 1e-30, 0.1, 1e-25, 1] + [0, 3e-32, 0, 0, 0, 1]
+    found = reduced_on(jax.local_devices()[:count], x.astype(np.float32))
+    assert (np.diagonal(found.M2) >= 0).all()
