@@ -39,6 +39,8 @@ def get_config() -> ConfigDict:
             "exact_queries": 10_000,
             # Queries that are searched one by one, for the median and the 99th percentile.
             "single_queries": 200,
+            # Resamples of the bootstrap intervals of the MRR; 0 for none.
+            "bootstrap": 10_000,
             # Queries shown with their first results when the run ends.
             "examples": (),
             "max_length": 64,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from eval.common import machine, make_folder, now, say, versions
 from eval.encoding import expand_poolings, first_plain, nli_moments, pooling_names
 from eval.published import retrieval as published
 from eval.settings import choices, fractions, integers
-from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, bootstrap, metrics, report
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.retrieval import RetrievalData
@@ -38,6 +39,7 @@ from jaxwhiten.search import BACKENDS, Index, build_index, encoding_of, search_t
 from jaxwhiten.store import EmbeddingStore
 
 WHITENINGS = ("none", "target", "nli")
+LEVEL = 0.95  # of the intervals
 FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
 
 Row = dict[str, Any]
@@ -97,6 +99,7 @@ def main(config: ConfigDict) -> None:
 
     result = report.Run(_header(config, encoder, data, protocol, encoding))
     views.remove_views(out)
+    raw_ranks: dict[tuple[str, str], np.ndarray] = {}
     kept: dict[bool, tuple[Row, Index]] = {}  # the best raw and the best whitened index, for the examples
     for pooling, whitening in itertools.product(poolings, whitenings):
         fitted = fit(whitening, vectors[pooling], of_nli.get(pooling), result.header["warnings"])
@@ -109,7 +112,10 @@ def main(config: ConfigDict) -> None:
             if fitted is not None:
                 with told(result.header["warnings"], f"{pooling}, {whitening}"):
                     inside = fitted.with_params(n_components=k, beta=beta, gamma=gamma)
-            for row, index in score(setting, inside, vectors[pooling], data, encoder, protocol):
+            for row, index, ranks in score(setting, inside, vectors[pooling], data, encoder, protocol):
+                raw = raw_ranks.setdefault((pooling, row["backend"]), ranks) if fitted is None else None
+                against = raw_ranks.get((pooling, row["backend"])) if raw is None else None
+                row |= intervals(ranks, against, config.bootstrap, config.seed)
                 result.rows.append(row)
                 best = kept.get(fitted is not None)
                 if config.examples and (best is None or best[0]["mrr_at_10"] < row["mrr_at_10"]):
@@ -174,7 +180,7 @@ def score(
     data: RetrievalData,
     encoder: Encoder,
     protocol: Protocol,
-) -> Iterator[tuple[Row, Index]]:
+) -> Iterator[tuple[Row, Index, np.ndarray]]:
     """One row of results for each backend, and the index.
 
     Args:
@@ -186,7 +192,7 @@ def score(
       protocol: Samples and options.
 
     Yields:
-      The row and the index it was measured on.
+      The row, the index it was measured on, and the reciprocal rank of each query with gold.
     """
     first, deep = min(FIRST, len(data.documents)), min(DEEP, len(data.documents))
     exact: dict[str, measure.Exact] = {}
@@ -208,12 +214,13 @@ def score(
         if reference not in exact:
             stored = index.prepare(vectors.documents)
             exact[reference] = measure.Exact(stored, prepared[protocol.exact], first, reference)
+        ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = {
             **setting,
             "n_fit": 0 if whitening is None else whitening.n_samples_seen_,
             "backend": backend,
             "options": index.options,
-            "mrr_at_10": metrics.mrr_at_k(ids, data.gold, 10),
+            "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
             **{f"recall_at_{k}": metrics.recall_at_k(ids, data.gold, k) for k in (1, 10, 100)},
             "ndcg_at_10": metrics.ndcg_at_k(ids, data.gold, 10),
             "index_recall_at_10": exact[reference].recall(ids[protocol.exact][:, :first]),
@@ -231,7 +238,25 @@ def score(
             f"{setting['pooling']}, {setting['whitening']}, k={setting['k']}, {backend}: MRR@10 {row['mrr_at_10']:.4f},"
             f" {row['time_ms']:.4f} ms a query"
         )
-        yield row, index
+        yield row, index, ranks
+
+
+def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> Row:
+    """The bootstrap interval of the MRR and, given the raw row's ranks, the paired difference to it and its interval.
+
+    Args:
+      ranks: Reciprocal ranks of the queries with gold.
+      raw: Those of the raw vectors of the same pooling and backend.
+      resamples: How many; 0 for no intervals.
+      seed: Of the resamples.
+    """
+    if not resamples or not len(ranks):
+        return {}
+    found: Row = {"mrr_interval": bootstrap.bootstrap_mean(ranks, resamples, seed, LEVEL)._asdict()}
+    if raw is not None:
+        ends = bootstrap.bootstrap_mean(ranks - raw, resamples, seed, LEVEL)._asdict()
+        found["versus_raw"] = {"value": float((ranks - raw).mean()), **ends}
+    return found
 
 
 def _options(backend: str, config: ConfigDict) -> dict[str, Any]:

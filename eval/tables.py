@@ -7,12 +7,13 @@ A place for a table is written so, and what is between the two comments is repla
     <!-- table runs/methods difference_table pooling=mean -->
     <!-- end -->
 
-The words are the run's folder, a table of `jaxwhiten.report`, and conditions on rows. A run that is not there leaves
-its table as it is, and the command says so.
+The words are the run's folder, a table of `jaxwhiten.report`, conditions on rows, and `plain` for a table without its
+caption and notes. A run that is not there leaves its table as it is, and the command says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def table_of(words: Sequence[str]) -> str | None:
       InputError: There is no such table, or a condition is not `KEY=VALUE`.
     """
     folder, view, *conditions = words
+    plain = "plain" in conditions
     if not Path(folder, "run.json").is_file():
         return None
     run = report.Run.load(folder)
@@ -39,12 +41,14 @@ def table_of(words: Sequence[str]) -> str | None:
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)
-    for condition in conditions:
+    for condition in set(conditions) - {"plain"}:
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
         run.rows = [row for row in run.rows if str(row.get(key)) in value.split(",")]
     table = getattr(module, view)(run)
+    if table is not None and plain:
+        table = dataclasses.replace(table, caption="", notes=())
     return "" if table is None else table.markdown()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report.plots import _COLOURS, _STYLE, _figure, _save
-from jaxwhiten.report.run import Row, Run
+from jaxwhiten.report.run import REAL, Row, Run, mark
 from jaxwhiten.report.table import Table
 
 TRANSDUCTIVE_NOTE = (
@@ -50,7 +50,11 @@ def _setting(run: Run, row: Row) -> list[str]:
 def _table(run: Run, figures: Sequence[tuple[str, Any, int]], caption: str, notes: Sequence[str] = ()) -> Table:
     """A table of settings and figures, each (column, how to get it from a row, digits)."""
     columns = _setting_columns(run)
-    cells = [[*_setting(run, row), *(_number(value(row), digits) for _, value, digits in figures)] for row in run.rows]
+
+    def cell(value: float | str | None, digits: int) -> str:
+        return value if isinstance(value, str) else _number(value, digits)
+
+    cells = [[*_setting(run, row), *(cell(value(row), digits) for _, value, digits in figures)] for row in run.rows]
     groups = [(row["pooling"], row["whitening"]) for row in run.rows]
     return Table([*columns, *(name for name, _, _ in figures)], cells, len(columns), caption, notes, groups)
 
@@ -68,6 +72,9 @@ def quality_table(run: Run) -> Table:
     names = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
     heads = ("MRR@10", "recall@1", "recall@10", "recall@100", "nDCG@10")
     figures = [(head, lambda row, name=name: row[name], 4) for head, name in zip(heads, names, strict=True)]
+    if any("mrr_interval" in row for row in run.rows):
+        figures.insert(1, ("its interval", _interval, 4))
+        figures.insert(2, ("vs. raw", _versus_raw, 4))
     figures.append(("of exact@10", lambda row: row["index_recall_at_10"], 4))
     caption = (
         f"{data['name']}: {data['documents']:,} documents, {data['queries']:,} queries, of which "
@@ -75,18 +82,35 @@ def quality_table(run: Run) -> Table:
         f"{protocol['max_length']} tokens. Means over the queries with gold; target: {protocol['target']}; of "
         f"exact@10: {protocol['index_recall']}."
     )
+    if len(figures) > len(names) + 1:
+        caption += (
+            f" Intervals: 95% bootstrap over queries; {REAL}: the interval of the paired difference to the raw vectors "
+            "of the same pooling and index leaves out 0."
+        )
     notes = [TRANSDUCTIVE_NOTE] if any(row["transductive"] for row in run.rows) else []
     table = _table(run, figures, caption, [*notes, *run.header["warnings"]])
-    first = len(table.columns) - len(figures)
+    heads_of = [table.columns.index(head) for head in heads]
     best = {
-        (number, first + column)
-        for column, name in enumerate(names)
+        (number, column)
+        for column, name in zip(heads_of, names, strict=True)
         for number, row in enumerate(run.rows)
         if len(run.rows) > 1 and row[name] == max(r[name] for r in run.rows)
     }
     return Table(
         table.columns, table.rows, table.text_columns, table.caption, table.notes, table.groups, frozenset(best)
     )
+
+
+def _interval(row: Row) -> str:
+    ends = row.get("mrr_interval")
+    return _number(None, 4) if ends is None else f"{_number(ends['low'], 4)}–{_number(ends['high'], 4)}"
+
+
+def _versus_raw(row: Row) -> str:
+    found = row.get("versus_raw")
+    if found is None:
+        return _number(None, 4)
+    return f"{found['value']:+.4f}{mark(found)}"
 
 
 def cost_table(run: Run) -> Table:

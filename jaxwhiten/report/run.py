@@ -87,3 +87,11 @@ def average(row: Row, tasks: Sequence[str], aggregate: str) -> float:
 def has_knobs(row: Row) -> bool:
     """Whether a row is a whitening with β and γ, not raw vectors or another method."""
     return row["whitening"] != "none" and row["beta"] is not None
+
+
+REAL = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
+
+
+def mark(difference: dict[str, float]) -> str:
+    """`REAL` beside a difference whose interval leaves out 0, and a space beside others."""
+    return REAL if difference["low"] > 0 or difference["high"] < 0 else " "

@@ -10,7 +10,7 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.run import Row, Run, average, has_knobs
+from jaxwhiten.report.run import REAL, Row, Run, average, has_knobs, mark
 from jaxwhiten.report.table import Table
 
 AGGREGATE_NAMES = {
@@ -24,7 +24,6 @@ SAMPLE_NOTE = (
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
 _MISSING = "–"
-_REAL = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
 
 
 def _points(value: float | None, signed: bool = False) -> str:
@@ -135,24 +134,20 @@ def difference_table(run: Run) -> Table | None:
     for row in rows:
         found = row["versus_raw"]
         cells.append(
-            [setting_name(row, knobs), *(_points(found[t]["value"], signed=True) + _mark(found[t]) for t in tasks)]
+            [setting_name(row, knobs), *(_points(found[t]["value"], signed=True) + mark(found[t]) for t in tasks)]
         )
         if several:
             mean = found["average"]
             ends = f"{_points(mean['low'], signed=True)} to {_points(mean['high'], signed=True)}"
-            cells[-1] += [_points(mean["value"], signed=True) + _mark(mean), ends]
+            cells[-1] += [_points(mean["value"], signed=True) + mark(mean), ends]
     bootstrap = run.header["bootstrap"]
     caption = (
-        f"Difference to the raw vectors of the same pooling, {run.header['aggregate']}. {_REAL}: its "
+        f"Difference to the raw vectors of the same pooling, {run.header['aggregate']}. {REAL}: its "
         f"{bootstrap['level']:.0%} interval leaves out 0 (paired bootstrap, {bootstrap['resamples']:,} resamples "
         "of the pairs within each subset)."
     )
     columns = ["setting", *tasks, *(["average", "its interval"] if several else [])]
     return Table(columns, cells, 1, caption, groups=[row["pooling"] for row in rows])
-
-
-def _mark(found: dict[str, float]) -> str:
-    return _REAL if found["low"] > 0 or found["high"] < 0 else " "
 
 
 def published_table(run: Run) -> Table | None:

@@ -63,6 +63,22 @@ def config(tiny_model, tmp_path, monkeypatch):
     return config
 
 
+def test_intervals_of_the_mrr_are_paired():
+    rng = np.random.default_rng(0)
+    raw = 1 / rng.integers(1, 11, 800)
+    better = np.minimum(raw + 0.1 * (rng.random(800) < 0.3), 1)
+    found = retrieval.intervals(better, raw, 2000, 0)
+    assert found["mrr_interval"]["low"] < better.mean() < found["mrr_interval"]["high"]
+    assert found["versus_raw"]["value"] == pytest.approx((better - raw).mean())
+    # The difference is far surer than either mean: its interval is that of a mean of paired differences.
+    spread = found["versus_raw"]["high"] - found["versus_raw"]["low"]
+    assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
+    assert found["versus_raw"]["low"] > 0
+    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
+    assert retrieval.intervals(raw, None, 0, 0) == {}
+
+
 @pytest.mark.slow
 def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     path = generate(tmp_path / "quora.tsv", 10_000)

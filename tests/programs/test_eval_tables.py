@@ -31,6 +31,10 @@ def test_a_place_is_filled_and_the_rest_is_left_alone(run, tmp_path):
     assert text == f"# Before\n\n{place}\n{report.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
+    page.write_text(f"<!-- table {run} sts_table plain -->\n<!-- end -->\n")
+    tables.fill(page)
+    assert page.read_text().splitlines()[2].startswith("| pooling |")
+    assert "Spearman" not in page.read_text()
 
 
 def test_a_run_that_is_not_there_leaves_its_table(tmp_path):

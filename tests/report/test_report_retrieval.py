@@ -68,6 +68,19 @@ def test_the_best_value_is_marked_and_notes_are_told(run):
     assert "nlist lowered" in text
 
 
+def test_intervals_and_differences_stand_beside_the_mrr(run):
+    assert "vs. raw" not in views.quality_table(run).columns
+    for number, r in enumerate(run.rows):
+        r["mrr_interval"] = {"low": 0.4, "high": 0.55}
+        if number:
+            r["versus_raw"] = {"value": -0.1, "low": -0.2, "high": -0.05}
+    table = views.quality_table(run)
+    place = table.columns.index("MRR@10")
+    assert table.columns[place + 1 : place + 3] == ["its interval", "vs. raw"]
+    assert [r[place + 1 : place + 3] for r in table.rows] == [["0.4000–0.5500", "–"], ["0.4000–0.5500", "-0.1000∗"]]
+    assert "**0.5000**" in table.markdown()
+
+
 def test_knobs_are_shown_only_where_there_are_several(run):
     assert "γ" not in views.quality_table(run).columns
     run.rows.append(row(gamma=0.5))
