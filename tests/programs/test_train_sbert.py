@@ -180,7 +180,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
     [
         ({"objective": "sofmax"}, "Did you mean 'softmax'"),
         ({"objective": "triplet"}, "takes 3 sentences a row; the rows have one, two"),
-        ({"pooling": "first_last_avg"}, "cls, max, mean"),
+        ({"pooling": "pooler"}, "Valid: cls, .*mean"),
         ({"settings": {"scale": 3.0}}, "Unknown setting"),
         ({"batch_size": 12}, "not a multiple of 8 devices"),
         ({"batch_size": 1000}, "fewer than one batch"),
