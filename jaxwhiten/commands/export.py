@@ -12,7 +12,7 @@ from jaxwhiten.errors import InputError, unknown_name
 if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
-FORMATS = ("sentence-transformers", "faiss", "hub")
+FORMATS = ("sentence-transformers", "faiss", "onnx", "hub")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.format not in FORMATS:
         raise unknown_name("format", args.format, FORMATS)
-    if args.whitening is None and (args.format in ("faiss", "hub") or knobs(args)):
+    if args.whitening is None and (args.format in ("faiss", "onnx", "hub") or knobs(args)):
         raise InputError(f"--format {args.format} with these options needs a whitening: give --whitening FILE.")
     if args.format != "hub" and (args.score or args.name):
         raise InputError("--score and --name are for the card of --format hub.")
@@ -53,6 +53,9 @@ def run(args: argparse.Namespace) -> None:
     if args.format == "hub":
         export.save_hub_folder(args.output, args.model, whitening, name=args.name, scores=scores, **encoding)
         _done(args.output, "a folder to upload; README.md is its card")
+    elif args.format == "onnx":
+        export.save_onnx(args.output, args.model, whitening=whitening, **encoding)
+        _done(args.output, "model.onnx and the tokenizer")
     else:
         export.export_sentence_transformer(args.output, args.model, whitening=whitening, **encoding)
         _done(args.output, "a sentence-transformers folder")

@@ -33,6 +33,25 @@ def test_faiss_needs_no_model(run, whitening_file, tmp_path):
     assert faiss.read_VectorTransform(str(tmp_path / "out" / "whitening.vt")).d_out == 4
 
 
+def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    from tokenizers import Tokenizer
+
+    words = ("--whitening", whitening_file, "-k", 8, "--format", "onnx", "--output", tmp_path / "out")
+    done = run("export", "--model", tiny_model, *MODEL, *words)
+    assert done.code == 0, done.err
+    tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    tokenizer.enable_padding()
+    rows = tokenizer.encode_batch(SENTENCES)
+    inputs = {"input_ids": [row.ids for row in rows], "attention_mask": [row.attention_mask for row in rows]}
+    session = runtime.InferenceSession(str(tmp_path / "out" / "model.onnx"), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {name: np.array(value)[:, :32] for name, value in inputs.items()})
+    short = [len(row.tokens) - row.tokens.count("[PAD]") <= 32 for row in rows]
+    assert sum(short) >= 8
+    np.testing.assert_allclose(found[short], wanted[short], atol=1e-4)
+
+
 def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
     words = ("--name", "my model", "--score", "STS-B test=71.3", "--score", "a=b=50", "--output", tmp_path / "out")
     done = run("export", "--model", tiny_model, *MODEL, "--whitening", whitening_file, "--format", "hub", *words)

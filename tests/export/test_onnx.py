@@ -1,0 +1,111 @@
+"""ONNX Runtime on the exported graph gives the vectors of `Encoder`, for every family, pooling, batch and length."""
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.export import export_sentence_transformer, save_onnx
+from tests.tiny import SENTENCES, write_model
+
+pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+FAMILIES = {
+    "bert": {},
+    "roberta": {"model_type": "roberta", "pad_token_id": 1, "position_offset": 2, "type_vocab_size": 1},
+    "distilbert": {"model_type": "distilbert", "type_vocab_size": 0, "pooler": False},
+    "electra": {"model_type": "electra", "embedding_size": 16, "pooler": False},
+    "albert": {"model_type": "albert", "embedding_size": 16, "layer_groups": 2, "hidden_act": "gelu_new"},
+    "mpnet": {"model_type": "mpnet", "relative_buckets": 32, "position_offset": 2, "type_vocab_size": 0},
+    "nomic_bert": {
+        "model_type": "nomic_bert",
+        "learned_positions": False,
+        "pooler": False,
+        "rotary_theta": 1000.0,
+        "gated": True,
+        "attention_bias": False,
+        "feed_forward_bias": False,
+        "hidden_act": "silu",
+    },
+    "modernbert": {
+        "model_type": "modernbert",
+        "learned_positions": False,
+        "type_vocab_size": 0,
+        "pooler": False,
+        "rotary_theta": 160000.0,
+        "local_layers": (1, 2),
+        "local_window": 3,
+        "local_rotary_theta": 10000.0,
+        "pre_norm": True,
+        "gated": True,
+        "attention_bias": False,
+        "feed_forward_bias": False,
+        "norm_bias": False,
+        "layer_norm_eps": 1e-5,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def whitening():
+    rng = np.random.default_rng(0)
+    return Whitening(n_components=12, beta=0.9, gamma=0.8).fit(rng.normal(size=(2000, 32)) + rng.normal(size=32))
+
+
+def run(folder, sentences=SENTENCES, max_length=24, pad_id=0):
+    """What a user of ONNX Runtime would write."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(max_length)
+    tokenizer.enable_padding(pad_id=pad_id)
+    encoded = tokenizer.encode_batch(sentences)
+    session = runtime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    inputs = {
+        "input_ids": np.array([e.ids for e in encoded], np.int64),
+        "attention_mask": np.array([e.attention_mask for e in encoded], np.int64),
+    }
+    return session.run(["sentence_embedding"], inputs)[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(tmp_path, whitening, family):
+    model = write_model(tmp_path / "model", **FAMILIES[family])
+    vectors = Encoder.from_pretrained(model, pooling="first_last_avg", max_length=24).encode(SENTENCES)
+    out = save_onnx(tmp_path / "out", model, pooling="first_last_avg", max_length=24)
+    np.testing.assert_allclose(run(out), vectors, atol=1e-4)
+    out = save_onnx(tmp_path / "white", model, pooling="first_last_avg", max_length=24, whitening=whitening)
+    np.testing.assert_allclose(run(out), normalize(whitening.transform(vectors)), atol=1e-4)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last2avg", "layers:0+2+2"])
+def test_poolings(tiny_model, tmp_path, pooling):
+    out = save_onnx(tmp_path / "out", tiny_model, pooling=pooling, max_length=24)
+    vectors = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24).encode(SENTENCES)
+    np.testing.assert_allclose(run(out), vectors, atol=1e-4)
+    np.testing.assert_allclose(run(out, SENTENCES[:1]), vectors[:1], atol=1e-4)
+
+
+def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
+    first = export_sentence_transformer(
+        tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening
+    )
+    second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
+    out = save_onnx(tmp_path / "out", first, whitening=second)
+    vectors = Encoder.from_pretrained(first, pooling="auto").encode(SENTENCES)
+    np.testing.assert_allclose(run(out), normalize(second.transform(vectors)), atol=1e-4)
+
+
+def test_the_real_minilm(minilm, tmp_path):
+    out = save_onnx(tmp_path / "out", minilm, max_length=64)
+    vectors = Encoder.from_pretrained(minilm, pooling="auto", max_length=64).encode(SENTENCES)
+    np.testing.assert_allclose(run(out, max_length=64), vectors, atol=1e-5)
+
+
+def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
+    with pytest.raises(InputError, match="first_last_avg"):
+        save_onnx(tmp_path / "out", tiny_model, pooling="ditto:0+1")
+    narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
+    with pytest.raises(MismatchError, match="8 dimensions"):
+        save_onnx(tmp_path / "out", tiny_model, pooling="mean", whitening=narrow)
+    assert not (tmp_path / "out").exists()
