@@ -1,8 +1,10 @@
-"""Everything once, small: 60 steps of softmax on SNLI rows, scored on SICK-R.
+"""Everything once, small: 60 steps of softmax on SNLI rows, scored on the dev split of SICK-R.
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/smoke.py
 
-Hardware: 2 CPU cores.
+Seen on 2 CPU cores, float32, seed 0: 75 seconds, compiling included; loss 1.108 (mean of the first ten steps) to 1.060
+(of the last ten). It shows that everything runs: SICK-R dev goes from 79.80 to 79.25, as 60 steps of softmax do not
+help an encoder that is tuned for similarity already.
 """
 
 from ml_collections import ConfigDict
