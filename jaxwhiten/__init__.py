@@ -13,18 +13,32 @@ from jaxwhiten._version import __version__
 if TYPE_CHECKING:
     from jaxwhiten.encoder import Encoder
     from jaxwhiten.moments import Moments
-    from jaxwhiten.pooling import POOLINGS
+    from jaxwhiten.pooling import PARAMETRIC, POOLINGS
+    from jaxwhiten.tuning import ScoredPairs, tune
     from jaxwhiten.whitening import Whitening, normalize
 
 _WHERE = {
     "Encoder": "encoder",
     "Moments": "moments",
+    "PARAMETRIC": "pooling",
     "POOLINGS": "pooling",
+    "ScoredPairs": "tuning",
     "Whitening": "whitening",
     "normalize": "whitening",
+    "tune": "tuning",
 }
 
-__all__ = ["POOLINGS", "Encoder", "Moments", "Whitening", "__version__", "normalize"]
+__all__ = [
+    "PARAMETRIC",
+    "POOLINGS",
+    "Encoder",
+    "Moments",
+    "ScoredPairs",
+    "Whitening",
+    "__version__",
+    "normalize",
+    "tune",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -173,6 +173,25 @@ class Whitening(Estimator):
         result._check_params(len(state.mean))
         return result._adopt(state, self._provenance)._warn(state, rows=False)
 
+    def tune(self, pairs: tuple[Any, Any, Any], **grid: Any) -> Whitening:
+        """The same fit with the k, β and γ that score best on a few scored pairs.
+
+        Args:
+          pairs: Raw vectors of the first and the second sentences, and their human scores: `tuning.ScoredPairs`.
+          **grid: `ks`, `betas`, `gammas` of `jaxwhiten.tuning.tune`, which also gives the whole grid.
+
+        Returns:
+          A fitted estimator. Where no whitening beats the raw vectors it is the best all the same; `tuning.tune` warns.
+
+        Raises:
+          InputError: An empty grid, no pairs, or pairs of another width.
+          NotFittedError: Nothing was fitted yet.
+        """
+        from jaxwhiten.tuning import ScoredPairs, tune
+
+        best = tune(self, ScoredPairs(*pairs), **grid).best
+        return self.with_params(n_components=best.n_components, beta=best.beta, gamma=best.gamma)
+
     def _adopt(
         self, state: Decomposition | None, provenance: Mapping[str, Any], moments: Moments | None = None
     ) -> Whitening:

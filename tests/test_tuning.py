@@ -119,3 +119,11 @@ def test_refusals(whitening, pairs):
     broken[7, 2] = np.nan
     with pytest.raises(NonFiniteError, match="Row 7 of the pairs"):
         tune(whitening, pairs._replace(first=broken))
+
+
+def test_the_estimator_takes_the_best(whitening, pairs):
+    best = tune(whitening, pairs, ks=[4, 12]).best
+    tuned = whitening.tune(tuple(pairs), ks=[4, 12])
+    assert (tuned.n_components, tuned.beta, tuned.gamma) == best[:3]
+    a, b = (tuned.transform(x.astype(np.float64)) for x in pairs[:2])
+    assert 100 * spearman(cosine_pairs(a, b), pairs.gold) == pytest.approx(best.score, abs=1e-3)
