@@ -1,0 +1,145 @@
+"""`jaxwhiten.export.mteb`: MTEB's own evaluator runs our encoders, on tasks built from our loaders."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, metrics
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError
+from tests.tiny import SENTENCES
+
+pytest.importorskip("mteb")
+from jaxwhiten.export.mteb import MTEBEncoder
+
+# The task that scores are published for, not its second version.
+pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")
+
+MTEB_NAMES = {name: name for name in ("STS12", "STS13", "STS14", "STS15", "STS16")} | {"STS-B": "STSBenchmark"}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.fixture(scope="module")
+def whitening(encoder):
+    rng = np.random.default_rng(0)
+    return Whitening(n_components=8).fit(rng.normal(size=(400, encoder.dimension)).astype(np.float32))
+
+
+def offline(name, data_dir=None):
+    """MTEB's own task with our loader's sentences and scores in the place of the download; and its test pairs."""
+    import datasets
+    import mteb
+
+    pairs = load_sts(name, data_dir).splits["test"]
+    task = mteb.get_task(MTEB_NAMES.get(name, "STSBenchmark"))
+    columns = {"sentence1": pairs.sentence1, "sentence2": pairs.sentence2, "score": pairs.score.tolist()}
+    task.dataset = datasets.DatasetDict(test=datasets.Dataset.from_dict(columns))
+    task.data_loaded = True
+    return task, pairs
+
+
+def score(model, task):
+    """MTEB's main score in points."""
+    import mteb
+
+    result = mteb.evaluate(model, task, cache=None, encode_kwargs={"show_progress_bar": False}, co2_tracker=False)
+    return 100 * result[0].scores["test"][0]["main_score"]
+
+
+def ours(encoder, pairs, whitening=None):
+    left, right = encoder.encode(pairs.sentence1), encoder.encode(pairs.sentence2)
+    if whitening is not None:
+        left, right = whitening.transform(left), whitening.transform(right)
+    return metrics.sts_scores(metrics.cosine_pairs(left, right), pairs.score, pairs.subset)["all"]
+
+
+@pytest.mark.parametrize("whitened", [False, True])
+def test_mteb_evaluates_a_model_and_gives_our_score(encoder, whitening, whitened):
+    task, pairs = offline("sts_sample")
+    used = whitening if whitened else None
+    assert score(MTEBEncoder(encoder, used), task) == pytest.approx(ours(encoder, pairs, used), abs=0.01)
+
+
+def test_the_evaluator_takes_it_for_an_encoder(encoder):
+    from mteb.models import EncoderProtocol
+
+    assert isinstance(MTEBEncoder(encoder), EncoderProtocol)
+
+
+def test_texts_are_encoded_in_the_order_of_the_batches(encoder, whitening):
+    model = MTEBEncoder(encoder, whitening, pooling="cls", batch_size=2)
+    batches = [{"text": SENTENCES[:3]}, {"text": SENTENCES[3:5]}]
+    found = model.encode(batches, task_metadata=None, hf_split="test", hf_subset="default", prompt_type=None)
+    expected = whitening.transform(encoder.encode(SENTENCES[:5], pooling="cls"))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_folder_is_read_with_the_pooling_asked_for(tiny_model):
+    model = MTEBEncoder(tiny_model, pooling="max")
+    assert (model.encoder.pooling, model.mteb_model_meta.name) == ("max", "local/tiny-bert")
+
+
+def test_a_hub_id_keeps_its_name(encoder):
+    named = MTEBEncoder(encoder, name="someone/something").mteb_model_meta
+    assert (named.name, named.framework, named.embed_dim) == ("someone/something", ["JAX"], encoder.dimension)
+
+
+def test_results_of_another_setting_are_never_taken_from_the_cache(encoder, whitening):
+    settings = [
+        MTEBEncoder(encoder),
+        MTEBEncoder(encoder, pooling="cls"),
+        MTEBEncoder(encoder, whitening),
+        MTEBEncoder(encoder, whitening.with_params(gamma=0.5)),
+        MTEBEncoder(encoder, whitening.with_params(n_components=4)),
+    ]
+    metas = [model.mteb_model_meta for model in settings]
+    assert len({meta.revision for meta in metas}) == len(metas)
+    assert MTEBEncoder(encoder, whitening).mteb_model_meta.revision == metas[2].revision
+    assert [meta.embed_dim for meta in metas[-2:]] == [8, 4]
+
+
+def test_similarities_are_cosines(encoder):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 8))
+    model = MTEBEncoder(encoder)
+    pairs = np.asarray(model.similarity_pairwise(a, b))
+    np.testing.assert_allclose(pairs, metrics.cosine_pairs(a, b), atol=1e-6)
+    np.testing.assert_allclose(np.diag(np.asarray(model.similarity(a, b))), pairs, atol=1e-6)
+
+
+def test_a_whitening_of_another_width_is_refused(encoder):
+    other = Whitening().fit(np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32))
+    with pytest.raises(MismatchError, match=r"5 dimensions.*gives 32"):
+        MTEBEncoder(encoder, other)
+
+
+def test_an_unknown_pooling_is_answered(encoder):
+    with pytest.raises(InputError, match="mean"):
+        MTEBEncoder(encoder, pooling="meen")
+
+
+def test_without_mteb_the_message_names_the_extra(encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mteb.models.model_meta", None)
+    with pytest.raises(MissingDependencyError, match=r"jaxwhiten\[mteb\]"):
+        MTEBEncoder(encoder)
+
+
+def test_sts16_of_real_weights(minilm, real_data):
+    _real("STS16", minilm, real_data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MTEB_NAMES if name != "STS16"])
+def test_the_other_years_of_real_weights(name, minilm, real_data):
+    _real(name, minilm, real_data)
+
+
+def _real(name, minilm, real_data):
+    encoder = Encoder.from_pretrained(minilm, pooling="mean")
+    task, pairs = offline(name, real_data)
+    assert score(MTEBEncoder(encoder), task) == pytest.approx(ours(encoder, pairs), abs=0.01)
