@@ -4,7 +4,7 @@
     python -m train.mlm --config configs/mlm_adapt.py --config.data=TEXT --config.model=FOLDER
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
-results.json and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
+results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
 `AutoModelForMaskedLM`. SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command goes on from
 there.
 """
@@ -20,7 +20,7 @@ from flax import nnx
 from ml_collections import ConfigDict
 
 from configs.launch import run
-from jaxwhiten import io
+from jaxwhiten import io, report
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
@@ -179,7 +179,15 @@ def finish(
     copy_tokenizer(tokenizer, output / "model")
     io.write_text(output / "model" / "README.md", card)
     results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": hardware()}
-    io.write_json(output / "results.json", results | {"tokens_per_second": round(rate), "seed": config.seed})
+    results |= {"tokens_per_second": round(rate), "seed": config.seed}
+    io.write_json(output / "results.json", results)
+    report.write_training(
+        output,
+        f"train.mlm: {config.model or 'from random weights'}",
+        scores={"at the end": scores},
+        recipe=recipe,
+        facts={**facts, "seed": config.seed},
+    )
     print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
     print(f"{output}/model written from step {steps}")
 

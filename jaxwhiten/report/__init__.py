@@ -1,4 +1,4 @@
-"""Views of results: tables for the terminal and Markdown, and plots. Nothing is scored here."""
+"""Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
 from jaxwhiten.report import retrieval
 from jaxwhiten.report.methods import cost_table, geometry_table
@@ -13,6 +13,7 @@ from jaxwhiten.report.sts import (
     write_sts,
 )
 from jaxwhiten.report.table import Table
+from jaxwhiten.report.training import write_training
 
 __all__ = [
     "Run",
@@ -28,4 +29,5 @@ __all__ = [
     "setting_name",
     "sts_table",
     "write_sts",
+    "write_training",
 ]

@@ -1,14 +1,15 @@
-"""What a run of `eval.retrieval` looks like: its tables, two plots, and `results.md`."""
+"""What a run of `eval.retrieval` looks like: its tables, two plots, `results.md` and `report.html`."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten import io
+from jaxwhiten.report import page
 from jaxwhiten.report.plots import _COLOURS, _STYLE, _figure, _save
 from jaxwhiten.report.run import REAL, Row, Run, mark
 from jaxwhiten.report.table import Table
@@ -238,14 +239,14 @@ def _short(text: str, length: int = 100) -> str:
 
 
 def write_retrieval(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
-    """Writes `results.md` and the plots of a run of `eval.retrieval`.
+    """Writes `results.md`, `report.html` and the plots of a run of `eval.retrieval`.
 
     Args:
       run: The run.
       folder: Where to write; the folder `run.save` wrote to, as a rule.
 
     Returns:
-      The files written, `results.md` first.
+      The files written, `results.md` and `report.html` first.
     """
     folder = Path(folder)
     plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
@@ -256,7 +257,22 @@ def write_retrieval(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
         parts += ["## Example searches", f"```text\n{examples}\n```"]
     parts += [_data(run), _provenance(run)]
     io.write_text(folder / "results.md", "\n\n".join(parts) + "\n")
-    return [folder / "results.md", *plots.values()]
+    return [folder / "results.md", _write_page(run, folder, plots), *plots.values()]
+
+
+def _write_page(run: Run, folder: Path, plots: Mapping[str, Path]) -> Path:
+    header, pictures = run.header, [page.picture(path, PLOTS[name][1]) for name, path in plots.items()]
+    quality = quality_table(Run({**header, "warnings": []}, run.rows))  # the warnings stand above all tables
+    sections = [
+        page.section("Quality", page.tables(quality), *pictures),
+        page.section("Time and memory", page.tables(cost_table(run))),
+        page.section("Published", page.tables(published_table(run))),
+        page.section("Example searches", page.verbatim(examples_text(run))),
+        page.section("Data", page.verbatim(_data(run))),
+        *page.made(header),
+    ]
+    lead = [f"{header['model']} · {header['dataset']['name']} · {header['date']}"]
+    return page.write_page(folder / page.PAGE, header["title"], lead, sections, header["warnings"])
 
 
 def as_text(run: Run, files: Sequence[Path]) -> str:
@@ -274,7 +290,7 @@ def as_text(run: Run, files: Sequence[Path]) -> str:
     if examples := examples_text(run):
         parts.append("\n" + examples)
     parts.append(f"\n{run.header['seconds']:.0f} s, of which encoding {run.header['encoding']['seconds']:.0f} s")
-    parts += ["Table: " + str(files[0]), "Plots: " + " ".join(map(str, files[1:]))]
+    parts += [f"Table: {files[0]}", f"Page: {files[1]}", "Plots: " + " ".join(map(str, files[2:]))]
     return "\n".join(parts)
 
 
@@ -300,5 +316,5 @@ def _provenance(run: Run) -> str:
 
 def remove_views(folder: str | os.PathLike[str]) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in ("results.md", *PLOTS):
+    for name in ("results.md", page.PAGE, *PLOTS):
         Path(folder, name).unlink(missing_ok=True)

@@ -1,13 +1,14 @@
-"""What a run of `eval.sts` looks like: its tables, and `results.md` with the plots."""
+"""What a run of `eval.sts` looks like: its tables, `results.md` with the plots, and `report.html`."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxwhiten import io
+from jaxwhiten.report import page
 from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
 from jaxwhiten.report.run import REAL, Row, Run, average, has_knobs, mark
@@ -174,14 +175,14 @@ PLOTS = {
 
 
 def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
-    """Writes `results.md` and the plots of a run of `eval.sts`.
+    """Writes `results.md`, `report.html` and the plots of a run of `eval.sts`.
 
     Args:
       run: The run.
       folder: Where to write; the folder `run.save` wrote to, as a rule.
 
     Returns:
-      The files written, `results.md` first.
+      The files written, `results.md` and `report.html` first.
     """
     folder = Path(folder)
     plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
@@ -192,7 +193,34 @@ def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
     parts += [f"![{PLOTS[name][1]}]({name})" for name in plots]
     parts.append(_provenance(run))
     io.write_text(folder / "results.md", "\n\n".join(parts) + "\n")
-    return [folder / "results.md", *plots.values()]
+    return [folder / "results.md", _write_page(run, folder, plots), *plots.values()]
+
+
+def _write_page(run: Run, folder: Path, plots: Mapping[str, Path]) -> Path:
+    header, score_plot = run.header, plots.get("score_by_k.png")
+    # The warnings stand above all tables. The other aggregates need no new scores.
+    first, *others = sorted(AGGREGATE_NAMES, key=lambda name: name != header["aggregate"])
+    by_aggregate = {
+        name: sts_table(Run({**header, "aggregate": name, "warnings": []}, run.rows)) for name in (first, *others)
+    }
+    scores = page.section(
+        "Scores",
+        page.tables(by_aggregate[first]),
+        page.folded("Under the other aggregates", page.tables(*(by_aggregate[name] for name in others))),
+        page.picture(score_plot, PLOTS["score_by_k.png"][1]) if score_plot else "",
+    )
+    pictures = [page.picture(path, PLOTS[name][1]) for name, path in plots.items() if path != score_plot]
+    sections = [
+        scores,
+        page.section("Against the raw vectors", page.tables(difference_table(run))),
+        page.section("Intervals", page.tables(interval_table(run))),
+        page.section("Geometry", page.tables(geometry_table(run)), *pictures),
+        page.section("Cost", page.tables(cost_table(run))),
+        page.section("Published", page.tables(published_table(run))),
+        *page.made(header),
+    ]
+    lead = [f"{header['model']} · {', '.join(header['tasks'])} · {header['date']}"]
+    return page.write_page(folder / page.PAGE, header["title"], lead, sections, header["warnings"])
 
 
 def _provenance(run: Run) -> str:
@@ -212,5 +240,5 @@ def _provenance(run: Run) -> str:
 
 def remove_views(folder: str | os.PathLike[str]) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in ("results.md", *PLOTS):
+    for name in ("results.md", page.PAGE, *PLOTS):
         Path(folder, name).unlink(missing_ok=True)

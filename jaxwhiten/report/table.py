@@ -1,10 +1,11 @@
-"""A table as text cells, shown in a terminal or as Markdown."""
+"""A table as text cells, shown in a terminal, as Markdown or as HTML."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,39 @@ class Table:
         lines = [f"| {' | '.join(row)} |" for row in ([*self.columns], marks, *body)]
         parts = [self.caption, "\n".join(lines), *self.notes]
         return "\n\n".join(part for part in parts if part)
+
+    def html(self) -> str:
+        """As HTML, the best value of each column marked; heads sort by a click where every row stands for itself."""
+        sortable = len(self.rows) > 1 and all(row and row[0] for row in self.rows)
+
+        def head(column: int, name: str) -> str:
+            if sortable:
+                return f'<th{self._class(column)} aria-sort="none"><button type="button">{escape(name)}</button></th>'
+            return f"<th{self._class(column)}>{escape(name)}</th>"
+
+        def line(number: int, row: Sequence[str]) -> str:
+            cells = (
+                f"<td{self._class(c, (number, c) in self.best)}>{escape(cell).strip()}</td>"
+                for c, cell in enumerate(row)
+            )
+            rule = number and self.groups and self.groups[number] != self.groups[number - 1]
+            return f"<tr{_attribute('rule' if rule else '')}>{''.join(cells)}</tr>"
+
+        heads = "".join(head(c, name) for c, name in enumerate(self.columns))
+        body = "\n".join(line(r, row) for r, row in enumerate(self.rows))
+        parts = [
+            f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else "",
+            f'<div class="scroll"><table{_attribute("sortable" if sortable else "")}>',
+            f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>",
+            *(f'<p class="note">{escape(note)}</p>' for note in self.notes),
+        ]
+        inside = "\n".join(part for part in parts if part)
+        return f'<figure class="table">\n{inside}\n</figure>'
+
+    def _class(self, column: int, best: bool = False) -> str:
+        """The class of a cell."""
+        return _attribute(" ".join(["number"] * (column >= self.text_columns) + ["best"] * best))
+
+
+def _attribute(classes: str) -> str:
+    return f' class="{classes}"' if classes else ""

@@ -125,6 +125,7 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     assert any("nlist lowered from 1024" in note for note in run["warnings"])
     assert "MRR@10" in done.stdout
     assert "1 malformed" in (tmp_path / "out" / "results.md").read_text()
+    assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64") == len(views.PLOTS)
     for name in views.PLOTS:
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
 

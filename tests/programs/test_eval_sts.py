@@ -188,6 +188,9 @@ def test_header_and_views(finished):
     assert "Sample, not a benchmark." in text
     assert "target †" in text
     assert "bootstrap intervals" in text
+    page = (finished / "report.html").read_text()
+    assert page.count("data:image/png;base64") == 3
+    assert "Sample, not a benchmark." in page
     for name in ("score_by_k.png", "spectrum.png", "similarity.png"):
         assert (finished / name).stat().st_size > 10_000
 

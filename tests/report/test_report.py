@@ -186,10 +186,16 @@ def test_intervals(run):
 
 def test_every_view_is_written(run, tmp_path):
     files = report.write_sts(run, tmp_path)
-    assert [file.name for file in files] == ["results.md", "score_by_k.png", "spectrum.png", "similarity.png"]
-    for file in files[1:]:
+    plots = ["score_by_k.png", "spectrum.png", "similarity.png"]
+    assert [file.name for file in files] == ["results.md", "report.html", *plots]
+    for file in files[2:]:
         assert file.read_bytes().startswith(b"\x89PNG")
         assert f"({file.name})" in files[0].read_text()
+    page = files[1].read_text()
+    assert page.count("data:image/png;base64") == 3
+    assert page.count(report.sts_table(run).columns[-1]) >= 3  # one table an aggregate
+    assert page.count("STS12, target: few rows") == 1
+    assert "<dt>whitening.target</dt><dd>fitted on TARGET</dd>" in page
     report.remove_views(tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -197,4 +203,4 @@ def test_every_view_is_written(run, tmp_path):
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
     run.rows = [r for r in run.rows if r["whitening"] == "none"]
     run.figures = {}
-    assert [file.name for file in report.write_sts(run, tmp_path)] == ["results.md"]
+    assert [file.name for file in report.write_sts(run, tmp_path)] == ["results.md", "report.html"]

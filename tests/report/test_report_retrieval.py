@@ -95,12 +95,15 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
         for w, t in (("none", "long " * 50), ("target", None))
     ]
     files = views.write_retrieval(run, tmp_path)
-    assert [file.name for file in files] == ["results.md", *views.PLOTS]
+    assert [file.name for file in files] == ["results.md", "report.html", *views.PLOTS]
     text = files[0].read_text()
     assert "2 malformed rows left out" in text
     assert "document 7: 'a' and 'b'" in text
     assert "whitened (target), k=8" in text
     assert "…" in text
+    page = files[1].read_text()
+    assert page.count("data:image/png;base64") == len(views.PLOTS)
+    assert "whitened (target), k=8" in page
     assert "Table: " in views.as_text(run, files)
     views.remove_views(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -110,7 +113,7 @@ def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
     for one in run.rows:
         for name in ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10"):
             one[name] = float("nan")
-    assert views.write_retrieval(run, tmp_path) == [tmp_path / "results.md"]
+    assert views.write_retrieval(run, tmp_path) == [tmp_path / "results.md", tmp_path / "report.html"]
     assert "–" in (tmp_path / "results.md").read_text()
 
 

@@ -1,0 +1,78 @@
+"""What a run of a training program looks like: `report.html` beside its results."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten._version import __version__
+from jaxwhiten.report import page
+from jaxwhiten.report.table import Table
+
+_PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers")
+
+
+def write_training(
+    folder: str | os.PathLike[str],
+    title: str,
+    *,
+    scores: Mapping[str, Mapping[str, float]],
+    recipe: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> Path:
+    """Writes `report.html` of a finished run: scores, the course of the training, recipe, versions.
+
+    Args:
+      folder: The run's folder, with its metrics and its curve.
+      title: Head of the page.
+      scores: For each column, such as `"before"`, the scores by name.
+      recipe: What decides the result.
+      facts: What else there is to say about the run.
+
+    Returns:
+      The file written.
+    """
+    from jaxwhiten.training.log import PLOT_FILE, read_metrics
+
+    folder = Path(folder)
+    rows, curve = read_metrics(folder), folder / PLOT_FILE
+    packages = {name: metadata.version(name) for name in _PACKAGES}
+    sections = [
+        page.section("Scores", page.tables(_scores(scores))),
+        page.section(
+            "Course",
+            page.picture(curve, "Loss and scores by step") if curve.is_file() else "",
+            page.tables(_evaluations(rows)),
+        ),
+        page.section("Run", page.facts(facts)),
+        page.section("Recipe", page.facts(recipe)),
+        page.section(
+            "Versions", page.facts({"jaxwhiten": __version__, "python": platform.python_version(), **packages})
+        ),
+    ]
+    lead = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return page.write_page(folder / page.PAGE, title, [lead], sections)
+
+
+def _scores(columns: Mapping[str, Mapping[str, float]]) -> Table | None:
+    """One row a score; None where nothing was scored."""
+    names = list(dict.fromkeys(name for scores in columns.values() for name in scores))
+    cells = [[name, *(_number(scores.get(name)) for scores in columns.values())] for name in names]
+    return Table(["score", *columns], cells) if cells else None
+
+
+def _evaluations(rows: list[dict[str, Any]]) -> Table | None:
+    """The scores at each evaluation; None where there was none."""
+    found = [row for row in rows if "loss" not in row]
+    names = list(dict.fromkeys(name for row in found for name in row if name != "step"))
+    cells = [[str(row["step"]), *(_number(row.get(name)) for name in names)] for row in found]
+    return Table(["step", *names], cells, 0, "Evaluations during the run.") if names else None
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.3f}"
