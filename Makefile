@@ -21,7 +21,7 @@ DEMO_STAMP := $(call stamp,cpu)
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench tables clean
+.PHONY: help demo test test-fast lint types docs bench tables clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,12 @@ test-fast: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests that take less than about
 
 lint: $(call stamp,dev) ## ruff: lint and format check
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(call stamp,dev) ## mypy, strict, on the library
+	@$(BIN)/mypy
+
+docs: $(call stamp,docs) ## The documentation, into site/
+	@$(BIN)/mkdocs build --strict
 
 bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
