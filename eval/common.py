@@ -13,14 +13,16 @@ from typing import Any
 import jax
 
 import jaxwhiten
+from jaxwhiten import distributed
 from jaxwhiten.errors import InputError
 
 _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
 
 
 def say(text: str) -> None:
-    """A line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A line on stderr, from the process that writes."""
+    if distributed.is_writer():
+        print(text, file=sys.stderr, flush=True)
 
 
 def now() -> str:
@@ -48,6 +50,7 @@ def machine() -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "devices": len(devices),
+        "processes": jax.process_count(),
         "device_kind": devices[0].device_kind,
         "system": platform.platform(),
         "peak_rss_gb": _peak_memory(),

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from eval.settings import words
-from jaxwhiten import Encoder, Moments
+from jaxwhiten import Encoder, Moments, distributed
 from jaxwhiten.datasets import NLIRows
 from jaxwhiten.pooling import canonical
+from jaxwhiten.store import text_fingerprint
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval
 IDF = "idf"  # a pooling whose weights are counted on the sentences that are encoded
@@ -49,20 +50,42 @@ def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[
     return tuple(dict.fromkeys(found))
 
 
+def encode(
+    encoder: Encoder, sentences: Sequence[str], poolings: Sequence[str], batch_size: int | None = None
+) -> dict[str, np.ndarray]:
+    """The vectors of all sentences by pooling, in every process; each encodes its share."""
+    distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
+    own = encoder.encode(
+        distributed.share(sentences), pooling=poolings, batch_size=batch_size, show_progress=show_progress()
+    )
+    return {pooling: distributed.gather_rows(vectors) for pooling, vectors in own.items()}
+
+
+def show_progress() -> bool | None:
+    """Bars as usual from the process that writes, none from the others."""
+    return None if distributed.is_writer() else False
+
+
 def nli_moments(
     encoder: Encoder, nli: NLIRows, poolings: Sequence[str], batch_size: int | None = None
 ) -> dict[str, Moments]:
     """Moments of both sides of every NLI row, one a pooling; the vectors are not kept.
 
-    A sentence that occurs several times is encoded once and counted as often as it occurs.
+    A sentence that occurs several times is encoded once and counted as often as it occurs. Each process encodes its
+    share; all have the moments of the whole.
     """
     counts = Counter(text if text.strip() else EMPTY for text in itertools.chain(nli.premise, nli.hypothesis))
-    repeats = np.fromiter(counts.values(), np.int64)
+    sentences, repeats = list(counts), np.fromiter(counts.values(), np.int64)
+    distributed.check_same("the NLI rows", [text_fingerprint(sentences), int(repeats.sum())])
+    sentences, repeats = distributed.share(sentences), distributed.share(repeats)
     moments = {pooling: Moments() for pooling in poolings}
     start = 0
-    for block in encoder.encode_stream(list(counts), pooling=tuple(poolings), batch_size=batch_size):
+    stream = encoder.encode_stream(
+        sentences, pooling=tuple(poolings), batch_size=batch_size, show_progress=show_progress()
+    )
+    for block in stream:
         stop = start + len(block[poolings[0]])
         for pooling, vectors in block.items():
             moments[pooling].update(np.repeat(vectors, repeats[start:stop], axis=0))
         start = stop
-    return moments
+    return {pooling: distributed.merge_moments(of_share) for pooling, of_share in moments.items()}

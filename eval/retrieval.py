@@ -3,7 +3,8 @@
 `python -m eval.retrieval [--config configs/quora.py] [--config.key=value ...]`
 
 Texts are encoded once and kept in the cache, so that a run that was killed goes on where it stopped. Writes
-`results.json`, `run.json`, `results.md` and plots to the folder `out`.
+`results.json`, `run.json`, `results.md` and plots to the folder `out`. With `--distributed` several processes encode,
+each its share, and the first one searches and writes.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from ml_collections import ConfigDict
 from configs.launch import run
 from eval import measure
 from eval.common import machine, make_folder, now, say, versions
-from eval.encoding import expand_poolings, first_plain, nli_moments, pooling_names
+from eval.encoding import expand_poolings, first_plain, nli_moments, pooling_names, show_progress
 from eval.published import retrieval as published
 from eval.settings import choices, fractions, integers
-from jaxwhiten import Encoder, Moments, Whitening, bootstrap, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, bootstrap, distributed, metrics, report
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import BACKENDS, Index, build_index, encoding_of, search_text
-from jaxwhiten.store import EmbeddingStore
+from jaxwhiten.store import EmbeddingStore, text_fingerprint
 
 WHITENINGS = ("none", "target", "nli")
 LEVEL = 0.95  # of the intervals
@@ -70,7 +71,8 @@ def main(config: ConfigDict) -> None:
     backends = choices("backends", config.backends, tuple(BACKENDS))
     knobs = list(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma)))
     out = Path(config.out)
-    make_folder(out)
+    if distributed.is_writer():
+        make_folder(out)
 
     # Data and model are read, and every setting checked, before anything slow starts.
     data_dir = config.data_dir or None
@@ -96,6 +98,8 @@ def main(config: ConfigDict) -> None:
     vectors = encode(encoder, data, poolings, config.cache)
     of_nli = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
     encoding = time.perf_counter() - encoding
+    if not distributed.is_writer():
+        return
 
     result = report.Run(_header(config, encoder, data, protocol, encoding))
     views.remove_views(out)
@@ -142,7 +146,12 @@ def encode(encoder: Encoder, data: RetrievalData, poolings: Sequence[str], cache
       cache: Folder of the embedding store; empty for the default one.
     """
     number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
-    found = EmbeddingStore(cache or None).encode(encoder, list(number), pooling=tuple(poolings))
+    texts = list(number)
+    distributed.check_same("model and texts", [encoder.fingerprint, text_fingerprint(texts)])
+    own = EmbeddingStore(cache or None).encode(
+        encoder, distributed.share(texts), pooling=tuple(poolings), show_progress=show_progress()
+    )
+    found = {pooling: distributed.gather_rows(array) for pooling, array in own.items()}
     documents = np.fromiter((number[text] for text in data.documents), np.int64)
     queries = np.fromiter((number[text] for text in data.queries), np.int64)
     return {pooling: Vectors(array[documents], array[queries]) for pooling, array in found.items()}

@@ -2,7 +2,8 @@
 
 `python -m eval.sts [--config configs/sts.py] [--config.key=value ...]`
 
-Writes `results.json`, `run.json`, `figures.safetensors`, `results.md` and plots to the folder `out`.
+Writes `results.json`, `run.json`, `figures.safetensors`, `results.md` and plots to the folder `out`. With
+`--distributed` several processes encode, each its share, and the first one scores and writes.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from ml_collections import ConfigDict
 from configs.launch import run
 from eval import methods, published
 from eval.common import machine, make_folder, now, say, versions
-from eval.encoding import EMPTY, expand_poolings, first_plain, nli_moments, pooling_names
+from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments, pooling_names
 from eval.figures import add_figures, shown_task, with_params
 from eval.intervals import add_intervals
 from eval.settings import choices, fractions, integers
-from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, distributed, metrics, report
 from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError
 
@@ -59,7 +60,8 @@ def main(config: ConfigDict) -> None:
     if config.bootstrap < 0:
         raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
     out = Path(config.out)
-    make_folder(out)
+    if distributed.is_writer():
+        make_folder(out)
 
     # Data and model are read, and every setting checked, before anything slow starts.
     data_dir = config.data_dir or None
@@ -79,12 +81,14 @@ def main(config: ConfigDict) -> None:
     poolings = expand_poolings(poolings, encoder, sentences)
     encoding = time.perf_counter()
     say(f"encoding {len(sentences):,} sentences with {encoder.name}")
-    vectors = encoder.encode(sentences, pooling=poolings, batch_size=config.batch_size or None)
+    vectors = encode(encoder, sentences, poolings, config.batch_size or None)
     moments = {}
     if nli is not None:
         say(f"encoding the sentences of {len(nli):,} NLI rows")
         moments = nli_moments(encoder, nli, poolings, config.batch_size or None)
     encoding = time.perf_counter() - encoding
+    if not distributed.is_writer():
+        return
 
     result = report.Run(_header(config, encoder, task_names, aggregate, nli, len(sentences), encoding))
     report.remove_views(out)
