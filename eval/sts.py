@@ -343,9 +343,9 @@ def _print(result: report.Run, files: Sequence[Path]) -> None:
     tables = [view(result) for view in views]
     print("\n" + "\n\n".join(table.text() for table in tables if table))
     print(f"\n{header['seconds']:.0f} s, of which encoding {header['encoding']['seconds']:.0f} s")
-    print("Table: " + str(files[0]))
-    if files[1:]:
-        print("Plots: " + " ".join(map(str, files[1:])))
+    print(f"Table: {files[0]}\nPage: {files[1]}")
+    if files[2:]:
+        print("Plots: " + " ".join(map(str, files[2:])))
     if header["sample"]:
         print("This was a sample, not a benchmark. Next, the seven STS tasks: python -m eval.sts --config.data_dir=DIR")
         print("(without a folder they are downloaded); --config.model=NAME_OR_FOLDER takes another encoder.")

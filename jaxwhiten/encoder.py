@@ -212,7 +212,7 @@ class Encoder:
         """Encodes sentences.
 
         Args:
-          sentences: Any number of strings; an empty string is encoded as [CLS] [SEP].
+          sentences: Any number of strings; an empty string is encoded as `[CLS] [SEP]`.
           pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
             it is; one that rewrites it, such as `prompt`, takes its own.
           batch_size: At most this many sentences a batch; by default a token budget decides.
