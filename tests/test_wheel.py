@@ -64,7 +64,12 @@ def test_contents(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert inside == here
-    assert {"jaxwhiten/report/page.css", "jaxwhiten/report/page.js", "jaxwhiten/datasets/sts_sample.md"} <= inside
+    assert {
+        "jaxwhiten/py.typed",
+        "jaxwhiten/report/page.css",
+        "jaxwhiten/report/page.js",
+        "jaxwhiten/datasets/sts_sample.md",
+    } <= inside
     assert sum("licenses/LICENSE" in name for name in names) == 1
 
 
