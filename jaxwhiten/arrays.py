@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Any
 
 import jax
@@ -67,6 +68,25 @@ def work_dtype(dtype: np.dtype) -> np.dtype:
 def device_block(block: np.ndarray) -> np.ndarray:
     """The block in a dtype JAX takes: itself, or a copy in `work_dtype` for integers and foreign byte orders."""
     return block if block.dtype in _DEVICE_DTYPES else block.astype(work_dtype(block.dtype))
+
+
+def release_pages(block: np.ndarray) -> None:
+    """Gives back the memory that holds rows of a file mapped read-only; other arrays are left as they are.
+
+    The rows can still be read: the system fetches them again. Without this a file that is read once from its beginning
+    to its end counts as resident memory as long as there is room.
+    """
+    owner: Any = block
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if not isinstance(owner, mmap.mmap) or block.flags.writeable or not block.flags.c_contiguous:
+        return
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    begin = block.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + block.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first:
+        owner.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def first_nonfinite_row(block: np.ndarray) -> int | None:

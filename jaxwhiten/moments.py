@@ -34,6 +34,7 @@ from jaxwhiten.arrays import (
     device_block,
     first_nonfinite_row,
     nonfinite_error,
+    release_pages,
     row_bucket,
     work_dtype,
 )
@@ -142,9 +143,11 @@ def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
         gram = _gram_on_host(block, centre, scale) if on_host else _gram_on_devices(block, centre, scale, devices, full)
         if waiting is not None:
             yield _finish(*waiting)
+            release_pages(waiting[0])
         waiting = (block, start, gram, centre, scale)
     if waiting is not None:
         yield _finish(*waiting)
+        release_pages(waiting[0])
 
 
 def _finish(block: np.ndarray, start: int, gram: Any, centre: np.ndarray, scale: float) -> Moments:

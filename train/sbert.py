@@ -18,7 +18,7 @@ import jax
 from ml_collections import ConfigDict
 
 from configs.launch import run
-from jaxwhiten import losses
+from jaxwhiten import distributed, losses
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
@@ -124,10 +124,12 @@ def train_sentences(config: ConfigDict) -> bool:
     export(config, rebuild(trained.params["encoder"]), folder, recipe, after)
     results = {"before": before, "after": after, "step": trained.step, "seed": config.seed}
     results["seconds"] = round(time.perf_counter() - began, 1)
-    write_json(Path(config.output) / "results.json", results)
+    if distributed.is_writer():
+        write_json(Path(config.output) / "results.json", results)
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
     print(f"{config.output}/model written from step {trained.step}, {results['seconds']} s in this session")
+    distributed.wait_for_all()  # the next stage reads the model
     return True
 
 
@@ -179,7 +181,7 @@ def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split:
 
 def export(config: ConfigDict, model: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]) -> None:
     """Writes the finished model's folder with its card."""
-    if jax.process_index() != 0:
+    if not distributed.is_writer():
         return
     card = model_card(
         Path(config.output).name,

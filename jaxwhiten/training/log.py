@@ -44,7 +44,8 @@ class Log:
         writer: bool = True,
     ):
         self._per_step, self._unit = per_step, unit
-        self._bar = tqdm(total=total, initial=start, unit="step", disable=None if progress is None else not progress)
+        silent = True if not writer else None if progress is None else not progress
+        self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
         self._file = self._events = None
         if writer:
             try:
@@ -74,9 +75,7 @@ class Log:
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
         """Logs an evaluation; its time does not count into the rate."""
         self._write({"step": step, **scores})
-        self._bar.write(
-            f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()), sys.stderr
-        )
+        self.note(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
         self._clock = time.perf_counter()
 
     def note(self, text: str) -> None:

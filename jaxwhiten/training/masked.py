@@ -16,6 +16,7 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Int
 
+from jaxwhiten.distributed import gather_rows
 from jaxwhiten.models import MaskedLM
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.corpus import TokenStream
@@ -89,6 +90,8 @@ def masked_evaluator(
 ) -> Evaluate:
     """Mean loss in nats and accuracy in points on blocks under fixed masks, as an `evaluate` for the loop.
 
+    Where there are several processes all have to call it: each takes its share of the batches.
+
     Args:
       rebuild: From `split_masked_lm`.
       stream: Blocks held out.
@@ -105,11 +108,13 @@ def masked_evaluator(
     def evaluate(params: Params) -> dict[str, float]:
         params = jax.device_get(params)  # the step gives the devices' copy away
         total = np.zeros(3)
-        for start in range(0, count, height):
+        starts = range(0, count, height)
+        for start in starts[jax.process_index() :: jax.process_count()]:
             chosen = np.resize(rows[start : start + height], height)
             batch = mask_blocks(stream.blocks(chosen), rules, np.random.default_rng(start))
             batch["weights"][count - start :] = 0.0  # rows repeated to fill the last batch
             total += np.array(jax.device_get(sums(params, place_batch(batch, mesh))), np.float64)
+        total = gather_rows(total[None]).sum(axis=0)
         return {HELD_OUT_LOSS: total[0] / total[2], HELD_OUT_ACCURACY: 100 * total[1] / total[2]}
 
     return evaluate

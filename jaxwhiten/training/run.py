@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import optax
 
+from jaxwhiten.distributed import check_same, from_writer, is_writer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
@@ -94,12 +94,15 @@ def train(
       The best parameters.
 
     Raises:
-      MismatchError: The folder's run has another recipe.
+      MismatchError: The folder's run, or another process, has another recipe.
       FormatError: Its latest checkpoint is damaged.
       NonFiniteError: The loss is no longer a number.
       JaxwhitenError: A checkpoint could not be written.
     """
     options = options or RunOptions()
+    check_same("the recipe of the run", dict(recipe))
+    if evaluate is not None:
+        evaluate = _alike(evaluate)
     mesh = data_mesh(batch_size, accumulate)
     checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
     state = create_state(params, optimizer, mesh)
@@ -113,7 +116,7 @@ def train(
         per_step=batch_size * options.per_row,
         unit=options.unit,
         progress=options.progress,
-        writer=jax.process_index() == 0,
+        writer=is_writer(),
     )
     try:
         if evaluate is not None and int(state.step) == 0:
@@ -139,6 +142,11 @@ def train(
     finally:
         log.close()
     checkpoints.close()
-    if jax.process_index() == 0:
+    if is_writer():
         plot_run(folder)
     return Trained(state.params, int(state.step), finished)
+
+
+def _alike(evaluate: Evaluate) -> Evaluate:
+    """An evaluation whose scores are equal in all processes to the last bit, so that they agree on the best step."""
+    return lambda params: from_writer(evaluate(params))

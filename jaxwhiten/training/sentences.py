@@ -16,6 +16,7 @@ from flax import nnx
 from jaxtyping import Float, Int, Shaped
 
 from jaxwhiten.batching import length_ladder
+from jaxwhiten.distributed import gather_rows, share
 from jaxwhiten.encoder import Encoder
 from jaxwhiten.losses import Loss
 from jaxwhiten.metrics import cosine_pairs, spearman
@@ -120,6 +121,8 @@ def sts_evaluator(
 ) -> Evaluate:
     """Spearman's correlation of cosines with gold scores, in points, as an `evaluate` for the loop.
 
+    Where there are several processes all have to call it: each encodes its share.
+
     Args:
       rebuild: From `split_encoder`.
       tokenizer_folder: Where the model's tokenizer lies.
@@ -134,7 +137,7 @@ def sts_evaluator(
     def evaluate(params: Params) -> dict[str, float]:
         host = jax.device_get(params["encoder"])  # the step gives the devices' copy away
         encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
-        vectors = encoder.encode([*sentence1, *sentence2], show_progress=False)
+        vectors = gather_rows(encoder.encode(share([*sentence1, *sentence2]), show_progress=False))
         half = len(sentence1)
         return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), gold)}
 
