@@ -48,6 +48,12 @@ class FormatError(JaxwhitenError):
     exit_code = 2
 
 
+class OutputError(JaxwhitenError, OSError):
+    """A file that could not be written: a full disk, a folder without permission; what was there before is intact."""
+
+    exit_code = 1
+
+
 class MismatchError(JaxwhitenError):
     """Two things that do not belong together, such as an index and a query encoded otherwise."""
 
@@ -77,7 +83,8 @@ def not_fitted(estimator: object) -> NotFittedError:
     if sklearn_exceptions is None:
         return NotFittedError(message)
     both = type("NotFittedError", (NotFittedError, sklearn_exceptions.NotFittedError), {})
-    return both(message)
+    error: NotFittedError = both(message)
+    return error
 
 
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:

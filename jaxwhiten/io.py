@@ -7,10 +7,13 @@ kind, format version, a checksum over the tensors' bytes, and whatever provenanc
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,14 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError
+from jaxwhiten.errors import FormatError, OutputError
 
-FORMAT_VERSION = 1
+# 2: the checksum covers the header, too.
+FORMAT_VERSION = 2
 _HEADER_KEY = "jaxwhiten"
 _CHUNK = 1 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STALE_SECONDS = 24 * 3600
 
 
 @contextlib.contextmanager
@@ -37,22 +43,62 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Yields:
       The path to write to, on the same file system.
+
+    Raises:
+      OutputError: The folder cannot be written to, or the disk is full.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        raise _not_written(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        os.replace(temporary, path)
+        try:
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise _not_written(path, error) from error
+    except Exception as error:
+        if isinstance(error, OutputError) or not _is_full_disk(error):
+            raise
+        raise _not_written(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _is_full_disk(error: Exception) -> bool:
+    """Whether an error of whoever wrote is the disk's. numpy raises OSError without a number, safetensors its own."""
+    if type(error) is OSError:
+        return error.errno is None or error.errno in _NO_ROOM
+    return type(error).__name__ == "SafetensorError"
+
+
+def _not_written(path: Path, error: Exception) -> OutputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return OutputError(
+        f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another place."
+    )
+
+
+def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
+    """Removes what processes that were killed left in a folder: temporary files and folders older than a day.
+
+    Args:
+      folder: Where.
+      pattern: Their names.
+    """
+    for path in Path(folder).glob(pattern):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -98,6 +144,33 @@ def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
+def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
+    """The header with a checksum over itself and over what it describes.
+
+    Args:
+      header: JSON-representable; a checksum in it is replaced.
+      content: The checksum of what it describes.
+    """
+    rest = {key: value for key, value in header.items() if key != "checksum"}
+    text = json.dumps([rest, content], sort_keys=True)
+    return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def map_array(path: str | os.PathLike[str]) -> np.ndarray:
+    """Memory-maps a `.npy` file; nothing is unpickled, and no other format is taken.
+
+    Raises:
+      ValueError: Not a readable `.npy` file, whatever it is.
+      OSError: No such file, or it cannot be opened.
+    """
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # headers from strangers: TypeError, OverflowError, MemoryError, RecursionError, ...
+        raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
+
+
 def save_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]
 ) -> None:
@@ -115,10 +188,10 @@ def save_tensors(
     full = {
         "kind": kind,
         "format_version": FORMAT_VERSION,
-        "checksum": _tensor_checksum(arrays),
         "jaxwhiten_version": __version__,
         **header,
     }
+    full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # sealed as it will be read
     with atomic_path(path) as temporary:
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
@@ -150,8 +223,10 @@ def load_tensors(
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         header = json.loads(metadata[_HEADER_KEY])
-        version, found, checksum = int(header["format_version"]), header["kind"], header["checksum"]
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        version, found, checksum = header["format_version"], header["kind"], header["checksum"]
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"format version {version!r}")
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Write it again.") from error
     if version > FORMAT_VERSION:
         raise FormatError(
@@ -159,6 +234,7 @@ def load_tensors(
         )
     if found not in kinds:
         raise FormatError(f"{path}: holds a {found!r}, not a {' or a '.join(map(repr, kinds))}.")
-    if checksum != _tensor_checksum(tensors):
+    expected = _tensor_checksum(tensors)
+    if checksum != (expected if version == 1 else seal(header, expected)["checksum"]):
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

@@ -331,7 +331,7 @@ class Moments:
             result.mean, result.M2, result.cubic = tensors["mean"], tensors["M2"], tensors["cubic"]
             result.quartic = float(tensors["quartic"].item())
             result.provenance = dict(header["provenance"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         if problem := result._problem():
             raise FormatError(f"{path}: {problem}; these are not moments. Write the file again.")

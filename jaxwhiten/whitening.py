@@ -385,7 +385,7 @@ class Whitening(Estimator):
             problem = state.problem()
             if problem is None:
                 result._check_params(len(state.mean))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a whitening file ({error}). Write it again.") from error
         if problem:
             raise FormatError(f"{path}: {problem}; this is not a whitening. Write the file again.")

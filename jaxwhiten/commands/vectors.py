@@ -120,12 +120,11 @@ def open_vectors(path: str) -> np.ndarray:
       DataError: No such file, or not a readable two-dimensional array of numbers.
     """
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = io.map_array(path)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a readable .npy file ({str(error).splitlines()[0][:200]}).") from None
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
-        found = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else "several arrays"
-        raise DataError(f"{path}: holds {found}, expected numbers [n, d].")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable .npy file ({' '.join(str(error).split())[:200]}).") from None
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise DataError(f"{path}: holds {array.dtype} of shape {array.shape}, expected numbers [n, d].")
     return array

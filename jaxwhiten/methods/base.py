@@ -236,7 +236,7 @@ class Method(Estimator, ABC):
                 raise ValueError("a number is NaN or infinite")
             result._check_params(result._d)
             result._state = result._unpack(tensors, result._d)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a file of {cls.name} ({error}). Write it again.") from error
         return result
 

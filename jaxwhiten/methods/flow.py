@@ -256,7 +256,9 @@ class BertFlow(VectorMethod):
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> FlowState:
         levels, depth, width = (int(size) for size in tensors["sizes"])
-        if min(levels, depth, width) < 1 or 2**levels > d:
+        # Sizes that the file's own arrays do not have are refused before arrays of these sizes are made.
+        square = any(array.shape == (width, width) for array in tensors.values())
+        if min(levels, depth, width) < 1 or levels >= d.bit_length() or levels * depth > len(tensors) or not square:
             raise ValueError(f"{levels} levels of {depth} steps, width {width}, for {d} columns")
         functions = self._compiled(d, (levels, depth, width))
         params = jax.eval_shape(lambda: functions.create(0))

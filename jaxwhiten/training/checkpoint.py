@@ -69,7 +69,7 @@ class Checkpoints:
         try:
             old = json.loads(file.read_text(encoding="utf-8"))
             changes = list(_differences(old, recipe))
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise FormatError(
                 f"{file}: the recipe of the run in this folder cannot be read ({error}); take a new output folder."
             ) from error
