@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -20,13 +21,15 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.io import FORMAT_VERSION, sha256_file, write_json
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
+from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.pooling import canonical
 from jaxwhiten.search.prepare import Prepare, check_vectors
 
 HEADER = "header.json"
 _KIND = "index"
+# What a `save` that was killed leaves in a new folder.
+_LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
@@ -222,34 +225,56 @@ class Index(ABC):
 
         Raises:
           InputError: `path` is a file, or a folder that holds something other than an index.
+          OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
         """
         folder = Path(path)
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / HEADER).is_file():
-            raise InputError(f"{folder}: not empty and not an index; nothing was written.")
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: a file; an index is a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {}
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
-            self._write(Path(temporary))
-            if self.documents is not None:
-                with open(Path(temporary, "documents.jsonl"), "w", encoding="utf-8") as file:
-                    file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
-            for file_path in sorted(Path(temporary).iterdir()):
-                digest = sha256_file(file_path)
-                name = f"{file_path.stem}-{digest[:12]}{file_path.suffix}"
-                files[file_path.name] = {"name": name, "bytes": file_path.stat().st_size, "sha256": digest}
-                with open(file_path, "rb+") as file:
-                    os.fsync(file.fileno())
-                os.replace(file_path, folder / name)
-        write_json(folder / HEADER, self._header(files))
+        found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        if HEADER not in found and not all(map(_LEFTOVER.fullmatch, found)):
+            raise InputError(f"{folder}: not empty and not an index; nothing was written.")
+        new: list[Path] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_stale(folder, ".writing.*")
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
+                files = self._write_files(Path(temporary))
+                for name, entry in files.items():
+                    if not (folder / entry["name"]).exists():
+                        new.append(folder / entry["name"])
+                    os.replace(Path(temporary, name), folder / entry["name"])
+            write_json(folder / HEADER, self._header(files))
+        except (OSError, RuntimeError) as error:  # FAISS raises RuntimeError
+            for path in new:
+                path.unlink(missing_ok=True)
+            if isinstance(error, OutputError):
+                raise
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0][-200:]
+            raise OutputError(
+                f"{folder}: the index could not be written ({reason}); make room, or choose another place."
+            ) from error
         keep = {HEADER, *(entry["name"] for entry in files.values())}
         for old in folder.iterdir():
             if old.is_file() and old.name not in keep and old.suffix in {Path(name).suffix for name in keep}:
-                old.unlink()
+                old.unlink(missing_ok=True)
+
+    def _write_files(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Writes everything but the header into an empty folder; says under which names the index shall hold it."""
+        self._write(folder)
+        if self.documents is not None:
+            with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
+        files = {}
+        for path in sorted(folder.iterdir()):
+            digest = sha256_file(path)
+            name = f"{path.stem}-{digest[:12]}{path.suffix}"
+            files[path.name] = {"name": name, "bytes": path.stat().st_size, "sha256": digest}
+            with open(path, "rb+") as file:
+                os.fsync(file.fileno())
+        return files
 
     def _header(self, files: Mapping[str, Any]) -> dict[str, Any]:
-        return {
+        header = {
             "kind": _KIND,
             "format_version": FORMAT_VERSION,
             "jaxwhiten_version": __version__,
@@ -265,6 +290,7 @@ class Index(ABC):
             "build_seconds": round(self.build_seconds, 3),
             "files": dict(files),
         }
+        return seal(json.loads(json.dumps(header)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
@@ -296,11 +322,10 @@ class Index(ABC):
         files = {name: _verified(folder, entry) for name, entry in header["files"].items()}
         index.documents = None
         if documents := files.pop("documents.jsonl", None):
-            with open(documents, encoding="utf-8") as file:
-                index.documents = [json.loads(line) for line in file]
+            index.documents = _read_documents(documents, index.size)
         try:
             index._read(files)
-        except (KeyError, OSError, EOFError, ValueError, RuntimeError) as error:
+        except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
             raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error
         if index.whitening is not None and index.prepare.hash() != index.whitening.get("hash"):
             raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
@@ -325,7 +350,9 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
         kind, version = header["kind"], int(header["format_version"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        if not isinstance(header["format_version"], int) or version < 1:
+            raise ValueError(f"format version {header['format_version']!r}")
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
     if kind != _KIND:
         raise FormatError(f"{path}: describes a {kind!r}, not an index.")
@@ -349,23 +376,41 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     for key, kind_of_value in types.items():
         if key not in header or not isinstance(header[key], kind_of_value):
             raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
+    if version > 1 and header.get("checksum") != seal(header)["checksum"]:
+        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
+
+
+def _read_documents(path: Path, size: int) -> list[str]:
+    """The texts of an index, one a line.
+
+    Raises:
+      FormatError: Not texts, or not one a vector.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            texts = [json.loads(line) for line in file]
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: not readable as texts ({error}). Build the index again.") from error
+    if len(texts) != size or not all(isinstance(text, str) for text in texts):
+        raise FormatError(f"{path}: does not hold {size} texts, one a vector. Build the index again.")
+    return texts
 
 
 def _verified(folder: Path, entry: Any) -> Path:
     """The path of one file of an index after its size and checksum were compared with the header."""
     try:
         name, size, digest = str(entry["name"]), int(entry["bytes"]), str(entry["sha256"])
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise FormatError(f"{folder / HEADER}: malformed list of files ({error}).") from error
     path = folder / name
     if Path(name).name != name:
-        raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r}.")
+        raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r:.80}.")
     found = None
-    with contextlib.suppress(OSError):
-        found = path.stat().st_size
+    with contextlib.suppress(OSError, ValueError):  # ValueError: a name that no file can have
+        found = path.stat().st_size if path.is_file() else None
     if found is None:
-        raise FormatError(f"{path}: missing, though the index's header names it. Build the index again.")
+        raise FormatError(f"{folder / HEADER}: names the file {name!r:.80}, which is missing. Build the index again.")
     if found != size:
         raise FormatError(f"{path}: {found} bytes, the header says {size}: truncated or overwritten.")
     if sha256_file(path) != digest:

@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float32, Int
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import load_tensors, save_tensors
+from jaxwhiten.io import load_tensors, map_array, save_tensors
 from jaxwhiten.search.base import Index
 from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
 
@@ -126,7 +126,7 @@ class JaxIndex(Index):
             save_tensors(folder / _TRANSFORM, tensors, kind="index transform", header={})
 
     def _read(self, files: Mapping[str, Path]) -> None:
-        stored = np.load(files[_VECTORS], mmap_mode="r", allow_pickle=False)
+        stored = map_array(files[_VECTORS])
         if stored.shape != (self.size, self.dimension) or stored.dtype != np.float32:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
         if _TRANSFORM in files:

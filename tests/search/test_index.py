@@ -15,6 +15,7 @@ from jaxwhiten.errors import (
     MissingDependencyError,
     NonFiniteError,
 )
+from jaxwhiten.io import seal
 from jaxwhiten.search import BACKENDS, build_index, encoding_of, load_index
 
 N, D, K = 3000, 24, 16
@@ -344,6 +345,9 @@ def test_a_header_that_was_tampered_with_is_refused(saved, change, message, tmp_
     shutil.copytree(saved, folder)
     header = json.loads((folder / "header.json").read_text())
     (folder / "header.json").write_text(json.dumps(header | change))
+    with pytest.raises(FormatError, match=f"{message}|checksum"):
+        load_index(folder)
+    (folder / "header.json").write_text(json.dumps(seal(header | change)))  # by a stranger who knows how
     with pytest.raises(FormatError, match=message):
         load_index(folder)
 
@@ -365,7 +369,7 @@ def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(s
     for content in (b"", b"not an index at all", bytes(1000)):
         (folder / header["files"][name]["name"]).write_bytes(content)
         header["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        (folder / "header.json").write_text(json.dumps(header))
+        (folder / "header.json").write_text(json.dumps(seal(header)))
         with pytest.raises(FormatError, match="cannot be read"):
             load_index(folder)
 
