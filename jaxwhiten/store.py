@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import atomic_path, cache_dir, content_key, sha256_file, write_json
+from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 from jaxwhiten.pooling import canonical
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older code are not read.
@@ -93,9 +93,10 @@ class EmbeddingStore:
         }
         found = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
-        if missing:
+        while missing:
             self._fill(encoder, sentences, missing, show_progress)
             found |= {name: entry.join() for name, entry in missing.items()}
+            missing = {name: entry for name, entry in missing.items() if found[name] is None}
         return found[names[0]] if single else found
 
     def _fill(
@@ -170,7 +171,7 @@ class _Entry:
             if sha256_file(self.folder / _ARRAY) != told["sha256"]:
                 raise ValueError("checksum does not match")
             return array
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             warnings.warn(f"{self.folder}: damaged embeddings ({error}); they are computed again.", stacklevel=4)
             sidecar.unlink(missing_ok=True)
             return None
@@ -193,8 +194,25 @@ class _Entry:
         with atomic_path(self._shard(number)) as temporary, open(temporary, "wb") as file:
             np.save(file, np.ascontiguousarray(block, np.float32))
 
-    def join(self) -> np.ndarray:
-        """Makes one array of all shards, removes them and maps the array."""
+    def join(self) -> np.ndarray | None:
+        """Makes one array of all shards, removes them and maps the array.
+
+        Another process may be at the same entry: if it was first, its array is taken. None where it has removed
+        shards and left no array.
+        """
+        try:
+            array = self.open()
+            if array is None:
+                self._join_shards()
+                array = _map(self.folder / _ARRAY, self.shape)
+        except FileNotFoundError:
+            return self.open()
+        for path in self.folder.glob("shard-*.npy"):
+            path.unlink(missing_ok=True)
+        remove_stale(self.folder)
+        return array
+
+    def _join_shards(self) -> None:
         shards = [self._shard(number) for number in range(-(-self.shape[0] // self.shard_rows))]
         with atomic_path(self.folder / _ARRAY) as temporary:
             with open(temporary, "wb") as file:
@@ -205,13 +223,10 @@ class _Entry:
                     _map(path, self._shard_shape(number)).tofile(file)
             digest = sha256_file(temporary)
         write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
-        for path in self.folder.glob("shard-*.npy"):
-            path.unlink(missing_ok=True)
-        return _map(self.folder / _ARRAY, self.shape)
 
 
 def _map(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = map_array(path)
     if array.shape != shape or array.dtype != np.float32:
         raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected float32 {shape}")
     return array
