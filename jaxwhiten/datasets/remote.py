@@ -117,13 +117,14 @@ def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wan
       DataError: The archive is damaged, lacks a wanted file, or holds an unreasonable number or size of members.
     """
     archive, folder, missing = Path(archive), Path(folder), set(wanted)
+    depth = max((name.count("/") + 1 for name in missing), default=0)
     try:
         # Mode "r:" takes no compression, so a member's header cannot unpack to more than the archive's own size.
         with tarfile.open(archive, "r:") as tar:
             for number, member in enumerate(tar):
                 if number >= MAX_MEMBERS:
                     raise DataError(f"{archive}: more than {MAX_MEMBERS} members, so not the expected archive.")
-                parts = member.name.split("/")
+                parts = member.name.rsplit("/", depth)[-depth:]
                 names = ("/".join(parts[i:]) for i in range(len(parts)))
                 name = next((name for name in names if name in missing), None)
                 if name is None or not member.isreg():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import BadRows, line_blocks
+from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, line_blocks
 from jaxwhiten.errors import DataError, InputError, missing_dependency, unknown_name
 
 _FORMATS = {
@@ -186,6 +186,29 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object a line.")
 
 
+_TOO_LONG = object()
+
+
+def _is_number(pa: Any, kind: Any) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+
+
+def _texts(pa: Any, pq: Any, path: Path) -> list[str]:
+    """Columns of texts. They are read as dictionaries: a text that a million rows share is then in memory once."""
+    return [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
+
+
+def _cells(pa: Any, column: Any) -> list[Any]:
+    """The values of a column, `_TOO_LONG` for texts longer than a line of a text file may be."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()
+    texts = [
+        _TOO_LONG if isinstance(text, str) and len(text) > MAX_LINE_BYTES else text
+        for text in column.dictionary.to_pylist()
+    ]
+    return [None if place is None else texts[place] for place in column.indices.to_pylist()]
+
+
 def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
     """Yields the column names, then batches."""
     try:
@@ -194,31 +217,33 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
     except ImportError:
         raise missing_dependency("pyarrow", "data", "Reading Parquet") from None
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, read_dictionary=_texts(pa, pq, path)) as file:
             header = file.schema_arrow.names
             names, places = _columns_of(path, header, columns)
             for place in places:
                 field = file.schema_arrow.field(place)
                 kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_primitive(kind)):
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_number(pa, kind)):
                     raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
             yield names
             first = 1
             for batch in file.iter_batches(batch_size=_BATCH, columns=[header[place] for place in places]):
-                values = [batch.column(header[place]).to_pylist() for place in places]
+                values = [_cells(pa, batch.column(header[place])) for place in places]
                 numbers: Sequence[int] = range(first, first + batch.num_rows)
                 first += batch.num_rows
                 rows = list(zip(*values, strict=True))
-                if any(batch.column(header[place]).null_count for place in places):
+                if any(None in column or _TOO_LONG in column for column in values):
                     kept = []
                     for i, row in enumerate(rows):
                         if None in row:
                             bad(numbers[i], f"{names[row.index(None)]!r} is null")
+                        elif _TOO_LONG in row:
+                            bad(numbers[i], f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes")
                         else:
                             kept.append(i)
                     numbers, rows = [numbers[i] for i in kept], [rows[i] for i in kept]
                 yield numbers, rows
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, DataError | InputError):
             raise
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error

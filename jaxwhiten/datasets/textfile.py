@@ -18,6 +18,9 @@ from pathlib import Path
 from jaxwhiten.errors import DataError
 
 MAX_LINE_BYTES = 16 << 20
+MAX_SMALL_BYTES = 256 << 20
+# A gzip file that unpacks to more than this and to this many times its size is refused: text packs 3 to 20 times.
+MAX_UNPACKED, _MAX_RATIO = 1 << 30, 200
 _BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
@@ -61,11 +64,18 @@ def _open(path: Path) -> Iterator[io.BufferedIOBase]:
 
 def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int, bytes]]:
     """Yields (number of the first line, whole lines without the last line end) of the unpacked file."""
-    number, pending, discarding = 1, b"", False
+    number, pending, discarding, total = 1, b"", False, 0
     try:
+        most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # no limit where nothing is unpacked
         with _open(path) as file:
             first = True
             while chunk := file.read(_BLOCK_BYTES):
+                total += len(chunk)
+                if total > most:
+                    raise DataError(
+                        f"{path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
+                        " so it is no text. Unpack it yourself if it is."
+                    )
                 if first and chunk.startswith(_BOM):
                     chunk = chunk[len(_BOM) :]
                 first = False
@@ -162,11 +172,15 @@ def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
       The lines without their ends.
 
     Raises:
-      DataError: As `line_blocks`, or there are more than `limit` lines.
+      DataError: As `line_blocks`, or there are more than `limit` lines or `MAX_SMALL_BYTES` characters.
     """
     result: list[str] = []
+    size = 0
     for _, lines in line_blocks(path, max_line=_BLOCK_BYTES):
         result += lines
+        size += sum(map(len, lines))
+        if size > MAX_SMALL_BYTES:
+            raise DataError(f"{path}: more than {MAX_SMALL_BYTES} bytes, so not the expected file.")
         if len(result) > limit:
             raise DataError(f"{path}, line {limit + 1}: more than {limit} lines, so not the expected file.")
     return result

@@ -18,7 +18,7 @@ from jaxwhiten.errors import DataNotFoundError
 _log = logging.getLogger(__name__)
 
 
-class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
     """Quora duplicate questions: one row a pair, malformed rows counted and left out."""
 
     VERSION = tfds.core.Version("1.0.0")
