@@ -205,6 +205,7 @@ def plain_pooling(head: SentenceHead) -> str | None:
     return head.modes[0] if not more and head.modes[0] in POOLINGS else None
 
 
+_LONGEST_NAME = 60  # in characters, of at most four bytes; file systems take 255
 _SUPPORTED = ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize", "Dropout")
 
 
@@ -223,8 +224,8 @@ def _listed(folder: Path) -> list[_Listed]:
         package, _, name = kind.rpartition(".")
         if package.split(".")[0] != "sentence_transformers" or name not in _SUPPORTED:
             raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(_SUPPORTED)}.")
-        if path and Path(path).name != path:
-            raise ModelError(f"{file}: module path {path!r} lies outside the folder.")
+        if path and (Path(path).name != path or len(path) > _LONGEST_NAME or "\0" in path):
+            raise ModelError(f"{file}: module path {path!r:.80} is no name of a folder in this one.")
     return [_Listed(kind.rpartition(".")[2], folder / path) for kind, path in named]
 
 
@@ -293,7 +294,7 @@ def _text_form(folder: Path, listed: list[_Listed]) -> tuple[TextForm, int | Non
     of_transformer = _optional_json(listed[0].folder / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
     prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    text = str(prompts.get(name) or "") if name and isinstance(prompts, Mapping) else ""
+    text = str(prompts.get(name) or "") if isinstance(name, str) and isinstance(prompts, Mapping) else ""
     pooling = next(place for kind, place in listed if kind == "Pooling")
     if text and loading.read_json(pooling / "config.json").get("include_prompt") is False:
         raise ModelError(f"{pooling / 'config.json'}: include_prompt is false, which is not supported.")

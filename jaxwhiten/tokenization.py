@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 MASK_TOKENS = ("[MASK]", "<mask>")
@@ -79,15 +80,18 @@ class BulkTokenizer:
     Args:
       folder: Holds `tokenizer.json`, or the older `vocab.txt` and its companions.
       max_length: Longest sentence in tokens, special tokens counted.
+      model_vocab: Rows of the model's word embedding, or None; a token id that has no row is refused.
 
     Raises:
       ModelError: No tokenizer in the folder, or one that cannot be read.
     """
 
-    def __init__(self, folder: Path, max_length: int):
+    def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None):
+        self._folder, self._model_vocab = folder, model_vocab
         self._tokenizer = _load(folder)
-        self._tokenizer.enable_truncation(max_length)
-        self._tokenizer.no_padding()
+        with self._refusing():
+            self._tokenizer.enable_truncation(max_length)
+            self._tokenizer.no_padding()
         self.max_length = max_length
 
     def __call__(self, sentences: Sequence[str], form: TextForm = PLAIN) -> TokenIds:
@@ -98,7 +102,8 @@ class BulkTokenizer:
           form: How to write them. What a template has after the sentence is kept: a sentence that is too long is cut.
 
         Raises:
-          ModelError: A template with a mask token, and the tokenizer has none.
+          ModelError: A template with a mask token, and the tokenizer has none; or a tokenizer that fails, gives ids
+            the model has no row for, or sentences that are too long.
           InputError: A template longer than `max_length`.
         """
         sentences = [sentence.lower() for sentence in sentences] if form.lower_case else list(sentences)
@@ -107,13 +112,36 @@ class BulkTokenizer:
             if self.mask_token is None:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
+        with self._refusing():
+            return self._checked(self._ids(sentences, template))
+
+    def _ids(self, sentences: list[str], template: str) -> list[list[int]]:
         if template.endswith("{text}"):
             texts = [template.replace("{text}", text) for text in sentences] if template != "{text}" else sentences
-            ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
-        else:
-            ids = self._templated(sentences, template)
+            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
+        return self._templated(sentences, template)
+
+    def _checked(self, ids: list[list[int]]) -> TokenIds:
+        """The ids as arrays. An embedding looked up beyond its last row would be NaN, or another token's."""
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return TokenIds(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths)
+        flat = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))  # OverflowError beyond int32
+        if lengths.max(initial=0) > self.max_length:
+            raise ValueError(f"a sentence of {lengths.max()} tokens where {self.max_length} were asked for")
+        if self._model_vocab is not None and flat.max(initial=0) >= self._model_vocab:
+            raise ValueError(f"the token id {flat.max()}; the model's embedding has {self._model_vocab} rows")
+        return TokenIds(flat, lengths)
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turns whatever the tokenizers library raises, a panic of its Rust code included, into a ModelError."""
+        try:
+            yield
+        except (JaxwhitenError, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise ModelError(f"{self._folder}: its tokenizer is damaged: it gives {error}.") from error
 
     def _templated(self, sentences: list[str], template: str) -> list[list[int]]:
         texts = [template.replace("{text}", text) for text in sentences]
@@ -176,7 +204,9 @@ def _load(folder: Path):
             from transformers import AutoTokenizer
 
             return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
-    except Exception as error:  # tokenizers raises plain Exception
+    except BaseException as error:  # tokenizers raises plain Exception, and its Rust code panics
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ModelError(f"{folder}: its tokenizer cannot be read ({error}).") from error
     raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
 

@@ -108,7 +108,10 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
       ModelError: It is missing, of another shape, not of floating point, or has a NaN.
     """
     _check_shape(tensors, name, shape, where)
-    array = tensors[name][1]()
+    try:
+        array = tensors[name][1]()
+    except Exception as error:  # a type that no array library here has; a file that changed since it was opened
+        raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
     array = np.asarray(array, dtype=np.float32)
@@ -178,14 +181,20 @@ def _open_sharded(index: Path) -> Tensors:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         files = sorted(set(weight_map.values()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if not all(isinstance(name, str) for name in files):
+            raise TypeError("a shard's name is not text")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
     tensors: dict = {}
     for name in files:
         if Path(name).name != name:
-            raise ModelError(f"{index}: shard {name!r} lies outside the folder.")
-        if not (index.parent / name).is_file():
-            raise ModelError(f"{index}: shard {name!r} is missing; download it again.")
+            raise ModelError(f"{index}: shard {name!r:.80} lies outside the folder.")
+        try:
+            found = (index.parent / name).is_file()
+        except (OSError, ValueError):  # a name that no file can have
+            found = False
+        if not found:
+            raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
         tensors.update(_open_safetensors(index.parent / name))
     return tensors
 

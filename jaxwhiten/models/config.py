@@ -121,6 +121,12 @@ class EncoderConfig:
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ModelError(f"config: {name} is {value!r}; expected a rate from 0 to 1.")
+        if not 0 < self.layer_norm_eps < 1:
+            raise ModelError(f"config: layer_norm_eps is {self.layer_norm_eps!r}; expected a number from 0 to 1.")
+        if not 0 <= self.initializer_range < math.inf:
+            raise ModelError(
+                f"config: initializer_range is {self.initializer_range!r}; it must be finite and not below 0."
+            )
         if self.parameters > _MAX_PARAMETERS:
             raise ModelError(
                 f"config: asks for about {self.parameters:.1e} parameters; more than {_MAX_PARAMETERS:.0e} is refused."
@@ -145,7 +151,7 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * layer
 
 
-_JSON_TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool}
+_JSON_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _KINDS = {field.name: str(field.type) for field in dataclasses.fields(EncoderConfig)}
 _REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.default is dataclasses.MISSING}
 
@@ -164,7 +170,12 @@ def typed(value: Any, kind: str, where: str) -> Any:
     wrong_bool = isinstance(value, bool) and kind != "bool"
     if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
         raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
-    return float(value) if kind == "float" else value
+    if kind != "float":
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ModelError(f"{where} is a whole number too large for any use here.") from None
 
 
 def read_fields(
@@ -216,7 +227,7 @@ def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, 
     if raw.get("rope_scaling") is not None:
         raise ModelError(f"{where}: rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
-    theta = typed(value, "float", f"{where}: rope_theta")
+    theta: float = typed(value, "float", f"{where}: rope_theta")
     if not 0 < theta < math.inf:
         raise ModelError(f"{where}: rope_theta is {theta}; it must be above 0.")
     return theta

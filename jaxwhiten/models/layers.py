@@ -7,7 +7,8 @@ their inputs' means are computed in float32 whatever `dtype` is.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +68,7 @@ class Context(NamedTuple):
     rotary: Rotary | None = None
 
 
-def activation(name: str):
+def activation(name: str) -> Callable[..., Any]:
     """The activation function called `name` in a `config.json`."""
     if name not in ACTIVATIONS:
         raise unknown_name("hidden_act", name, ACTIVATIONS)

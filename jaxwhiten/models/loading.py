@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from jaxwhiten import io
-from jaxwhiten.errors import ModelError, unknown_name
+from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES, family_of
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.tokenization import OLDER_TOKENIZER_FILES
@@ -129,8 +130,10 @@ def load_config(folder: Path) -> EncoderConfig:
     where = folder / "config.json"
     raw = read_json(where)
     try:
-        return family_of(raw.get("model_type"), str(where)).parse_config(raw, str(where))
-    except ModelError as error:
+        config = family_of(raw.get("model_type"), str(where)).parse_config(raw, str(where))
+        activation(config.hidden_act)
+        return config
+    except (ModelError, InputError) as error:
         message = str(error)
         raise ModelError(message if str(where) in message else f"{where}: {message}") from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -236,7 +236,7 @@ def _head_family(family: Family, form: HeadForm, prefix: str = "") -> Family:
     )
 
 
-def _prefixed(place, prefix: str):
+def _prefixed(place: Any, prefix: str) -> Any:
     if isinstance(place, str):
         return prefix + place
     if isinstance(place, Part):

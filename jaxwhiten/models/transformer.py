@@ -102,8 +102,8 @@ class TransformerEncoder(nnx.Module):
         return None if self.pooler is None else jnp.tanh(self.pooler(first_token))
 
 
-def _run_layer(layer, x, context, deterministic, rngs, remat):
-    def call(layer, x, context, rngs):
+def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:
+    def call(layer: Any, x: Array, context: Context, rngs: nnx.Rngs | None) -> Any:
         return layer(x, context, deterministic=deterministic, rngs=rngs)
 
     return nnx.remat(call)(layer, x, context, rngs) if remat else call(layer, x, context, rngs)
