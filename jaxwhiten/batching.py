@@ -58,6 +58,18 @@ def rows_for(length: int, token_budget: int, multiple: int, max_rows: int | None
     return max(rows // multiple, 1) * multiple
 
 
+def halved(batch: Batch, multiple: int = 1) -> list[Batch]:
+    """The batch as several of half its height, in the same order; one batch where it cannot be split.
+
+    Args:
+      batch: A batch.
+      multiple: As in `plan_batches`.
+    """
+    height = max(-(-batch.height // 2) // multiple, 1) * multiple
+    starts = range(0, len(batch.rows), height)
+    return [Batch(batch.rows[start : start + height], height, batch.length) for start in starts]
+
+
 def plan_batches(
     lengths: Int[np.ndarray, " n"],
     *,

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import NoReturn, TextIO
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import JaxwhitenError, unknown_name
@@ -97,23 +97,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:
         # Whoever read the output (head, less) has gone: no more is written, not even when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         return 0
     except OSError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # it is stdout that cannot be written to
+            _close_stdout()
+        return 1
+    except MemoryError as error:
+        print(f"error: not enough memory ({_one_line(error)}); take smaller blocks or fewer rows", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("interrupted; files that were there before are intact", file=sys.stderr)
         return 130
     return code or 0
+
+
+def _close_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """What `warnings.showwarning` is while a command runs."""
     print(f"warning: {_one_line(message)}", file=sys.stderr)
 
 
+def program() -> NoReturn:
+    """The console script: `main`, and the end of the process."""
+    code = main()
+    if code == 130:  # a thread that waits for a silent pipe would keep the process alive
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

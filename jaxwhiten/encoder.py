@@ -14,6 +14,7 @@ import functools
 import hashlib
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,8 +26,8 @@ from jaxtyping import Float
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.batching import Batch, plan_batches
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.batching import Batch, halved, plan_batches
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.pooling import AUTO, canonical
 from jaxwhiten.program import Program
@@ -82,7 +83,7 @@ class Encoder:
         self.name = name or str(tokenizer_folder)
         self.pooling = canonical(pooling)
         self.max_length = self._checked_length(max_length)
-        self._tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
+        self._tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
         if self._tokenizer.vocab_size > self.config.vocab_size:
             raise ModelError(
                 f"{tokenizer_folder}: the tokenizer has {self._tokenizer.vocab_size} entries, the model's embedding "
@@ -292,12 +293,13 @@ class Encoder:
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
         blocks, groups = iter(blocks), self._program.by_form(names)
-        with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as pool_:
+        pool_, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
 
-            def tokenize_next():
-                block = next(blocks, None)
-                return None if block is None else [self._tokenizer(block, form) for form in groups]
+        def tokenize_next():
+            block = next(blocks, None)
+            return None if block is None else [self._tokenizer(block, form) for form in groups]
 
+        try:
             upcoming = pool_.submit(tokenize_next)
             while (tokens := upcoming.result()) is not None:
                 upcoming = pool_.submit(tokenize_next)
@@ -305,17 +307,30 @@ class Encoder:
                 for number, (group, of_group) in enumerate(zip(groups.values(), tokens, strict=True)):
                     out |= self._encode_block(of_group, group, batch_size, bar if number == 0 else None)
                 yield {name: out[name] for name in names}
+        except KeyboardInterrupt:
+            wait = False  # the sentences may come from a pipe that stays silent
+            raise
+        finally:
+            pool_.shutdown(wait=wait, cancel_futures=True)
 
     def _encode_block(
         self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm | None
     ) -> dict[str, Vectors]:
         out = {name: np.empty((len(tokens.lengths), self.width(name)), np.float32) for name in names}
-        pending: collections.deque[tuple[Batch, dict[str, jax.Array]]] = collections.deque()
+        pending: collections.deque[tuple[Batch, dict[str, jax.Array] | None]] = collections.deque()
+
+        def read(batch: Batch, pooled: dict[str, jax.Array] | None) -> None:
+            try:
+                pooled = self._run(tokens, batch, names) if pooled is None else pooled
+                for name in names:
+                    out[name][batch.rows] = np.asarray(pooled[name])[: len(batch.rows)]
+            except jax.errors.JaxRuntimeError as error:
+                for part in self._smaller(batch, error):
+                    read(part, None)
 
         def read_oldest() -> None:
             batch, pooled = pending.popleft()
-            for name in names:
-                out[name][batch.rows] = np.asarray(pooled[name])[: len(batch.rows)]
+            read(batch, pooled)
             if bar is not None:
                 bar.update(len(batch.rows))
 
@@ -327,12 +342,50 @@ class Encoder:
             max_rows=batch_size,
             shape_cost=_SHAPE_COST.get(self._program.platform),
         ):
-            pending.append((batch, self._run(tokens, batch, names)))
-            if len(pending) >= _IN_FLIGHT:
-                read_oldest()
+            for part in self._within_budget(batch):
+                try:
+                    pending.append((part, self._run(tokens, part, names)))
+                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
+                    pending.append((part, None))
+                while len(pending) >= _IN_FLIGHT or (pending and pending[-1][1] is None):
+                    read_oldest()
         while pending:
             read_oldest()
         return out
+
+    def _within_budget(self, batch: Batch) -> Iterator[Batch]:
+        """The batch, or parts of it where the budget has shrunk since it was planned."""
+        if batch.height * batch.length <= self._token_budget or batch.height <= self._program.devices:
+            yield batch
+            return
+        for part in halved(batch, self._program.devices):
+            yield from self._within_budget(part)
+
+    def _smaller(self, batch: Batch, error: Exception) -> list[Batch]:
+        """The parts of a batch that the devices had no room for; batches from here on are no larger than they.
+
+        Raises:
+          JaxwhitenError: It cannot be split.
+          Exception: The error, where it is another one.
+        """
+        if not self._program.is_out_of_memory(error):
+            raise error
+        parts = halved(batch, self._program.devices)
+        size = f"{batch.height} sentences of {batch.length} tokens"
+        if parts[0].height == batch.height:
+            raise JaxwhitenError(
+                f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
+                " or end what else is on the device."
+            ) from error
+        budget = parts[0].height * batch.length
+        if budget < self._token_budget:
+            self._token_budget = budget
+            warnings.warn(
+                f"The device ran out of memory with {size}: tried again with half as many, and from here on.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return parts
 
     def _run(self, tokens: TokenIds, batch: Batch, names: tuple[str, ...]) -> dict[str, jax.Array]:
         """Starts one batch on the devices; the result is not waited for."""

@@ -60,6 +60,11 @@ class Program:
         self._mask_token = mask_token
         self._idf: dict[str, jax.Array] = {}
 
+    @staticmethod
+    def is_out_of_memory(error: Exception) -> bool:
+        """Whether the devices had no room for a batch."""
+        return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
     def contents(self) -> Iterator[bytes]:
         """Configuration, weights and head as bytes, to be hashed."""
         yield repr(self.config).encode()
