@@ -1,0 +1,62 @@
+"""The notebooks: they run on small input, and what is committed is a clean run that says nothing of a machine."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# Embedded data, so that nothing is downloaded.
+DATA = {"train_sbert_tpu": "sts_sample", "quora_search": "pydocs"}
+
+
+def cells(path, kind="code"):
+    return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == kind]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_on_small_input(path, minilm, monkeypatch):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    if path.stem == "train_sbert_tpu":
+        pytest.importorskip("orbax.checkpoint")
+    monkeypatch.setenv("JAXWHITEN_SMALL", "1")
+    monkeypatch.setenv("JAXWHITEN_NOTEBOOK_DATA", DATA.get(path.stem, ""))
+    monkeypatch.setenv("XLA_FLAGS", "")
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+    )
+    client.execute(env=dict(os.environ))  # an error in a cell is raised here
+    printed = "".join(
+        output["text"] for cell in notebook.cells for output in cell.get("outputs", ()) if "text" in output
+    )
+    assert "Spearman" in printed or "MRR@10" in printed
+
+
+def test_there_are_three():
+    assert {path.stem for path in NOTEBOOKS} == {"whiten_any_encoder", "train_sbert_tpu", "quora_search"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_is_committed_is_one_clean_run(path):
+    code = cells(path)
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    kinds = {output["output_type"] for cell in code for output in cell["outputs"]}
+    assert kinds <= {"stream", "display_data", "execute_result"}
+    assert not [output for cell in code for output in cell["outputs"] if output.get("name") == "stderr"]
+    told = json.dumps([output for cell in code for output in cell["outputs"]])
+    told = re.sub(r'"image/png": "[^"]*"', "", told)
+    assert not re.search(r"/(root|work|tmp|home|content|usr)/", told)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_opens_in_colab_and_is_small(path):
+    assert path.stat().st_size < 400_000
+    badge = f"colab.research.google.com/github/OWNER/jaxwhiten/blob/main/notebooks/{path.name}"
+    assert badge in "".join(cells(path, "markdown")[0]["source"])
+    assert 'OWNER = "OWNER"' in "".join(cells(path)[0]["source"])
