@@ -1,0 +1,91 @@
+"""README and docs: every Python block runs, every link leads somewhere, every command and config named is there."""
+
+import ast
+import importlib.util
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from jaxwhiten import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# The blocks of these pages start a cluster; tests/test_distributed.py runs them.
+ELSEWHERE = {"scaling.md"}
+
+
+def name(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page, language="python"):
+    """Code blocks of a page, each with the line it starts on."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [(text.count("\n", 0, match.start(1)), match.group(1)) for match in found]
+
+
+def imported(code):
+    """The packages a block imports."""
+    nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.split(".")[0] for name in names}
+
+
+WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_CODE, ids=name)
+def test_the_code_runs(page, minilm, tmp_path, monkeypatch):
+    """The blocks of a page in their order, in one namespace, as a reader would type them."""
+    code = blocks(page)
+    missing = [module for _, part in code for module in imported(part) if importlib.util.find_spec(module) is None]
+    if missing:
+        pytest.skip(f"needs {', '.join(sorted(set(missing)))}")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "document"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
+        for line, part in code:
+            exec(compile("\n" * line + part, str(page), "exec"), namespace)  # the lines of a traceback are the page's
+
+
+def test_there_is_code_to_run():
+    assert {"README.md", "docs/choosing.md", "docs/corpora.md", "docs/ecosystem.md"} <= set(map(name, WITH_CODE))
+
+
+def anchors(page):
+    heads = re.findall(r"^#+ (.*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = page.parent / file if file else page
+        assert path.exists(), f"{name(page)} links to {target}"
+        if anchor:
+            assert anchor in anchors(path), f"{name(page)} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_files_named_are_there(page):
+    text = page.read_text(encoding="utf-8")
+    for program in re.findall(r"python -m\s+((?:eval|train|benchmarks)\.\w+)", text):
+        assert (ROOT / (program.replace(".", "/") + ".py")).is_file(), program
+    for config in re.findall(r"\bconfigs/\w+\.py", text):
+        assert (ROOT / config).is_file(), config
+    shell = "\n".join(code for language in ("sh", "console") for _, code in blocks(page, language))
+    inline = re.findall(r"`jaxwhiten ([a-z]+)\b", text)
+    for command in inline + re.findall(r"^(?:\$ )?(?:.*\| )?jaxwhiten ([a-z]+)\b", shell, re.MULTILINE):
+        assert command in cli.COMMANDS, command
+    for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
