@@ -1,0 +1,19 @@
+"""What the fault tests share with those of the commands, and a disk of half a megabyte."""
+
+import subprocess
+
+import pytest
+
+from tests.commands.conftest import cache, corpus, run, whitening_file  # noqa: F401 (fixtures)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """An empty file system of 512 KiB; a skip where mounting is not permitted."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(folder)], capture_output=True)
+    if done.returncode:
+        pytest.skip("mounting a small disk is not permitted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -1,0 +1,130 @@
+"""kill -9 at random moments of encoding to disk, fitting and index building; what is left must be whole.
+
+`python -m tests.faults.kill 50` kills each operation 50 times and prints what was found (docs/reliability.md).
+After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
+a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.moments import Moments
+from jaxwhiten.search import load_index
+from tests.faults import work
+
+OPERATIONS = ("store", "encode", "fit", "index")
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 2.0  # seconds from `ready` to the latest kill
+
+
+class Expected:
+    """The uninterrupted results."""
+
+    def __init__(self, operation, folder, model):
+        encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+        self.encoder = encoder
+        self.vectors = encoder.encode(work.TEXTS, pooling=work.POOLINGS)
+        if operation == "fit":
+            self.moments = Moments().update(work.vectors())
+            self.kernel = Whitening.from_moments(self.moments).kernel
+        if operation == "index":
+            work.run("index", folder, model, rounds=1)
+            self.answers = load_index(folder / "index").search(self.vectors["mean"][:20], 5)
+        if operation in ("encode", "fit"):
+            work.run(operation, folder, model, rounds=1)
+
+
+def check(operation, folder, expected):
+    """What lies under the output's own name is whole and right."""
+    if operation == "store":
+        for shard in folder.glob("store-*/*/shard-*.npy"):
+            found = np.load(shard)
+            number = int(shard.stem.rpartition("-")[2])
+            rows = slice(8 * number, 8 * number + len(found))
+            assert any(np.allclose(found, expected.vectors[name][rows], atol=1e-5) for name in work.POOLINGS), shard
+    elif operation == "encode":
+        np.testing.assert_allclose(np.load(folder / "out.npy"), expected.vectors["mean"], atol=1e-5)
+    elif operation == "fit":
+        for found, wanted in zip(Whitening.load(folder / "out.whitening").kernel, expected.kernel, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-4)
+        np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.moments.M2, rtol=1e-9, atol=1e-6)
+    else:
+        scores, ids = load_index(folder / "index").search(expected.vectors["mean"][:20], 5)
+        np.testing.assert_allclose(scores, expected.answers[0], atol=1e-4)
+        np.testing.assert_array_equal(ids, expected.answers[1])
+
+
+def finish(operation, folder, model, expected):
+    """Runs to the end in this process, and compares."""
+    if operation == "store":
+        for place in folder.glob("store-*"):
+            found = work.store_entries(folder, expected.encoder, place.name.rpartition("-")[2])
+            for name in work.POOLINGS:
+                np.testing.assert_allclose(found[name], expected.vectors[name], atol=1e-5)
+            assert not list(place.rglob("shard-*"))
+    else:
+        work.run(operation, folder, model, rounds=1)
+        check(operation, folder, expected)
+    if operation == "index":
+        whole = [path for path in (folder / "index").iterdir() if not path.name.startswith(".")]
+        assert len(whole) == 3, whole  # header, vectors, texts
+
+
+def killed(operation, folder, model, kills, seed=0):
+    """Kills the operation `kills` times, and says what happened.
+
+    Returns:
+      How often the process was killed, and how many temporary files the kills left.
+    """
+    rng = random.Random(seed)
+    work.prepare(folder)
+    expected = Expected(operation, folder, model)
+    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "tests.faults.work", operation, str(folder), str(model)]
+    for _ in range(kills):
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        line = process.stdout.readline()
+        assert line == "ready\n", process.communicate()[1][-3000:]
+        time.sleep(rng.uniform(0, LONGEST))
+        assert process.poll() is None, process.communicate()[1][-3000:]
+        process.kill()
+        process.communicate()
+        check(operation, folder, expected)
+    left = len([path for path in folder.rglob(".*") if path.name.endswith(".tmp") or ".writing" in path.name])
+    finish(operation, folder, model, expected)
+    return kills, left
+
+
+def main(kills):
+    """Every operation in turn."""
+    from tests.tiny import write_model
+
+    warnings.simplefilter("ignore")
+    for operation in OPERATIONS:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            os.environ["JAXWHITEN_CACHE_DIR"] = str(folder / "cache")
+            model = write_model(folder / "model")
+            started = time.monotonic()
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end of the process)
+            count, left = killed(operation, folder, model, kills)
+            print(
+                f"{operation}: killed {count} times in {time.monotonic() - started:.0f} s, the output whole each time,"
+                f" the resumed result equal; {left} temporary files left by the kills",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

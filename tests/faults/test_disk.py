@@ -1,0 +1,255 @@
+"""Full and read-only disks, unreadable input, Ctrl-C: one line, an exit code, the old output intact, no litter."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, io
+from jaxwhiten.errors import OutputError
+from jaxwhiten.models import load_model, save_model
+from jaxwhiten.search import build_index, load_index
+from jaxwhiten.store import EmbeddingStore
+from tests.commands.conftest import generated
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUTS = ["encode.npy", "encode.parquet", "encode.jsonl", "apply.npy", "fit", "moments", "index", "export"]
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    path = tmp_path / "vectors.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(6000, 32)).astype(np.float32))
+    wide = np.random.default_rng(1).normal(size=(2600, 256)).astype(np.float32)
+    np.save(tmp_path / "wide.npy", wide)
+    return path
+
+
+def words(what, output, corpus, tiny_model, whitening_file, vectors):
+    """The command that writes `output`, and the path it is given."""
+    of_model = ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
+    wide = vectors.with_name("wide.npy")
+    return {
+        "encode": ["encode", corpus, "-o", output, *of_model],
+        "apply": ["apply", whitening_file, vectors, "-o", output],
+        "fit": ["fit", wide, "-o", output],
+        "moments": ["fit", wide, "--moments", output],
+        "index": ["index", corpus, output, "--no-cache", *of_model],
+        "export": ["export", "--format", "sentence-transformers", "-o", output, *of_model],
+    }[what.partition(".")[0]]
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def fill(disk, leave):
+    free = shutil.disk_usage(disk).free
+    (disk / "filler").write_bytes(b"\0" * (free - leave))
+
+
+def one_line(done, code):
+    assert done.code == code, done
+    errors = [line for line in done.err.splitlines() if not line.startswith(("note: ", "warning: "))]
+    assert len(errors) == 1, done.err
+    assert errors[0].startswith("error: ")
+    return errors[0]
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vectors):
+    output = disk / ("index" if what == "index" else "folder" if what == "export" else what)
+    command = words(what, output, corpus, tiny_model, whitening_file, vectors)
+    if what == "index":
+        small = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
+        build_index(small, "faiss-flat").save(output)
+    elif what != "export":
+        output.write_bytes(b"the old one")
+    fill(disk, 24 << 10)
+    before = contents(disk)
+    said = one_line(run(*command), 1)
+    assert str(disk) in said
+    after = contents(disk)
+    if what == "export":  # a folder of many files: those that were written are whole
+        assert not [path for path in after if path.name.startswith(".")]
+        return
+    assert after == before
+    if what == "index":
+        assert load_index(output).size == 20
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_a_read_only_disk(run, what, disk, corpus, tiny_model, whitening_file, vectors):
+    output = disk / what
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    said = one_line(run(*words(what, output, corpus, tiny_model, whitening_file, vectors)), 1)
+    assert "Read-only file system" in said
+    assert str(disk) in said
+
+
+def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
+    """The store's shards that were written stay, and are gone on with when there is room."""
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    texts = generated(600)
+    fill(disk, 40 << 10)
+    store = EmbeddingStore(disk / "store", shard_rows=50)
+    with pytest.raises(OutputError, match="could not be written"):
+        store.encode(encoder, texts)
+    assert not list(disk.rglob(".*.tmp"))
+    shards = list(disk.rglob("shard-*"))
+    assert shards
+    (disk / "filler").unlink()
+    np.testing.assert_allclose(store.encode(encoder, texts), encoder.encode(texts), atol=1e-5)
+
+
+def test_a_model_on_a_full_disk(disk, tiny_model):
+    model, _, _ = load_model(tiny_model)
+    fill(disk, 16 << 10)
+    with pytest.raises(OutputError, match=r"model\.safetensors: could not be written"):
+        save_model(model, disk / "model")
+    assert [path.name for path in (disk / "model").iterdir()] == ["config.json"]
+
+
+def limited(code, tmp_path, most=4096):
+    """Runs code in a process whose files may not grow beyond `most` bytes: a full disk without a mount."""
+    limit = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-B", "-c", limit + code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")},
+        timeout=120,
+    )
+
+
+def test_tensors_where_files_may_not_grow(tmp_path):
+    path = tmp_path / "x"
+    io.save_tensors(path, {"a": np.zeros(3)}, kind="moments", header={})
+    before = path.read_bytes()
+    code = (
+        "import numpy as np; from jaxwhiten import io; from jaxwhiten.errors import OutputError\n"
+        f"try: io.save_tensors({str(path)!r}, {{'a': np.zeros(100_000)}}, kind='moments', header={{}})\n"
+        "except OutputError as error: print('REFUSED', error)"
+    )
+    done = limited(code, tmp_path)
+    assert done.stdout.startswith(f"REFUSED {path}: could not be written ("), done.stderr[-2000:]
+    assert path.read_bytes() == before
+    assert contents(tmp_path) == {Path("x"): before}
+
+
+@pytest.mark.parametrize("command", ["encode", "fit", "index", "apply"])
+@pytest.mark.parametrize("kind", ["missing", "folder", "unreadable"])
+def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_file):
+    place = {"missing": tmp_path / "nowhere.txt", "folder": tmp_path, "unreadable": Path("/proc/self/mem")}[kind]
+    if kind == "unreadable" and not place.exists():
+        pytest.skip("needs a file that cannot be read, such as Linux has")
+    output = tmp_path / "out.npy"
+    output.write_bytes(b"the old one")
+    of_model = ["--model", tiny_model, "--pooling", "mean"]
+    words = {
+        "encode": ["encode", place, "-o", output, *of_model],
+        "fit": ["fit", place, "-o", output, *of_model],
+        "index": ["index", place, tmp_path / "index", *of_model],
+        "apply": ["apply", whitening_file, place, "-o", output],
+    }[command]
+    assert str(place) in one_line(run(*words), 2)
+    assert output.read_bytes() == b"the old one"
+    assert not list(tmp_path.glob(".*"))
+
+
+PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from jaxwhiten.cli import program; program()"
+)
+
+
+def start(words, tmp_path, **options):
+    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", PROGRAM, *map(str, words)]
+    options = {"stdout": subprocess.PIPE, **options}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)
+
+
+def test_stdout_on_a_full_disk(tiny_model, corpus, tmp_path):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with open("/dev/full", "wb") as full:
+        process = start(
+            ["encode", corpus, "-o", "-", "--model", tiny_model, "--pooling", "mean"], tmp_path, stdout=full
+        )
+        said = process.communicate(timeout=120)[1].decode()
+    assert process.returncode == 1, said
+    assert [line for line in said.splitlines() if not line.startswith("warning")] == [
+        "error: [Errno 28] No space left on device"
+    ]
+
+
+def test_ctrl_c(tiny_model, tmp_path):
+    """While it waits for more input, which never comes."""
+    output = tmp_path / "out" / "v.npy"
+    output.parent.mkdir()
+    output.write_bytes(b"the old one")
+    words = ["encode", "-", "-o", output, "--model", tiny_model, "--pooling", "mean", "--max-length", 32, "--block", 8]
+    process = start(words, tmp_path, stdin=subprocess.PIPE)
+    process.stdin.write(("a man plays\n" * 20).encode())
+    process.stdin.flush()
+    deadline = time.monotonic() + 120
+    while not list(output.parent.glob(".*.tmp")):
+        assert process.poll() is None, process.communicate()[1].decode()[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=60)
+    finally:
+        process.kill()
+    said = process.stderr.read().decode()
+    process.stdin.close()
+    process.stdout.close()
+    process.stderr.close()
+    assert process.returncode == 130, said
+    assert said.splitlines() == ["interrupted; files that were there before are intact"]
+    assert [path.name for path in output.parent.iterdir()] == ["v.npy"]
+    assert output.read_bytes() == b"the old one"
+
+
+def test_what_killed_processes_left_is_cleared_after_a_day(tmp_path):
+    old, new = tmp_path / ".a.tmp", tmp_path / ".b.tmp"
+    old.touch()
+    new.touch()
+    os.utime(old, (0, 0))
+    io.remove_stale(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".b.tmp"]
+
+
+def test_a_first_save_that_was_killed_does_not_block_the_next(tmp_path):
+    """No header yet, only what was being written."""
+    folder = tmp_path / "index"
+    (folder / ".writing.abc").mkdir(parents=True)
+    (folder / "index-0123456789ab.faiss").touch()
+    vectors = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    build_index(vectors, "faiss-flat").save(folder)
+    assert load_index(folder).size == 20
+    assert not (folder / "index-0123456789ab.faiss").exists()
+
+
+def test_a_whitening_over_another_is_one_or_the_other(disk):
+    """Saved in place, with no room for the second."""
+    x = np.random.default_rng(0).normal(size=(3000, 96)).astype(np.float32)
+    Whitening().fit(x[:, :8]).save(disk / "w")
+    fill(disk, 30 << 10)
+    with pytest.raises(OutputError):
+        Whitening().fit(x).save(disk / "w")
+    assert Whitening.load(disk / "w").n_features_in_ == 8

@@ -1,0 +1,87 @@
+"""A device without room for a batch: the batch is split and tried again, with a note."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import JaxwhitenError
+from tests.commands.conftest import generated
+
+TEXTS = generated(300)
+NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
+
+
+class Full:
+    """A program on devices with room for some tokens, which says so when it is started or when it is read."""
+
+    def __init__(self, program, tokens, late):
+        self._program, self.tokens, self.late = program, tokens, late
+        self.refused, self.unreadable, self.kept = 0, set(), []
+
+    def __getattr__(self, name):
+        return getattr(self._program, name)
+
+    def __call__(self, ids, lengths, names):
+        if ids.size > self.tokens:
+            self.refused += 1
+            if not self.late:
+                raise NO_ROOM
+        pooled = self._program(ids, lengths, names)
+        if ids.size > self.tokens:
+            self.unreadable |= {id(array) for array in pooled.values()}
+            self.kept.append(pooled)  # so that no other array gets the id
+        return pooled
+
+
+class Reading:
+    """numpy, as the encoder sees it: arrays that the device had no room for cannot be read."""
+
+    def __init__(self, full):
+        self._full = full
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def asarray(self, array):
+        if id(array) in self._full.unreadable:
+            raise NO_ROOM
+        return np.asarray(array)
+
+
+@pytest.fixture
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", ("mean", "cls")])
+def test_batches_are_halved_until_they_fit(encoder, late, pooling, monkeypatch):
+    expected = encoder.encode(TEXTS, pooling=pooling)
+    # eight devices: the smallest batch has eight rows
+    encoder._program = full = Full(encoder._program, 600, late)
+    monkeypatch.setattr("jaxwhiten.encoder.np", Reading(full))
+    with pytest.warns(RuntimeWarning, match=r"ran out of memory with \d+ sentences of \d+ tokens"):
+        found = encoder.encode(TEXTS, pooling=pooling)
+    for name in [pooling] if isinstance(pooling, str) else pooling:
+        a, b = (found, expected) if isinstance(pooling, str) else (found[name], expected[name])
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    refused = full.refused
+    encoder.encode(TEXTS)
+    assert full.refused == refused  # from here on batches are small enough
+
+
+def test_what_cannot_be_split_is_an_error(encoder):
+    encoder._program = Full(encoder._program, 8, False)
+    with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower max_length"):
+        encoder.encode(TEXTS)
+
+
+def test_other_errors_of_the_device_are_not_hidden(encoder):
+    class Broken(Full):
+        def __call__(self, *_):
+            raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    encoder._program = Broken(encoder._program, 0, False)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        encoder.encode(TEXTS)

@@ -1,0 +1,71 @@
+"""What tests.faults.kill kills: one operation again and again, in a process of its own, until the end comes.
+
+`python -m tests.faults.work OPERATION FOLDER MODEL` prints `ready` when everything is loaded and compiled.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from jaxwhiten import Encoder, cli
+from jaxwhiten.store import EmbeddingStore
+from tests.commands.conftest import generated
+
+TEXTS = generated(400)
+POOLINGS = ("mean", "cls")
+ROWS, COLUMNS = 3000, 384
+WIDTH = 32  # sentences a block of `encode`
+
+
+def vectors():
+    """What `fit` is run on: anything but isotropic."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(ROWS, COLUMNS)) * np.linspace(0.1, 3, COLUMNS) + 0.5).astype(np.float32)
+
+
+def prepare(folder):
+    """Writes the inputs."""
+    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    np.save(folder / "vectors.npy", vectors())
+
+
+def command(operation, folder, model):
+    """The words of the command line."""
+    of_model = ["--model", str(model), "--pooling", "mean", "--max-length", "32"]
+    texts = str(folder / "texts.txt")
+    outputs = ["-o", str(folder / "out.whitening"), "--moments", str(folder / "out.moments")]
+    return {
+        "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
+        "fit": ["fit", str(folder / "vectors.npy"), *outputs],
+        "index": ["index", texts, str(folder / "index"), "--whiten", "-k", "8", *of_model],
+    }[operation]
+
+
+def store_entries(folder, encoder, number):
+    """One round of the embedding store, in a folder of its own; goes on where a killed process stopped."""
+    return EmbeddingStore(folder / f"store-{number}", shard_rows=8).encode(encoder, TEXTS, pooling=POOLINGS)
+
+
+def run(operation, folder, model, rounds=None):
+    """The operation, `rounds` times; for ever by default."""
+    if operation == "store":
+        encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+        encoder.encode(TEXTS, pooling=POOLINGS)
+    number = 0
+    print("ready", flush=True)
+    while rounds is None or number < rounds:
+        if operation == "store":
+            while (folder / f"store-{number}" / "done").exists():
+                number += 1
+            store_entries(folder, encoder, number)
+            (folder / f"store-{number}" / "done").touch()
+        elif cli.main(command(operation, folder, model)):
+            sys.exit(3)
+        number += 1
+
+
+if __name__ == "__main__":
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    run(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
