@@ -333,7 +333,9 @@ class Moments:
             result.provenance = dict(header["provenance"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
-        if problem := result._problem():
+        with np.errstate(all="ignore"):
+            problem = result._problem()
+        if problem:
             raise FormatError(f"{path}: {problem}; these are not moments. Write the file again.")
         return result
 

@@ -382,7 +382,8 @@ class Whitening(Estimator):
             state = Decomposition.from_tensors(tensors)
             provenance = dict(header["provenance"])
             result = cls().set_params(**header["params"])
-            problem = state.problem()
+            with np.errstate(all="ignore"):
+                problem = state.problem()
             if problem is None:
                 result._check_params(len(state.mean))
         except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -235,7 +235,8 @@ class Method(Estimator, ABC):
             if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
                 raise ValueError("a number is NaN or infinite")
             result._check_params(result._d)
-            result._state = result._unpack(tensors, result._d)
+            with np.errstate(all="ignore"):
+                result._state = result._unpack(tensors, result._d)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a file of {cls.name} ({error}). Write it again.") from error
         return result
