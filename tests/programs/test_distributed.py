@@ -1,0 +1,352 @@
+"""One job over several real processes on this machine, gloo between them, beside the same job in one process."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from configs import mlm_defaults, sbert_defaults
+from eval import sts
+from eval.encoding import nli_moments
+from jaxwhiten import Encoder, Moments
+from jaxwhiten.datasets import load_nli
+from jaxwhiten.datasets.protocol import TASK_SPECS
+from jaxwhiten.distributed import share_of
+from jaxwhiten.training import read_metrics
+from tests.conftest import ROOT
+from tests.programs import exchange
+from tests.programs.test_eval_sts import config_of, data_dir  # noqa: F401 (a fixture)
+from tests.programs.test_train_mlm import write_text
+from tests.programs.test_train_sbert import WORDS, write_table
+from train import mlm, sbert
+
+MINUTE = 60
+PATIENCE = 400  # seconds for what takes some twenty where nothing else runs
+
+_started: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays():
+    """No process outlives its test."""
+    yield
+    while _started:
+        with _started.pop() as process:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+
+def start(count, command, cache):
+    """The processes of one job; `{where}` and `{index}` in the command are what differs between them."""
+    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), "JAXWHITEN_CACHE_DIR": str(cache)}
+    port = free_port()
+    for index in range(count):
+        own = [str(word).format(where=f"localhost:{port},{index},{count}", index=index) for word in command]
+        _started.append(
+            subprocess.Popen(
+                [sys.executable, *own],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    return _started[-count:]
+
+
+def program(name, config, **settings):
+    command = ["-m", name, "--config", config, "--distributed={where}"]
+    return command + [f"--config.{key}={value}" for key, value in settings.items()]
+
+
+def finish(processes):
+    """What the processes printed; all have to end well."""
+    done = []
+    for process in processes:
+        out, err = process.communicate(timeout=PATIENCE)
+        done.append((process.returncode, out, err))
+    assert [code for code, _, _ in done] == [0] * len(processes), "\n".join(err[-3000:] for _, _, err in done)
+    return done
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_arrays_pass_between_processes_bit_for_bit(count, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
+    script = ROOT / "tests" / "programs" / "exchange.py"
+    finish(start(count, [script, tiny_model, data_dir, tmp_path, "{where}"], cache))
+    found = [dict(np.load(tmp_path / f"{index}.npz")) for index in range(count)]
+    for name in found[0]:
+        assert all(other[name].tobytes() == found[0][name].tobytes() for other in found), name
+    first = found[0]
+    for dtype in (np.float32, np.float64, np.int64):
+        whole = np.concatenate([exchange.rows_of(index, dtype) for index in range(count)])
+        assert first[np.dtype(dtype).name].tobytes() == whole.tobytes()
+    assert first["nothing"].shape == (0, 4)
+
+    data = np.random.default_rng(7).standard_normal((exchange.ROWS, 6)) * 10.0 ** np.arange(6) + 1e3
+    parts = [Moments().update(data[share_of(len(data), i, count)]) for i in range(count) if i != 1]
+    whole = Moments()
+    for part in parts:
+        whole.merge(part)
+    for name in ("mean", "M2", "cubic"):
+        np.testing.assert_allclose(first[name], getattr(whole, name), rtol=1e-12, atol=0)
+    assert (first["n"], first["quartic"]) == (whole.n, pytest.approx(whole.quartic, rel=1e-12))
+
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
+    np.testing.assert_allclose(first["vectors"], encoder.encode(exchange.sentences()), rtol=0, atol=2e-6)
+    alone = nli_moments(encoder, load_nli(data_dir, two_way="keep"), ("mean",))["mean"]
+    assert first["nli_n"] == alone.n == 306
+    np.testing.assert_allclose(first["nli_mean"], alone.mean, rtol=0, atol=1e-6 * np.abs(alone.mean).max())
+    np.testing.assert_allclose(first["nli_M2"], alone.M2, rtol=0, atol=1e-6 * np.abs(alone.M2).max())
+
+    assert f"process {count - 1} and process 0 differ" in str(first["disagreement"])
+    assert "different dimensions: 3, 4" in str(first["dimensions"])
+    assert "the shape of a row" in str(first["shapes"])
+
+
+# --- eval.sts ---------------------------------------------------------------------------------------------------------
+
+STS = {"poolings": "mean,cls", "whitening": "none,target,nli", "ks": "0,8", "bootstrap": 50}
+
+
+def sts_rows(folder):
+    """The rows without what a clock decides."""
+    rows = json.loads((folder / "results.json").read_text())
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+
+
+def assert_close(one, other, tolerance):
+    """Equal trees of JSON, numbers within the tolerance."""
+    if isinstance(one, dict):
+        assert list(one) == list(other)
+        for name in one:
+            assert_close(one[name], other[name], tolerance)
+    elif isinstance(one, list):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_close(a, b, tolerance)
+    else:
+        assert one == (pytest.approx(other, abs=tolerance) if isinstance(one, float) else other)
+
+
+@pytest.fixture(scope="module")
+def sts_alone(tmp_path_factory, tiny_model, data_dir):  # noqa: F811
+    folder = tmp_path_factory.mktemp("alone")
+    sts.main(config_of(folder, tiny_model, data_dir=str(data_dir), **STS))
+    return folder / "out"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_table_of_several_processes_is_that_of_one(count, sts_alone, tiny_model, data_dir, cache, tmp_path):  # noqa: F811
+    settings = {"model": tiny_model, "data_dir": data_dir, "out": tmp_path / "out", **STS}
+    done = finish(start(count, program("eval.sts", "configs/demo.py", **settings), cache))
+    assert_close(sts_rows(tmp_path / "out"), sts_rows(sts_alone), 1e-3)  # points
+    table = re.compile(r"^\|.*\|$", re.MULTILINE)
+    tables = [table.findall((folder / "results.md").read_text()) for folder in (tmp_path / "out", sts_alone)]
+    assert tables[0]
+    assert scores_only(tables[0]) == scores_only(tables[1])
+    assert "encoding" in done[0][2]
+    assert "sts_sample" in done[0][1]
+    for _, out, err in done[1:]:
+        assert (out, err) == ("", "")
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["complete"]
+    assert run["machine"]["processes"] == count
+
+
+def scores_only(lines):
+    """Lines of tables up to the first cell that a clock decides."""
+    return [line for line in lines if not re.search(r"\d (ms|s) |seconds|ms", line)]
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def losses_of(folder):
+    return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
+
+
+def scores_of(folder):
+    return [{k: v for k, v in row.items()} for row in read_metrics(folder) if "loss" not in row]
+
+
+def assert_same_training(folder, alone, steps):
+    one, other = losses_of(folder), losses_of(alone)
+    assert list(one) == list(other) == list(range(1, steps + 1))
+    np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=1e-5)
+    assert len(scores_of(folder)) > 1
+    assert_close(scores_of(folder), scores_of(alone), 0.02)
+
+
+SBERT = {
+    "max_length": 16,
+    "batch_size": 24,
+    "buckets": 1,
+    "steps": 60,
+    "learning_rate": 1e-3,
+    "dev": "SICK-R",
+    "test": (),
+    "evaluate_every": 30,
+    "log_every": 1,
+    "seed": 3,
+}
+
+
+def write_sick(folder):
+    """The benchmark's files with as many rows, of other sentences."""
+    folder.mkdir()
+    rng, spec = np.random.default_rng(5), TASK_SPECS["SICK-R"]
+    for split, name in spec.files.items():
+        lines = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
+        for row in range(spec.counts[split]["SICK-R"].total):
+            a, b = (" ".join(rng.choice(WORDS, 4)) for _ in range(2))
+            lines.append(f"{row}\t{a}\t{b}\t{rng.uniform(1, 5):.3f}\tNEUTRAL")
+        (folder / name).write_text("\r\n".join(lines) + "\r\n")
+
+
+@pytest.fixture(scope="module")
+def sbert_settings(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("rows")
+    file = write_table(folder / "rows.tsv")
+    write_sick(folder / "SICK")
+    data = {
+        "file": str(file),
+        "folder": str(folder),
+        "columns": ("one", "two"),
+        "label": "label",
+        "classes": ("no", "maybe", "yes"),
+    }
+    return {"model": str(tiny_model), **{f"data.{name}": value for name, value in data.items()}, **SBERT}
+
+
+@pytest.fixture(scope="module")
+def sbert_alone(sbert_settings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    config = sbert_defaults.get_config()
+    config.update_from_flattened_dict({**sbert_settings, "output": str(folder), "progress": False})
+    sbert.main(config)
+    return folder
+
+
+@pytest.mark.slow
+def test_training_on_two_processes_and_then_on_four_is_that_of_one(sbert_settings, sbert_alone, cache, tmp_path):
+    """One of two processes is asked to stop: both do, after the same step; the same command goes on with four."""
+    out = tmp_path / "run"
+    command = program("train.sbert", "configs/sbert_defaults.py", **sbert_settings, output=out)
+    processes = start(2, command, cache)
+    wait_for(lambda: len(losses_of(out)) >= 5, processes)
+    processes[1].send_signal(signal.SIGTERM)
+    done = finish(processes)
+    stopped = len(losses_of(out))
+    assert 5 <= stopped < SBERT["steps"]
+    assert f"stopped at step {stopped} of {SBERT['steps']}" in done[0][2]
+
+    done = finish(start(4, command, cache))
+    assert_same_training(out, sbert_alone, SBERT["steps"])
+    assert "model written from step" in done[0][1]
+    assert done[1][1:] == ("", "")
+    one, other = (json.loads((folder / "results.json").read_text()) for folder in (out, sbert_alone))
+    assert_close(one["after"], other["after"], 0.02)
+    vectors = [Encoder.from_pretrained(f / "model", max_length=16).encode(["a man"]) for f in (out, sbert_alone)]
+    np.testing.assert_allclose(*vectors, rtol=0, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_masked_training_on_two_processes_is_that_of_one(cache, tmp_path):
+    text = write_text(tmp_path / "text.txt")
+    settings = {"held_out": 0.1, "block_length": 16, "batch_size": 8, "steps": 20, "evaluate_every": 10, "log_every": 1}
+    settings |= {"evaluate_blocks": 16, "data": str(text), "vocabulary.size": 150, "vocabulary.alphabet": 40}
+    sizes = {"num_layers": 2, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32}
+    settings |= {f"sizes.{name}": value for name, value in sizes.items()}
+    config = mlm_defaults.get_config()
+    config.update_from_flattened_dict({**settings, "output": str(tmp_path / "alone"), "progress": False})
+    mlm.main(config)
+    command = program("train.mlm", "configs/mlm_defaults.py", **settings, output=tmp_path / "run")
+    done = finish(start(2, command, cache))
+    assert_same_training(tmp_path / "run", tmp_path / "alone", settings["steps"])
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    assert done[1][1:] == ("", "")
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def wait_for(condition, processes):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        ended = [process.communicate()[1][-2000:] for process in processes if process.poll() is not None]
+        assert not ended, ended
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 2])
+def test_when_a_process_dies_the_others_stop_and_name_it(victim, sbert_settings, cache, tmp_path):
+    out = tmp_path / "run"
+    settings = {**sbert_settings, "steps": 100_000, "dev": "", "save_every": 20, "output": out}
+    processes = start(3, program("train.sbert", "configs/sbert_defaults.py", **settings), cache)
+    wait_for(lambda: len(losses_of(out)) >= 30, processes)
+    processes[victim].kill()
+    killed = time.monotonic()
+    for index, process in enumerate(processes):
+        err = process.communicate(timeout=MINUTE)[1]
+        if index != victim:
+            assert process.returncode not in (0, None)
+            named = r"leader task was preempted/died" if victim == 0 else rf"(?s)unhealthy.*?\n{victim}\n"
+            assert re.search(named, err), err[-3000:]
+    assert time.monotonic() - killed < MINUTE
+    steps = [path for path in (out / "checkpoints").iterdir() if path.name.isdigit()]
+    assert steps  # those that have their final name are whole
+    assert all((path / "_CHECKPOINT_METADATA").is_file() for path in steps)
+
+
+@pytest.mark.slow
+def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tmp_path):
+    command = program("eval.sts", "configs/demo.py", model=tiny_model, out=tmp_path / "out", seed="{index}")
+    for index, process in enumerate(start(2, command, cache)):
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out) == (2, "")
+        assert f"error: process {index} of 2 on " in err
+        assert "do not agree on the configuration: process 1 and process 0 differ" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--distributed"], "no Slurm, TPU pod, Open MPI or Kubernetes environment was found"),
+        (["--distributed=localhost,0,2"], "expected ADDRESS:PORT,INDEX,COUNT"),
+        (["--distributed=localhost:99,2,2"], "INDEX below COUNT"),
+        (["--distributed", "localhost:99,0,2"], "behind an equals sign: --distributed=localhost:99,0,2"),
+        (["--distribute"], "Did you mean 'distributed'"),
+    ],
+)
+def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):
+    command = [sys.executable, "-m", "eval.sts", *arguments]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "KUBERNETES"))}
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert message in done.stderr
