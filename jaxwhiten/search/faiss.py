@@ -171,8 +171,9 @@ class FaissIndex(Index):
         index = faiss.read_index(str(files[_FILE]))
         if not isinstance(index, faiss.IndexPreTransform):
             raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
-        if (index.ntotal, index.d) != (self.size, self.input_dimension):
-            raise ValueError(f"{index.ntotal} vectors of dimension {index.d} in the FAISS file, unlike the header")
+        found, told = (index.ntotal, index.d, index.index.d), (self.size, self.input_dimension, self.dimension)
+        if found != told:
+            raise ValueError(f"{found} in the FAISS file, {told} in the header: vectors, dimension raw, and stored")
         self._index = index
         self._inner = faiss.downcast_index(index.index)
         self._chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
