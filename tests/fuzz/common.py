@@ -1,0 +1,204 @@
+"""What the fuzz tests share: how many cases, how bytes and JSON are damaged, and the property they all check.
+
+`JAXWHITEN_FUZZ_EXAMPLES` is the number of cases a test; with it the cases are new on every run, without it they are
+always the same few hundred. docs/reliability.md records the long runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.errors import JaxwhitenError
+
+_VARIABLE = "JAXWHITEN_FUZZ_EXAMPLES"
+EXAMPLES = int(os.environ.get(_VARIABLE, "300"))
+SECONDS = 20  # for one case; they take milliseconds
+
+
+def fuzz(share: float = 1.0) -> settings:
+    """Settings of a test that runs `share` of the cases."""
+    return settings(
+        max_examples=max(10, int(EXAMPLES * share)),
+        deadline=None,
+        derandomize=_VARIABLE not in os.environ,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class Hang(BaseException):
+    """A case took longer than `SECONDS`."""
+
+
+@contextlib.contextmanager
+def no_hang(seconds: int = SECONDS) -> Iterator[None]:
+    """Raises `Hang` in the block after some seconds."""
+
+    def ring(*_: Any) -> None:
+        raise Hang(f"still running after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def attempt(read: Callable[[], Any], names: str = "") -> tuple[Any, JaxwhitenError | None]:
+    """The result of a reader, or the typed error it raised; any other exception goes on and fails the test.
+
+    Args:
+      read: The reader.
+      names: What the message of an error must name.
+    """
+    with no_hang():
+        try:
+            return read(), None
+        except JaxwhitenError as refused:
+            error = refused
+    message = str(error)
+    assert message.strip()
+    assert names in message, message
+    return None, error
+
+
+# Numbers that overflow, texts that are no names, and containers where none belong.
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        7,
+        2**31,
+        2**63,
+        10**12,
+        10**400,
+        0.5,
+        -1.5,
+        1e308,
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        "",
+        "x",
+        "0",
+        "../../etc/passwd",
+        "/dev/zero",
+        "a\0b",
+        "\ud800",
+        "é" * 300,
+        "x" * 5000,
+        [],
+        {},
+        [1],
+        [[]],
+        [0, 10**18],
+        [-1, 3],
+        {"a": None},
+        {"": {"": []}},
+    ]
+)
+
+
+def places(value: Any, depth: int = 6) -> list[tuple]:
+    """The paths of everything inside a JSON value, at most a few items of a long list or object."""
+    found: list[tuple] = []
+    items: list[tuple] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    if len(items) > 40:
+        items = items[:20] + items[-20:]
+    for key, item in items:
+        found.append((key,))
+        if depth:
+            found += [(key, *rest) for rest in places(item, depth - 1)]
+    return found
+
+
+@st.composite
+def damaged_json(draw, value: Any, odd: st.SearchStrategy = ODD, most: int = 3) -> Any:
+    """The value with one to `most` entries replaced, removed, or added."""
+    value = copy.deepcopy(value)
+    for _ in range(draw(st.integers(1, most))):
+        paths = places(value)
+        if not paths:
+            return draw(odd)
+        path = draw(st.sampled_from(paths))
+        parent = value
+        for key in path[:-1]:
+            parent = parent[key]
+        what = draw(st.sampled_from(["replace", "replace", "replace", "remove", "add", "swap"]))
+        if what == "replace":
+            parent[path[-1]] = copy.deepcopy(draw(odd))
+        elif what == "remove":
+            del parent[path[-1]]
+        elif what == "add" and isinstance(parent, dict):
+            parent[draw(st.sampled_from(["x", "", "__class__", str(path[-1]) + "2"]))] = copy.deepcopy(draw(odd))
+        elif what == "add":
+            parent.append(copy.deepcopy(draw(odd)))
+        else:
+            other = draw(st.sampled_from(paths))
+            with contextlib.suppress(KeyError, IndexError, TypeError):
+                source = value
+                for key in other:
+                    source = source[key]
+                parent[path[-1]] = copy.deepcopy(source)
+    return value
+
+
+@st.composite
+def damaged(draw, data: bytes, first: int = 0, most: int = 4) -> bytes:
+    """The bytes, cut short, overwritten, shifted or doubled in one to `most` places from `first` on."""
+    result = bytearray(data)
+    for _ in range(draw(st.integers(1, most))):
+        place = draw(st.integers(min(first, len(result)), len(result)))
+        what = draw(st.sampled_from(["flip", "set", "set", "cut", "insert", "delete", "double"]))
+        if what == "flip" and place < len(result):
+            result[place] ^= 1 << draw(st.integers(0, 7))
+        elif what == "set":
+            new = draw(
+                st.sampled_from([b"\0", b"\xff", b"\xff" * 8, b"\0" * 8, b"\x7f", b"{", b'"', b"9", b"-", b"\x80"])
+                | st.binary(min_size=1, max_size=9)
+            )
+            result[place : place + len(new)] = new
+        elif what == "cut":
+            del result[place:]
+        elif what == "insert":
+            result[place:place] = draw(st.binary(min_size=1, max_size=20))
+        elif what == "delete":
+            del result[place : place + draw(st.integers(1, 64))]
+        else:
+            result[place:place] = result[place : place + draw(st.integers(1, 64))]
+    return bytes(result)
+
+
+NESTED = "[" * 100_000
+
+
+@st.composite
+def json_text(draw, value: Any, odd: st.SearchStrategy = ODD) -> bytes:
+    """A JSON file that was damaged: as a value, as text, or that is something else altogether."""
+    kind = draw(st.sampled_from(["value", "value", "value", "value", "bytes", "other"]))
+    if kind == "value":
+        return json.dumps(draw(damaged_json(value, odd))).encode()
+    if kind == "bytes":
+        return draw(damaged(json.dumps(value).encode()))
+    other = [b"", b"\0", b"null", b"[]", b"{", NESTED.encode(), b'{"a":' * 50_000, b"1" * 5000, b"\xff\xfe{}", b'"x"']
+    return draw(st.sampled_from(other) | st.binary(max_size=40))

@@ -1,0 +1,137 @@
+"""Archives from strangers: only the files asked for come out, to their own names, in bounded time and memory."""
+
+import io
+import os
+import tarfile
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxwhiten.datasets import remote
+from jaxwhiten.errors import DataError
+from tests.fuzz.common import attempt, damaged, fuzz
+
+WANTED = ["STS/a.txt", "SICK/b.txt"]
+GOOD = {"STS/a.txt": b"one\n" * 50, "SICK/b.txt": b"two\n"}
+NAMES = st.sampled_from(
+    [
+        *WANTED,
+        *(f"x/y/{name}" for name in WANTED),
+        *(f"../{name}" for name in WANTED),
+        *(f"/{name}" for name in WANTED),
+        "/etc/passwd",
+        "../../outside.txt",
+        "STS",
+        "STS/a.txt/",
+        "STS//a.txt",
+        "./STS/a.txt",
+        "STS/a.txt\0.txt",
+        "..",
+        "x" * 300 + "/STS/a.txt",
+        "é/STS/a.txt",
+    ]
+)
+KINDS = [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, b"S"]
+FORMATS = st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+
+
+def files_below(folder):
+    return {os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names}
+
+
+def unpacked(tmp_path, content):
+    """Runs `extract` and checks what it left, whatever it said."""
+    root = tmp_path / "root"
+    (root / "here").mkdir(parents=True, exist_ok=True)
+    for name in files_below(root):
+        (root / name).unlink()
+    (tmp_path / "a.tar").write_bytes(content)
+    _, error = attempt(lambda: remote.extract(tmp_path / "a.tar", root / "here", WANTED), names="a.tar")
+    left = files_below(root)
+    assert left <= {f"here/{name}" for name in WANTED}
+    for name in left:
+        assert not (root / name).is_symlink()
+        assert (root / name).stat().st_size <= remote.MAX_FILE
+    if error is None:
+        assert len(left) == len(WANTED)
+    else:
+        assert isinstance(error, DataError)
+    return error
+
+
+@fuzz()
+@given(data=st.data())
+def test_members_of_every_kind(tmp_path, data):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=data.draw(FORMATS)) as tar:
+        for _ in range(data.draw(st.integers(0, 6))):
+            member = tarfile.TarInfo(data.draw(NAMES))
+            member.type = data.draw(st.sampled_from(KINDS))
+            member.linkname = data.draw(st.sampled_from(["", "/etc/passwd", "../..", "STS/a.txt"]))
+            member.mode = data.draw(st.sampled_from([0, 0o644, 0o4777]))
+            content = data.draw(st.binary(max_size=20)) if member.type == tarfile.REGTYPE else b""
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+        if data.draw(st.booleans()):
+            for name, content in GOOD.items():
+                member = tarfile.TarInfo(f"senteval/{name}")
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    unpacked(tmp_path, out.getvalue())
+
+
+def whole(format=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as tar:
+        for name, content in {"é" * 60 + "/x": b"", **GOOD}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+WHOLE = {format: whole(format) for format in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)}
+
+
+@fuzz()
+@given(data=st.data())
+def test_damaged_bytes(tmp_path, data):
+    content = bytearray(data.draw(damaged(WHOLE[data.draw(FORMATS)])))
+    if data.draw(st.booleans()):  # checksums of headers made right again, so that the reader goes on
+        for start in range(0, len(content) - 511, 512):
+            block = bytes(content[start : start + 512])
+            total = sum(block) - sum(block[148:156]) + 8 * 32
+            if block[257:262] == b"ustar":
+                content[start + 148 : start + 156] = b"%06o\0 " % total
+    unpacked(tmp_path, bytes(content))
+
+
+@fuzz(0.3)
+@given(st.binary(max_size=1500))
+def test_any_bytes(tmp_path, content):
+    assert unpacked(tmp_path, content) is not None
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_a_name_of_a_million_folders_takes_no_time(tmp_path, format):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as tar:
+        tar.addfile(tarfile.TarInfo("a/" * 1_000_000 + "b"))
+    started = time.process_time()
+    assert unpacked(tmp_path, out.getvalue()) is not None
+    assert time.process_time() - started < 5
+
+
+def test_a_sparse_member_that_unpacks_to_terabytes(tmp_path):
+    """GNU's sparse files name their full size apart from what lies in the archive."""
+    member = tarfile.TarInfo("STS/a.txt")
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = b"S"
+    header[386:398], header[398:410] = b"%011o\0" % 0, b"%011o\0" % 0
+    header[483:495] = b"%011o\0" % (8**10)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    error = unpacked(tmp_path, bytes(header) + bytes(1024))
+    assert "bytes, more than" in str(error)

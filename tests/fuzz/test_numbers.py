@@ -1,0 +1,154 @@
+"""Numbers nobody would choose: any rows at all, sizes at both ends, merges in any tree.
+
+What holds for ordinary samples is tested in tests/test_moments.py and tests/test_whitening.py.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from jaxwhiten import Moments, Whitening
+from jaxwhiten.errors import InputError
+from jaxwhiten.whitening import normalize
+from tests.fuzz.common import fuzz
+
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+
+# Rows are padded to a few sizes on the device, so few shapes are compiled.
+SHAPES = st.tuples(st.integers(1, 24), st.sampled_from([1, 2, 5]))
+
+
+def rows(dtype, low=-1e3, high=1e3):
+    """Any rows: equal ones, columns of zeros, values of every size, all of which generators of normal rows avoid."""
+    width = 8 * np.dtype(dtype).itemsize
+    elements = st.floats(low, high, width=width, allow_subnormal=False) | st.sampled_from([0.0, 1.0, -1.0, 0.5])
+    return SHAPES.flatmap(lambda shape: arrays.arrays(dtype, shape, elements=elements))
+
+
+@fuzz()
+@given(X=rows(np.float64))
+def test_any_rows_have_finite_answers_and_as_many_white_directions_as_their_rank(X):
+    fitted = Whitening().fit(X)
+    Z = fitted.transform(X)
+    assert np.isfinite(Z).all()
+    rank = fitted.rank_
+    assert 0 <= rank <= min(len(X) - 1, X.shape[1])
+    values = fitted.eigenvalues_[:rank]
+    # What rounding leaves of the smallest direction, relative to its size.
+    digits = 1e-14 * (np.abs(X).max() + 1) ** 2 / values[-1] if rank else 0.0
+    assume(digits < 1e-4)
+    covariance = np.atleast_2d(np.cov(Z[:, :rank], rowvar=False, ddof=0)) if rank else np.zeros((0, 0))
+    assert np.allclose(covariance, np.eye(rank), atol=1e-6 + 100 * digits)
+    assert np.allclose(fitted.inverse_transform(Z), X, rtol=1e-6, atol=1e-6 * (1 + np.abs(X).max()))
+
+
+@fuzz(0.5)
+@given(X=rows(np.float32), power=st.integers(-40, 40))
+def test_the_unit_of_the_rows_does_not_matter(X, power):
+    """Multiplying by a power of two is exact, so the whitened rows may differ by rounding only."""
+    scaled = np.ldexp(X, power)
+    assume(np.isfinite(scaled).all() and (np.ldexp(scaled, -power) == X).all())
+    one, other = Whitening().fit(X), Whitening().fit(scaled)
+    assume(one.rank_ and one.eigenvalues_[one.rank_ - 1] > 1e-4 * one.eigenvalues_[0])
+    assert other.rank_ == one.rank_
+    k = one.rank_
+    a = np.abs(one.transform(X)[:, :k])
+    values = one.eigenvalues_[:k]
+    apart = k == 1 or (values[:-1] / values[1:]).min() > 1.01  # equal eigenvalues leave their vectors free
+    if apart:
+        assert np.allclose(a, np.abs(other.transform(scaled)[:, :k]), atol=2e-2 * (1 + a.max()))
+
+
+@fuzz(0.5)
+@given(X=rows(np.float16))
+def test_float16_rows_are_the_numbers_they_are(X):
+    """Not reduced in float16, whose squares overflow beyond 256."""
+    found, exact = Moments().update(X), Moments().update(X.astype(np.float64))
+    size = 1 + float(np.abs(X).max()) ** 2
+    assert np.allclose(found.mean, exact.mean, atol=1e-5 * size)
+    assert np.allclose(found.M2, exact.M2, atol=1e-5 * size * len(X))
+    Z = Whitening(beta=0.5, gamma=0.5).fit(X).transform(X)
+    assert Z.dtype == np.float32
+    assert np.isfinite(Z).all()
+
+
+@fuzz(0.5)
+@given(data=st.data())
+def test_merging_along_any_tree(data):
+    X = data.draw(rows(np.float32))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(X)), max_size=8), "cuts"))
+    parts = [Moments().update(block) for block in np.split(X, cuts)]
+    while len(parts) > 1:
+        a = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+        b = parts.pop(data.draw(st.integers(0, len(parts) - 1)))
+        parts.append(Moments().merge(a).merge(b))
+    whole, (merged,) = Moments().update(X), parts
+    size = 1 + float(np.abs(X).max())
+    assert merged.n == whole.n == len(X)
+    assert np.allclose(merged.mean, whole.mean, atol=1e-6 * size)
+    assert np.allclose(merged.M2, whole.M2, atol=1e-6 * size**2 * len(X))
+    assert merged.quartic == pytest.approx(whole.quartic, rel=1e-4, abs=1e-4 * size**4)
+
+
+@fuzz(0.3)
+@given(seed=st.integers(0, 10**6), beta=st.floats(0, 1), gamma=st.floats(0, 1), step=st.floats(1e-9, 1e-3))
+def test_small_steps_of_the_knobs_are_small_steps_of_the_vectors(seed, beta, gamma, step):
+    """Up to the limits 0 and 1, from either side."""
+    X = np.random.default_rng(seed).normal(size=(60, 5)) * [3, 2, 1, 0.5, 0.1] + 1
+    fitted = Whitening(beta=beta, gamma=gamma).fit(X)
+    Z = fitted.transform(X)
+    near = fitted.with_params(beta=abs(beta - step), gamma=gamma)
+    assert np.abs(near.transform(X) - Z).max() <= 60 * step
+    near = fitted.with_params(beta=beta, gamma=abs(gamma - step))
+    assert np.abs(near.transform(X) - Z).max() <= 200 * step
+
+
+@fuzz(0.3)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 5), beta=st.floats(0, 1), gamma=st.floats(0, 1))
+def test_cosines_of_fewer_columns_are_invariant_under_rotation(seed, k, beta, gamma):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, 5)) * [5, 3, 2, 1, 0.5] + rng.normal(size=5)
+    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    one = normalize(Whitening(k, beta, gamma).fit(X).transform(X))
+    other = normalize(Whitening(k, beta, gamma).fit(X @ rotation).transform(X @ rotation))
+    assert np.allclose(one @ one.T, other @ other.T, atol=1e-6)
+
+
+@fuzz(0.3)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 5), beta=st.floats(0, 1), gamma=st.floats(0, 1))
+def test_whitened_rows_come_back_from_their_inverse(seed, k, beta, gamma):
+    """transform ∘ inverse is the identity on k columns, for every k; inverse ∘ transform only for all of them."""
+    X = np.random.default_rng(seed).normal(size=(80, 5)) * [5, 3, 2, 1, 0.5]
+    fitted = Whitening(k, beta, gamma).fit(X)
+    Z = np.random.default_rng(seed + 1).normal(size=(7, k))
+    assert np.allclose(fitted.transform(fitted.inverse_transform(Z)), Z, atol=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 3, 64])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65])
+def test_any_number_of_rows(n, d):
+    X = np.random.default_rng(n).normal(size=(n, d)).astype(np.float32) + 3
+    if n == 0:
+        with pytest.raises(InputError, match=r"0 sample"):
+            Whitening().fit(X)
+        assert Moments().update(X).n == 0
+        return
+    fitted = Whitening().fit(X)
+    Z = fitted.transform(X)
+    assert fitted.rank_ == min(n - 1, d)
+    assert np.isfinite(Z).all()
+    if n == 1:
+        assert not Z.any()
+    assert np.isfinite(fitted.transform(X + 100)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [1024, 4096])
+def test_wide_rows(d):
+    X = np.random.default_rng(d).normal(size=(d + d // 2, d)).astype(np.float32)
+    fitted = Whitening().fit(X)
+    Z = fitted.transform(X).astype(np.float64)
+    assert fitted.rank_ == d
+    assert np.abs(Z.T @ Z / len(Z) - np.eye(d)).max() < 1e-3

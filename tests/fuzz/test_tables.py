@@ -1,0 +1,275 @@
+"""Tables and lines from strangers: what was written comes back, and anything else is a DataError with its line."""
+
+import csv
+import gzip
+import io
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxwhiten.datasets import protocol, senteval, textfile
+from jaxwhiten.datasets.corpus import Corpus
+from jaxwhiten.datasets.nli import read_nli
+from jaxwhiten.datasets.tables import read_header, read_table, table_rows
+from jaxwhiten.datasets.textfile import BadRows, line_blocks, read_lines
+from jaxwhiten.errors import DataError
+from tests.fuzz.common import attempt, damaged, fuzz, json_text
+
+# What real files hold beside text: quotes, ends of lines, marks, other encodings, zeros.
+PIECES = st.sampled_from(
+    [
+        *map(
+            str.encode, ["a", "b", "é", "\t", ",", '"', "'", "\n", "\r\n", "\r", "\ufeff", "\u2028", "\x85", "\\", " "]
+        ),
+        *(b"\0", b"\xff", b"\xfe", b"\xe9", b"\xc3", b"\x80", b"\x1f\x8b", b"\x1a", b'""', b'"\n"', b"null", b"NaN"),
+        *("é".encode(name) for name in ("utf-16", "utf-32", "latin-1", "utf-16-be")),
+        *(b'{"a": 1, "b": "x"}\n', b'{"a": "\\ud800"}', b'{"a": "\\u0000"}', b'{"a": 1e999, "b": []}\n', b"[1]\n"),
+    ]
+)
+ANY = st.lists(PIECES | st.binary(max_size=4), max_size=40).map(b"".join)
+HEADS = {
+    "tsv": [b"a\tb\n", b"\xef\xbb\xbfa\tb\r\n", b"", b"a\n", b"a\ta\n"],
+    "csv": [b"a,b\n", b'"a","b"\r\n', b"", b'"a\n", b\n'],
+    "jsonl": [b'{"a": "1", "b": "2"}\n', b"", b"\n\n"],
+}
+
+
+def check_table(table, skip):
+    assert len({len(column) for column in table.values()} | {len(table.lines)}) == 1 or not table
+    assert skip or not table.skipped
+    for column in table.values():
+        for item in column:
+            assert isinstance(item, str | int | float)
+            assert not isinstance(item, str) or (item.encode() is not None and "\0" not in item)
+
+
+@fuzz()
+@given(data=st.data())
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl"])
+def test_any_bytes(tmp_path, ending, data):
+    content = data.draw(st.sampled_from(HEADS[ending])) + data.draw(ANY)
+    packed = data.draw(st.booleans())
+    path = tmp_path / f"t.{ending}"
+    path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
+    skip = data.draw(st.booleans())
+    table, error = attempt(
+        lambda: read_table(path, skip_bad_rows=skip, ragged=data.draw(st.booleans())), names=str(path)
+    )
+    if table is None:
+        assert isinstance(error, DataError)
+        return
+    check_table(table, skip)
+    if not skip:
+        rows, _ = attempt(lambda: list(table_rows(path, read_header(path))))
+        if rows is not None:
+            assert [number for number, _ in rows] == table.lines.tolist()
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+CELL = TEXT.filter(lambda text: not set(text) & set("\t\n\r"))
+
+
+@fuzz()
+@given(rows=st.lists(st.tuples(CELL, CELL), max_size=12), end=st.sampled_from(["\n", "\r\n"]), bom=st.booleans())
+def test_tsv_comes_back(tmp_path, rows, end, bom):
+    path = tmp_path / "t.tsv"
+    text = end.join(["a\tb", *("\t".join(row) for row in rows)])
+    path.write_bytes(("\ufeff" if bom else "").encode() + text.encode())
+    assert list(zip(*read_table(path).values(), strict=True)) == rows
+
+
+@fuzz()
+@given(rows=st.lists(st.tuples(TEXT, TEXT), max_size=12), quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
+def test_csv_comes_back(tmp_path, rows, quoting):
+    """With commas, quotes and ends of lines within cells."""
+    rows = [tuple(cell.replace("\r", "") for cell in row) for row in rows]
+    out = io.StringIO()
+    csv.writer(out, quoting=quoting, lineterminator="\n").writerows([("a", "b"), *rows])
+    path = tmp_path / "t.csv"
+    path.write_bytes(out.getvalue().encode())
+    assert list(zip(*read_table(path).values(), strict=True)) == rows
+
+
+@fuzz()
+@given(
+    rows=st.lists(st.tuples(TEXT, st.integers() | st.floats(allow_nan=False, allow_infinity=False)), max_size=12),
+    escape=st.booleans(),
+)
+def test_jsonl_comes_back(tmp_path, rows, escape):
+    path = tmp_path / "t.jsonl"
+    lines = [json.dumps({"a": text, "b": number}, ensure_ascii=escape) for text, number in [("", 0), *rows]]
+    path.write_bytes("\n".join(lines).encode())
+    assert list(zip(*read_table(path).values(), strict=True))[1:] == rows
+
+
+@fuzz()
+@given(rows=st.lists(st.tuples(TEXT, st.floats(allow_nan=False)), min_size=1, max_size=12), data=st.data())
+def test_parquet_comes_back_whole_or_not_at_all(tmp_path, rows, data):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    texts, numbers = zip(*rows, strict=True)
+    pq.write_table(pa.table({"a": texts, "b": numbers}), path, compression=data.draw(st.sampled_from(["NONE", "GZIP"])))
+    assert list(zip(*read_table(path).values(), strict=True)) == rows
+    path.write_bytes(data.draw(damaged(path.read_bytes())))
+    table, error = attempt(lambda: read_table(path), names=str(path))
+    assert (table is None) == isinstance(error, DataError)
+
+
+def test_parquet_columns_of_other_types(tmp_path):
+    """Times have values that Python has no number for; they are neither text nor numbers."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    for kind in (pa.timestamp("s"), pa.date32(), pa.duration("s"), pa.list_(pa.int64()), pa.binary()):
+        value = {"list<element: int64>": [1], "list<item: int64>": [1], "binary": b"x"}.get(str(kind), 2**31 - 1)
+        pq.write_table(pa.table({"a": pa.array([value], kind)}), tmp_path / "t.parquet")
+        with pytest.raises(DataError, match="expected text or numbers"):
+            read_table(tmp_path / "t.parquet")
+
+
+def test_a_parquet_file_of_few_bytes_and_much_text_is_refused(tmp_path):
+    """One text of 32 MB, named by 60,000 rows: some kilobytes on disk, two terabytes as a list."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "t.parquet"
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(60_000, np.int32)), pa.array(["x" * (32 << 20)]))
+    pq.write_table(pa.table({"a": column}), path, compression="ZSTD")
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DataError, match="longer than"):
+        read_table(path)
+
+
+@fuzz()
+@given(content=ANY, packed=st.booleans(), skip=st.booleans())
+def test_any_lines(tmp_path, content, packed, skip):
+    """Clean lines come back as they are; the rest is refused or counted."""
+    path = tmp_path / "lines.txt"
+    path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
+    bad = BadRows(path, skip)
+    found, error = attempt(lambda: [line for _, lines in line_blocks(path, bad) for line in lines], names=str(path))
+    if not packed and content[:2] == b"\x1f\x8b":
+        return
+    raw = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    if raw[-1] == b"":
+        raw.pop()
+    clean = [line for line in raw if b"\0" not in line and decodes(line)]
+    if error is not None:
+        assert len(clean) < len(raw)
+        return
+    assert found == [line.decode().removesuffix("\r") for line in clean]
+    assert bad.count == len(raw) - len(clean)
+    corpus, _ = attempt(lambda: [t for block in Corpus([path], skip_bad_rows=skip).blocks(3) for t in block])
+    assert corpus == [line for line in found if line.strip()]
+
+
+def decodes(line):
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def long_line(path, megabytes):
+    with open(path, "wb") as file:
+        file.write(b"a\tb\nfine\tfine\n")
+        for _ in range(megabytes):
+            file.write(b"x" * (1 << 20))
+        file.write(b"\nlast\trow\n")
+
+
+@pytest.mark.parametrize("megabytes", [10, 17, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_very_long_line(tmp_path, megabytes):
+    """Read where it is within the limit; refused or left out above it, without being held."""
+    path = tmp_path / "long.txt"
+    long_line(path, megabytes)
+    tracemalloc.start()
+    try:
+        bad = BadRows(path, skip=True)
+        lines = [line[:9] for _, block in line_blocks(path, bad) for line in block]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    expected = ["a\tb", "fine\tfine", "x" * 9, "last\trow"]
+    if megabytes > 16:
+        del expected[2]
+        with pytest.raises(DataError, match=r"line 3: longer than"):
+            list(line_blocks(path))
+        with pytest.raises(DataError, match=r"line 3: longer than"):
+            read_table(path)
+    assert lines == expected
+    assert bad.count == (megabytes > 16)
+    assert peak < 90 << 20
+
+
+def bomb(path, megabytes):
+    with gzip.open(path, "wb") as file:
+        file.write(b"a\tb\n")
+        line = b"x" * 500_000 + b"\ty\n"
+        for _ in range(2 * megabytes):
+            file.write(line)
+
+
+def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "MAX_UNPACKED", 8 << 20)
+    path = tmp_path / "bomb.tsv.gz"
+    bomb(path, 40)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match="times its size"):
+        read_table(path)
+
+
+def test_small_files_have_no_gigabytes_of_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(textfile, "MAX_SMALL_BYTES", 1 << 20)
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"x" * 700_000 + b"\n" + b"y" * 700_000)
+    with pytest.raises(DataError, match="more than 1048576 bytes"):
+        read_lines(path, limit=10)
+
+
+NLI = b"premise\thypothesis\tlabel\nA man.\tA person.\tentailment\nA dog.\tA cat.\tcontradiction\n"
+
+
+@fuzz(0.5)
+@given(data=st.data())
+def test_nli_folders(tmp_path, data):
+    folder = tmp_path / "nli"
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.tsv").write_bytes(data.draw(damaged(NLI) | ANY.map(lambda tail: NLI + tail)))
+    (folder / "rows.overlap_lines.txt").write_bytes(data.draw(st.sampled_from([b"1\n", b"", b"-1\n", b"9" * 40]) | ANY))
+    row = {"sentence1": "a", "sentence2": "b", "gold_label": "neutral"}
+    (folder / "more.jsonl").write_bytes(data.draw(json_text(row)))
+    found, error = attempt(
+        lambda: read_nli(tmp_path, exclude_overlap=data.draw(st.booleans()), skip_bad_rows=data.draw(st.booleans()))
+    )
+    if error is not None:
+        assert isinstance(error, DataError)
+    elif found is not None:
+        assert len(found.premise) == len(found.hypothesis) == len(found.label) == len(found.source)
+        assert set(found.label.tolist()) <= {0, 1, 2}
+        assert all(isinstance(text, str) and text.strip() for text in found.premise + found.hypothesis)
+
+
+@fuzz(0.5)
+@given(data=st.data())
+def test_sts_files(tmp_path, data):
+    """STS-B's layout with rows added, cut or damaged: 5,749 rows are asked for, so that nothing but them is read."""
+    spec = protocol.TASK_SPECS["STS-B"]
+    row = b"main\tx\ty\t1\t2.5\tA man plays.\tSomeone plays.\n"
+    split = min(spec.counts, key=lambda name: sum(count.total for count in spec.counts[name].values()))
+    (count,) = spec.counts[split].values()
+    content = data.draw(damaged(row * 3) | ANY) + row * (count.total - data.draw(st.sampled_from([0, 1, 2, 3])))
+    (tmp_path / spec.files[split]).write_bytes(content)
+    pairs, error = attempt(lambda: senteval.read_split(spec, tmp_path, split), names=str(tmp_path))
+    if pairs is None:
+        assert isinstance(error, DataError)
+    else:
+        assert len(pairs.sentence1) == len(pairs.sentence2) == len(pairs.score) == count.total
+        assert ((pairs.score >= 0) & (pairs.score <= 5)).all()

@@ -1,0 +1,194 @@
+"""NPY files of vectors, an index folder, and an entry of the embedding store."""
+
+import hashlib
+import io as bytes_io
+import json
+import shutil
+import struct
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.errors import DataError, FormatError
+from jaxwhiten.search import build_index, load_index
+from jaxwhiten.store import _Entry
+from tests.fuzz.common import ODD, attempt, damaged, damaged_json, fuzz, json_text
+
+VECTORS = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+
+def npy(array):
+    out = bytes_io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def with_header(text, body=b"\0" * 64):
+    text = text.encode("latin-1")
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + body
+
+
+WORDS = st.sampled_from(
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': [('a', '<f4'), ('b', '|O')], 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999, 99999999999999), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2**63, 4), }",
+        "{'descr': '<f4', 'fortran_order': 7, 'shape': (3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (True, 4), }",
+        "{'descr': '<U999999999', 'fortran_order': False, 'shape': (3, 4), }",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4), }",
+        "-" * 9000 + "1",
+        "(" * 9000,
+        "[" * 900 + "]" * 900,
+        "{" * 50,
+        "__import__('os').system('true')",
+        "'\\ud800'",
+        "",
+    ]
+)
+
+
+@fuzz()
+@given(data=st.binary(max_size=60) | damaged(npy(VECTORS)) | damaged(npy(VECTORS)[:80]) | WORDS.map(with_header))
+@example(data=b"PK\x03\x04" + b"\0" * 40)  # numpy takes it for a zip of arrays
+@example(data=b"PK\x05\x06" + b"\0" * 18)
+@example(data=b"\x80\x04N.")  # a pickle
+@example(data=with_header("-" * 9000 + "1"))
+@example(data=with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808, 4), }"))
+def test_npy_files(tmp_path, data):
+    path = tmp_path / "v.npy"
+    path.write_bytes(data)
+    with warnings.catch_warnings(record=True):  # numpy tells headers of Python 2
+        found, error = attempt(lambda: open_vectors(str(path)), names="v.npy")
+    if found is None:
+        assert isinstance(error, DataError)
+        return
+    assert found.ndim == 2
+    assert found.dtype.kind in "fiu"
+    assert found.nbytes <= len(data)
+    np.array(found)
+
+
+@pytest.fixture(scope="module", params=["jax", "faiss-flat"])
+def index(request, tmp_path_factory):
+    """An index folder, and a second place where it is damaged."""
+    folder = tmp_path_factory.mktemp("index") / "whole"
+    build_index(VECTORS, request.param, documents=[f"text {i}" for i in range(len(VECTORS))]).save(folder)
+    return folder, folder.parent / "damaged"
+
+
+def copied(index):
+    whole, place = index
+    shutil.rmtree(place, ignore_errors=True)
+    return shutil.copytree(whole, place)
+
+
+def searched(folder):
+    found = load_index(folder)
+    return found, found.search(VECTORS[:2], 3), found.documents
+
+
+def check(index, folder):
+    found, error = attempt(lambda: searched(folder), names=str(folder))
+    if found is None:
+        assert isinstance(error, FormatError)
+        return
+    whole = searched(index[0])
+    np.testing.assert_array_equal(found[1][1], whole[1][1])
+    np.testing.assert_array_equal(found[1][0], whole[1][0])
+    assert found[2] == whole[2]
+
+
+@fuzz(0.3)
+@given(data=st.data())
+def test_damaged_index_files(index, data):
+    """Any file, the header too: refused, or the same answers."""
+    folder = copied(index)
+    file = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    file.write_bytes(data.draw(damaged(file.read_bytes())))
+    check(index, folder)
+
+
+def sealed(folder, header):
+    """The header as its writer would seal it."""
+    from jaxwhiten.io import seal
+
+    (folder / "header.json").write_text(json.dumps(seal(header) if isinstance(header, dict) else header))
+
+
+NAMES = st.sampled_from([5, "x" * 5000, "a\0b", "\ud800", "", "..", "../header.json", "/etc/passwd", "header.json"])
+
+
+@fuzz(0.5)
+@given(data=st.data())
+def test_sealed_headers_that_are_wrong(index, data):
+    folder = copied(index)
+    header = json.loads((folder / "header.json").read_text())
+    sealed(folder, data.draw(damaged_json(header, ODD | NAMES)))
+    found, _ = attempt(lambda: load_index(folder), names=str(folder))
+    if found is not None:
+        assert (found.size, found.dimension) == VECTORS.shape
+        assert found.documents is None or len(found.documents) == found.size
+
+
+@fuzz(0.3)
+@given(data=st.data())
+def test_sealed_files_that_are_wrong(index, data):
+    """By a stranger who makes the checksums right. FAISS's own reader is left out: it does not claim to be safe."""
+    folder = copied(index)
+    header = json.loads((folder / "header.json").read_text())
+    names = sorted(name for name in header["files"] if name != "index.faiss")
+    name = data.draw(st.sampled_from(names))
+    file = folder / header["files"][name]["name"]
+    if name == "documents.jsonl":
+        content = data.draw(
+            damaged(file.read_bytes())
+            | st.sampled_from([b"", b'"x"\n', b"{\n", b"\xff\n", b"[" * 100_000, b"5\n" * 12, b'"\\ud800"\n' * 12])
+        )
+    else:
+        content = data.draw(damaged(file.read_bytes()) | WORDS.map(with_header))
+    file.write_bytes(content)
+    header["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    sealed(folder, header)
+    with warnings.catch_warnings(record=True):
+        found, _ = attempt(lambda: searched(folder), names=str(folder))
+    if found is not None:
+        assert len(found[2]) == len(VECTORS)
+        assert all(isinstance(text, str) for text in found[2])
+
+
+@fuzz(0.5)
+@given(data=st.data())
+def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
+    """Never an error, never other numbers: what is damaged counts as not there."""
+    key = {"rows": len(VECTORS), "dimension": VECTORS.shape[1], "text": "t"}
+    root = tmp_path_factory.getbasetemp() / "store"
+    shutil.rmtree(root, ignore_errors=True)
+    entry = _Entry(root, key, 5)
+    for number in range(3):
+        entry.put(number, VECTORS[5 * number : 5 * number + 5])
+    entry.join()
+    sidecar, array = entry.folder / "embeddings.json", entry.folder / "embeddings.npy"
+    if data.draw(st.booleans()):
+        array.write_bytes(data.draw(damaged(array.read_bytes()) | WORDS.map(with_header)))
+    else:
+        sidecar.write_bytes(data.draw(json_text(json.loads(sidecar.read_text()))))
+    with warnings.catch_warnings(record=True):
+        found, error = attempt(entry.open)
+    assert error is None
+    if found is not None:
+        np.testing.assert_array_equal(found, VECTORS)
+        del found
+    shard = entry._shard(0)
+    entry.put(0, VECTORS[:5])
+    shard.write_bytes(data.draw(damaged(shard.read_bytes())))
+    with warnings.catch_warnings(record=True):
+        attempt(lambda: entry.has(0))
