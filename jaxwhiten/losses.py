@@ -303,15 +303,15 @@ def objective(
         if setting not in known:
             raise unknown_name(f"setting of the objective {name!r}", setting, known)
 
-    forms: dict[str, Loss] = {
-        "softmax": lambda c, y, h: softmax_classification(*c, y, h["kernel"], h["bias"], **settings),
-        "cosine": lambda c, y, h: cosine_regression(*c, y),
-        "triplet": lambda c, y, h: triplet(*c, **settings),
+    forms: dict[str, Callable[..., Array]] = {
+        "softmax": lambda c, y, h: softmax_classification(c[0], c[1], y, h["kernel"], h["bias"], **settings),
+        "cosine": lambda c, y, h: cosine_regression(c[0], c[1], y),
+        "triplet": lambda c, y, h: triplet(c[0], c[1], c[2], **settings),
         "mnr": lambda c, y, h: multiple_negatives_ranking(
             c[0], c[1], jnp.stack(c[2:]) if len(c) > 2 else None, **settings
         ),
-        "simcse": lambda c, y, h: simcse(*c, **settings),
-        "cosent": lambda c, y, h: cosent(*c, y, **settings),
+        "simcse": lambda c, y, h: simcse(c[0], c[1], **settings),
+        "cosent": lambda c, y, h: cosent(c[0], c[1], y, **settings),
     }
     return matryoshka(forms[name], matryoshka_dims, matryoshka_weights) if matryoshka_dims else forms[name]
 

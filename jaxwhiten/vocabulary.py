@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,14 +72,14 @@ def train_wordpiece(
     return sorted(ids, key=ids.__getitem__)
 
 
-def _set_text_rules(tokenizer, lower_case: bool) -> None:
+def _set_text_rules(tokenizer: Any, lower_case: bool) -> None:
     from tokenizers import normalizers, pre_tokenizers
 
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
 
-def _frequent_characters(passages: Iterable[list[str]], normalizer, most: int) -> list[str]:
+def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: int) -> list[str]:
     """The most frequent characters of the text as the tokenizer sees it, in code-point order.
 
     The normaliser works character by character, so it is applied to the distinct ones only.
@@ -165,7 +166,7 @@ def cached_wordpiece(
     Raises:
       InputError: As `train_wordpiece`.
     """
-    settings = {"lower_case": lower_case, "alphabet": alphabet, "min_frequency": min_frequency}
+    settings: dict[str, Any] = {"lower_case": lower_case, "alphabet": alphabet, "min_frequency": min_frequency}
     entry = io.content_key("wordpiece", 1, key, size, max_length, settings)
     folder = (cache or io.cache_dir("vocabularies")) / entry
     if not (folder / "tokenizer.json").is_file():  # written last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -92,7 +93,7 @@ def _all(paths: list[str]) -> Iterator[Check]:
     yield _guarded("faiss", _faiss)
     yield _guarded("cache folder", _cache)
     for path in paths:
-        yield _guarded(path, lambda path=path: _path(path))
+        yield _guarded(path, functools.partial(_path, path))
 
 
 def _guarded(name: str, look: Callable[[], Check | str]) -> Check:

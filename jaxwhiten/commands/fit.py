@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +81,7 @@ def _of_sentences(args: argparse.Namespace) -> tuple[Moments, dict[str, Any]]:
     encoder = load_encoder(args)
     moments = Moments()
 
-    def stream():
+    def stream() -> Iterator[str]:
         yield first
         yield from texts
 

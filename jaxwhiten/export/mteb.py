@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten import io
-from jaxwhiten.encoder import Encoder
+from jaxwhiten.encoder import DEFAULT_POOLING, Encoder
 from jaxwhiten.errors import MismatchError, missing_dependency
 
 
@@ -58,7 +58,7 @@ class MTEBEncoder:
         name: str | None = None,
     ) -> None:
         if not isinstance(encoder, Encoder):
-            encoder = Encoder.from_pretrained(encoder, **({} if pooling is None else {"pooling": pooling}))
+            encoder = Encoder.from_pretrained(encoder, pooling=pooling or DEFAULT_POOLING)
         self.encoder = encoder
         self.whitening = whitening
         self.pooling = pooling or encoder.pooling

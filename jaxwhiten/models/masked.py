@@ -230,7 +230,11 @@ def _check_head_settings(folder: Path) -> None:
 
 def _head_family(family: Family, form: HeadForm, prefix: str = "") -> Family:
     """The name table of a head alone."""
-    names = {f"{prefix}dense": form.dense, f"{prefix}norm": form.norm, prefix.removesuffix("."): form.output}
+    names: dict[str, Any] = {
+        f"{prefix}dense": form.dense,
+        f"{prefix}norm": form.norm,
+        prefix.removesuffix("."): form.output,
+    }
     return dataclasses.replace(
         family, names={"embeddings.word": family.names["embeddings.word"], **names}, prefixes=("",)
     )

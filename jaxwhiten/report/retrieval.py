@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -72,11 +74,13 @@ def quality_table(run: Run) -> Table:
     data, protocol = run.header["dataset"], run.header["protocol"]
     names = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
     heads = ("MRR@10", "recall@1", "recall@10", "recall@100", "nDCG@10")
-    figures = [(head, lambda row, name=name: row[name], 4) for head, name in zip(heads, names, strict=True)]
+    figures: list[tuple[str, Any, int]] = [
+        (head, operator.itemgetter(name), 4) for head, name in zip(heads, names, strict=True)
+    ]
     if any("mrr_interval" in row for row in run.rows):
         figures.insert(1, ("its interval", _interval, 4))
         figures.insert(2, ("vs. raw", _versus_raw, 4))
-    figures.append(("of exact@10", lambda row: row["index_recall_at_10"], 4))
+    figures.append(("of exact@10", operator.itemgetter("index_recall_at_10"), 4))
     caption = (
         f"{data['name']}: {data['documents']:,} documents, {data['queries']:,} queries, of which "
         f"{data['queries'] - data['counts']['queries_without_gold']:,} have gold. {run.header['model']}, at most "
@@ -168,7 +172,7 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
     with matplotlib.rc_context(_STYLE):
         figure = _figure(6.4, 4.6)
         axis = figure.subplots()
-        for colour, (line, backend) in enumerate((line, backend) for line in lines for backend in backends):
+        for line, backend in itertools.product(lines, backends):
             of_line = [
                 row
                 for row in rows

@@ -42,7 +42,8 @@ def choose_buckets(
     rung = np.searchsorted(ladder, lengths)
     counts = np.bincount(rung, minlength=len(ladder))
     last = int(rung.max())
-    best, fewest = (last,), np.inf
+    best: tuple[int, ...] = (last,)
+    fewest = np.inf
     for size in range(min(buckets, last + 1)):
         for lower in itertools.combinations(range(last), size):
             edges = (*lower, last)
@@ -129,7 +130,7 @@ class Batches:
         batches = grain.MapDataset.concatenate(parts).seed(seed).shuffle()
         self.per_epoch = len(batches)
         self.shapes = tuple(length for length, _ in dealt)
-        collated = batches.repeat().random_map(lambda item, rng: collate(*item, rng))
+        collated = batches.repeat().random_map(lambda item, rng: collate(item[0], item[1], rng))
         self._iterator = iter(collated.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)))
 
     def __iter__(self) -> Batches:

@@ -31,7 +31,7 @@ def median_rate(folder: str | Path, unit: str) -> float:
     Returns:
       The rate, or 0.0 where nothing was logged.
     """
-    rates = [row[f"{unit}_per_second"] for row in read_metrics(folder) if row.get(f"{unit}_per_second")]
+    rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
     return statistics.median(rates) if rates else 0.0
 
 

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -159,9 +160,9 @@ def _open_parts(folder: Path, side: str, sizes: list[int]) -> tuple[np.ndarray, 
 
 def _write_parts(
     corpus: Corpus, tokenizer: BulkTokenizer, share: float, folder: Path, part_passages: int, progress: bool | None
-) -> dict:
+) -> dict[str, Any]:
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    facts: dict = {"train": [], "held_out": [], "passages": [0, 0]}
+    facts: dict[str, Any] = {"train": [], "held_out": [], "passages": [0, 0]}
     bar = tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress)
     with bar:
         for number, passages in enumerate(corpus.blocks(part_passages)):
@@ -187,7 +188,7 @@ def _write_parts(
 
 def _tokens(tokenizer: BulkTokenizer, passages: list[str], dtype: type) -> np.ndarray:
     """Ids of the passages without their first token, each ended by its last."""
-    pieces = [np.empty(0, dtype)]
+    pieces: list[np.ndarray] = [np.empty(0, dtype)]
     for start in range(0, len(passages), _BLOCK_PASSAGES):
         tokens = tokenizer(passages[start : start + _BLOCK_PASSAGES])
         pieces.append(np.delete(tokens.flat, tokens.starts).astype(dtype))

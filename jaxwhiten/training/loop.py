@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -83,7 +83,7 @@ def fit(
             if saving or _due(number, log_every):
                 log.steps(_finite(jax.device_get(waiting)))
                 waiting.clear()
-            scores = evaluate(state.params) if evaluating else None
+            scores = evaluate(state.params) if evaluate is not None and evaluating else None
             if scores is not None:
                 log.scores(number, scores)
             if saving:
@@ -98,7 +98,7 @@ def _due(number: int, every: int) -> bool:
     return every > 0 and number % every == 0
 
 
-def _finite(rows: list) -> list:
+def _finite(rows: list[Any]) -> list[Any]:
     for number, metrics in rows:
         if not math.isfinite(metrics["loss"]):
             raise NonFiniteError(
@@ -114,7 +114,7 @@ class _StopRequest:
     def __init__(self, every: int):
         self._every = max(every, 1)
         self._asked = False
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _StopRequest:
         if threading.current_thread() is threading.main_thread():

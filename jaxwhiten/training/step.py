@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +50,7 @@ def make_step(
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
     gradient = jax.value_and_grad(loss_fn, has_aux=True)
 
-    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""]):
+    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""]) -> Any:
         if accumulate == 1:
             return gradient(params, batch, key)
         # Part i holds rows i, i + accumulate, ...: every device keeps the rows it has.
@@ -58,7 +59,7 @@ def make_step(
         shapes = jax.eval_shape(gradient, params, jax.tree.map(lambda x: x[0], parts), key)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-        def add(total, part):
+        def add(total: Any, part: Any) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, total, gradient(params, *part)), None
 
         total, _ = jax.lax.scan(add, zeros, (parts, keys))
