@@ -5,6 +5,7 @@ After every kill the output under its own name is read: it is the one of an earl
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
 """
 
+import contextlib
 import os
 import random
 import subprocess
@@ -89,7 +90,9 @@ def killed(operation, folder, model, kills, seed=0):
     work.prepare(folder)
     expected = Expected(operation, folder, model)
     environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    environment |= {"JAX_COMPILATION_CACHE_DIR": str(folder / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command = [sys.executable, "-m", "tests.faults.work", operation, str(folder), str(model)]
+    moments = set()  # how many files there were: the kills must not all hit the same
     for _ in range(kills):
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -100,9 +103,11 @@ def killed(operation, folder, model, kills, seed=0):
         assert process.poll() is None, process.communicate()[1][-3000:]
         process.kill()
         process.communicate()
+        moments.add(len([path for path in folder.rglob("*") if (folder / "xla") not in path.parents]))
         check(operation, folder, expected)
     left = len([path for path in folder.rglob(".*") if path.name.endswith(".tmp") or ".writing" in path.name])
     finish(operation, folder, model, expected)
+    assert operation != "store" or kills < 10 or len(moments) > kills // 3, moments
     return kills, left
 
 
@@ -117,8 +122,8 @@ def main(kills):
             os.environ["JAXWHITEN_CACHE_DIR"] = str(folder / "cache")
             model = write_model(folder / "model")
             started = time.monotonic()
-            sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the end of the process)
-            count, left = killed(operation, folder, model, kills)
+            with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing):
+                count, left = killed(operation, folder, model, kills)
             print(
                 f"{operation}: killed {count} times in {time.monotonic() - started:.0f} s, the output whole each time,"
                 f" the resumed result equal; {left} temporary files left by the kills",

@@ -66,7 +66,7 @@ WORDS = st.sampled_from(
 def test_npy_files(tmp_path, data):
     path = tmp_path / "v.npy"
     path.write_bytes(data)
-    with warnings.catch_warnings(record=True):  # numpy tells headers of Python 2
+    with warnings.catch_warnings(action="ignore"):  # numpy tells headers of Python 2
         found, error = attempt(lambda: open_vectors(str(path)), names="v.npy")
     if found is None:
         assert isinstance(error, DataError)
@@ -158,7 +158,7 @@ def test_sealed_files_that_are_wrong(index, data):
     file.write_bytes(content)
     header["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     sealed(folder, header)
-    with warnings.catch_warnings(record=True):
+    with warnings.catch_warnings(action="ignore"):
         found, _ = attempt(lambda: searched(folder), names=str(folder))
     if found is not None:
         assert len(found[2]) == len(VECTORS)
@@ -181,7 +181,7 @@ def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
         array.write_bytes(data.draw(damaged(array.read_bytes()) | WORDS.map(with_header)))
     else:
         sidecar.write_bytes(data.draw(json_text(json.loads(sidecar.read_text()))))
-    with warnings.catch_warnings(record=True):
+    with warnings.catch_warnings(action="ignore"):
         found, error = attempt(entry.open)
     assert error is None
     if found is not None:
@@ -190,5 +190,5 @@ def test_damaged_entries_of_the_store_are_made_again(tmp_path_factory, data):
     shard = entry._shard(0)
     entry.put(0, VECTORS[:5])
     shard.write_bytes(data.draw(damaged(shard.read_bytes())))
-    with warnings.catch_warnings(record=True):
+    with warnings.catch_warnings(action="ignore"):
         attempt(lambda: entry.has(0))

@@ -332,7 +332,7 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
         ({"format_version": 99}, "Upgrade"),
         ({"backend": "annoy"}, "does not know"),
         ({"size": "many"}, "'size' is missing or malformed"),
-        ({"size": 12}, "unlike the header|in the header"),
+        ({"size": 12}, "does not hold 12 texts"),
         ({"dimension": 2}, "unlike the header|in the header"),
         ({"input_dimension": 3}, "cannot be read|whitening takes"),
         ({"whitening": {"hash": "0"}}, "not the one its header names"),
