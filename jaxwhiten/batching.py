@@ -31,7 +31,8 @@ def length_ladder(max_length: int, step: int = 8) -> Int[np.ndarray, " rungs"]:
       max_length: The last rung.
       step: The first steps; a finer ladder pads less and has more shapes.
     """
-    rungs, top = [], 8 * step
+    rungs: list[int] = []
+    top = 8 * step
     while not rungs or rungs[-1] < max_length:
         if rungs and rungs[-1] >= top:
             step, top = 2 * step, 2 * top

@@ -125,7 +125,9 @@ def share(items: T) -> T:
     Returns:
       A slice; sizes differ by at most one.
     """
-    return items[share_of(len(items), jax.process_index(), jax.process_count())]
+    whole: Any = items
+    part: T = whole[share_of(len(whole), jax.process_index(), jax.process_count())]
+    return part
 
 
 def share_of(n: int, index: int, count: int) -> slice:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -192,7 +192,7 @@ class Encoder:
         return self._program.add_idf(weights)
 
     @overload
-    def encode(
+    def encode(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
         self,
         sentences: Sequence[str],
         *,
@@ -209,7 +209,7 @@ class Encoder:
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> dict[str, Vectors]: ...
-    def encode(self, sentences, *, pooling=None, batch_size=None, show_progress=None):
+    def encode(self, sentences: Any, *, pooling: Any = None, batch_size: Any = None, show_progress: Any = None) -> Any:
         """Encodes sentences.
 
         Args:
@@ -272,7 +272,7 @@ class Encoder:
     def _pooling_names(self, pooling: Names) -> tuple[tuple[str, ...], bool]:
         """The names to compute, under which the caller asked for them, and whether one array is wanted."""
         single = pooling is None or isinstance(pooling, str)
-        names = (pooling or self.pooling,) if single else tuple(dict.fromkeys(pooling))
+        names = tuple(dict.fromkeys([pooling or self.pooling] if isinstance(pooling, str | None) else pooling))
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
         for name in names:
@@ -295,7 +295,7 @@ class Encoder:
         blocks, groups = iter(blocks), self._program.by_form(names)
         pool_, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
 
-        def tokenize_next():
+        def tokenize_next() -> list[TokenIds] | None:
             block = next(blocks, None)
             return None if block is None else [self._tokenizer(block, form) for form in groups]
 
@@ -417,6 +417,7 @@ def _progress(total: int | None, show: bool | None) -> tqdm:
 
 def _use_compilation_cache() -> None:
     """Keeps compiled programs between runs, unless the user has chosen a place or switched it off."""
-    if jax.config.jax_compilation_cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
+    cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
         jax.config.update("jax_compilation_cache_dir", str(io.cache_dir("xla")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +52,7 @@ class Program:
         if self.dtype == "bfloat16":
             state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
         self._model = graph, jax.device_put(state, self._everywhere)
-        self._head: tuple[nnx.GraphDef, nnx.State] | None = None
+        self._head: tuple[nnx.GraphDef[Any], nnx.State[Any, Any]] | None = None
         self._head_form, self._head_width, self._head_summary = TextForm(), self.config.hidden_size, ""
         if head is not None:
             self._head_form, self._head_width, self._head_summary = head.form, head.width, head.summary
@@ -142,15 +143,15 @@ class Program:
 
 @functools.partial(jax.jit, static_argnames=("graph", "names", "mask_token", "head"))
 def _forward(
-    graph: nnx.GraphDef,
-    state: nnx.State,
+    graph: nnx.GraphDef[Any],
+    state: nnx.State[Any, Any],
     ids: jax.Array,
     lengths: jax.Array,
     names: tuple[str, ...],
     mask_token: int | None,
     idf: dict[str, jax.Array],
-    head: nnx.GraphDef | None,
-    head_state: nnx.State | None,
+    head: nnx.GraphDef[Any] | None,
+    head_state: nnx.State[Any, Any] | None,
 ) -> dict[str, jax.Array]:
     """Hidden states never leave the device, and those that no pooling reads are never made."""
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)

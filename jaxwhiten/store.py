@@ -60,7 +60,7 @@ class EmbeddingStore:
     def encode(
         self, encoder: Any, sentences: Sequence[str], *, pooling: Sequence[str], show_progress: bool | None = None
     ) -> dict[str, np.ndarray]: ...
-    def encode(self, encoder, sentences, *, pooling=None, show_progress=None):
+    def encode(self, encoder: Any, sentences: Any, *, pooling: Any = None, show_progress: Any = None) -> Any:
         """`Encoder.encode`, read from the store where it is there, written to it where it is not.
 
         Poolings that are missing are computed together, in one forward pass.
@@ -78,7 +78,7 @@ class EmbeddingStore:
           InputError: No sentences, an item that is not a string, or an unknown pooling.
         """
         single = pooling is None or isinstance(pooling, str)
-        names = (pooling or encoder.pooling,) if single else tuple(dict.fromkeys(pooling))
+        names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
         sentences = list(sentences)

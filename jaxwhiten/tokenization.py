@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -165,7 +166,7 @@ class BulkTokenizer:
         raise InputError(f"max_length is {self.max_length}; the template {template!r} alone takes {length} tokens.")
 
     @functools.cached_property
-    def _untruncated(self):
+    def _untruncated(self) -> Any:
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
@@ -193,7 +194,7 @@ class BulkTokenizer:
         return json.dumps({**json.loads(self._tokenizer.to_str()), "truncation": None}, sort_keys=True)
 
 
-def _load(folder: Path):
+def _load(folder: Path) -> Any:
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
@@ -225,14 +226,14 @@ def checked_text(sentences: Sequence[object], first_index: int = 0) -> list[str]
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")
-    sentences = list(sentences)
-    for index, sentence in enumerate(sentences):
+    checked: list[Any] = list(sentences)
+    for index, sentence in enumerate(checked):
         if not isinstance(sentence, str):
             raise InputError(
                 f"Sentence {first_index + index} is a {type(sentence).__name__}, not a string: {str(sentence)[:60]!r}."
             )
     try:
-        "".join(sentences).encode("utf-8")
+        "".join(checked).encode("utf-8")
     except UnicodeEncodeError:
-        return [s.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for s in sentences]
-    return sentences
+        return [s.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for s in checked]
+    return checked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder, load_whitening
 from jaxwhiten.commands.texts import add_texts, sentences
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> None:
     width = encoder.dimension if whitening is None else whitening.n_components or encoder.dimension
     n = 0
     with vector_writer(args.output, width) as write:
-        for block in encoder.encode_stream(texts, block_size=args.block):
+        blocks: Any = encoder.encode_stream(texts, block_size=args.block)
+        for block in blocks:
             if whitening is not None:
                 block = whitening.transform(block)
             if args.normalize:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         return
     whitening = _whitening(args)
     encoding = {"pooling": args.pooling, "max_length": args.max_length}
-    if args.format == "hub":
+    if args.format == "hub" and whitening is not None:
         export.save_hub_folder(args.output, args.model, whitening, name=args.name, scores=scores, **encoding)
         _done(args.output, "a folder to upload; README.md is its card")
     elif args.format == "onnx":

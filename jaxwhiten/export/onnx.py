@@ -336,10 +336,11 @@ def _pooled(graph: _Graph, source: Source, states: list[str]) -> str:
         if isinstance(step, Normalize):
             x = _normalized(graph, x)
         else:
-            x = graph.op("MatMul", x, graph.constant(f"head.{number}.weight", _array(step.kernel).T))
-            if step.bias is not None:
-                x = graph.op("Add", x, graph.constant(f"head.{number}.bias", _array(step.bias)))
-            x = _ACTIVATIONS[step.activation](graph, x)
+            dense: Any = step
+            x = graph.op("MatMul", x, graph.constant(f"head.{number}.weight", _array(dense.kernel).T))
+            if dense.bias is not None:
+                x = graph.op("Add", x, graph.constant(f"head.{number}.bias", _array(dense.bias)))
+            x = _ACTIVATIONS[dense.activation](graph, x)
     return x
 
 

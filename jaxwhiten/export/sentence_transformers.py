@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flax import nnx
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export.source import Source, check_pooling, layer_weights, load_source
-from jaxwhiten.models import save_model
+from jaxwhiten.models import TransformerEncoder, save_model
 from jaxwhiten.pooling import AUTO
 from jaxwhiten.whitening import Whitening
 
@@ -42,7 +41,7 @@ _MODULES = "sentence_transformers.models"
 
 def save_sentence_transformer(
     folder: str | Path,
-    model: nnx.Module,
+    model: TransformerEncoder,
     tokenizer_folder: str | Path,
     *,
     pooling: str = "mean",

@@ -45,7 +45,7 @@ class _Source(NamedTuple):
     parts: int
 
 
-def load_parameters(folder: Path, family: Family, abstract: nnx.State) -> dict[str, Any]:
+def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
     """Reads a folder's weights into a state.
 
     Args:
@@ -120,7 +120,7 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
     return array
 
 
-def _sources(path: tuple, family: Family) -> Iterator[_Source]:
+def _sources(path: tuple[Any, ...], family: Family) -> Iterator[_Source]:
     """Where published checkpoints hold our parameter `path`, what we write first; names are without a prefix."""
     parts = [str(part) for part in path]
     number = next((part for part in parts if part.isdigit()), "")
@@ -185,7 +185,7 @@ def _open_sharded(index: Path) -> Tensors:
             raise TypeError("a shard's name is not text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
-    tensors: dict = {}
+    tensors: dict[str, Any] = {}
     for name in files:
         if Path(name).name != name:
             raise ModelError(f"{index}: shard {name!r:.80} lies outside the folder.")
@@ -219,7 +219,7 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def save_parameters(file: Path, family: Family, state: nnx.State, dtype: np.dtype | str = "float32") -> None:
+def save_parameters(file: Path, family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32") -> None:
     """Writes a state as one safetensors file with the Hugging Face names, atomically.
 
     Args:

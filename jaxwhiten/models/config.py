@@ -151,7 +151,7 @@ class EncoderConfig:
         return embeddings + (self.layer_groups or self.num_layers) * layer
 
 
-_JSON_TYPES: dict[str, type | tuple[type, ...]] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+_JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
 _KINDS = {field.name: str(field.type) for field in dataclasses.fields(EncoderConfig)}
 _REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.default is dataclasses.MISSING}
 

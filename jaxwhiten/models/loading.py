@@ -169,7 +169,7 @@ def load_model(
     return nnx.merge(module, state), config, folder
 
 
-def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef, nnx.State]:
+def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
     """The module with shapes only: nothing is allocated before the weights are known to fit."""
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)

@@ -69,7 +69,7 @@ class JaxIndex(Index):
         devices = self._mesh.size
         rows = -(-self.size // (devices * _TILE)) * _TILE
 
-        def shard(index: tuple[slice, ...]) -> np.ndarray:
+        def shard(index: Any) -> np.ndarray:
             part = stored[index[0]]
             if len(part) == rows:
                 return part
@@ -193,7 +193,8 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
     """
     queries, n = scores.shape
     if n // tile <= k:
-        return tuple(lax.top_k(scores, k))
+        values, places = lax.top_k(scores, k)
+        return values, places
     tiles = scores.reshape(queries, n // tile, tile)
     _, best = lax.top_k(tiles.max(axis=-1), k)
     # In ascending order, so that the order of the candidates is that of their places.

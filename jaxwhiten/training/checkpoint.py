@@ -111,7 +111,7 @@ class Checkpoints:
         step, args = int(state.step), self._ocp.args
         if step == self.latest:
             return
-        score = (scores or {}).get(self._best, math.nan)
+        score = (scores or {}).get(self._best or "", math.nan)
         metrics = {self._best: score if math.isfinite(score) else -math.inf} if self._best else None
         rest = {"position": dict(position), "checksums": _checksums(state)}
         items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))

@@ -46,14 +46,15 @@ class Log:
         self._per_step, self._unit = per_step, unit
         silent = True if not writer else None if progress is None else not progress
         self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
-        self._file = self._events = None
+        self._file: Any = None
+        self._events: Any = None
         if writer:
             try:
                 from tensorboardX import SummaryWriter
             except ImportError:
                 raise missing_dependency("tensorboardX", "train", "Logging to TensorBoard") from None
             path = Path(folder) / METRICS_FILE
-            kept = [row for row in read_metrics(folder) if row["step"] <= start]
+            kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
             self._file = path.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(Path(folder) / "tensorboard"), purge_step=start + 1)
@@ -139,7 +140,7 @@ def plot_run(folder: str | Path) -> Path:
     right = axes.twinx() if any(not name.endswith("loss") for name in names) else None
     for number, name in enumerate(names, 1):
         points = [(row["step"], row[name]) for row in scored if row.get(name) is not None]
-        side = axes if name.endswith("loss") else right
+        side: Any = axes if name.endswith("loss") else right
         side.plot(*zip(*points, strict=True), "o-", markersize=3, color=f"C{number}", label=name)
     if right is not None:
         right.set_ylabel("score")

@@ -7,6 +7,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +27,10 @@ from jaxwhiten.training.state import Params, place_batch
 from jaxwhiten.training.step import Batch, LossFn
 
 HELD_OUT_LOSS, HELD_OUT_ACCURACY = "held-out loss", "held-out accuracy"
-RebuildMasked = Callable[[nnx.State], MaskedLM]
+RebuildMasked = Callable[[nnx.State[Any, Any]], MaskedLM]
 
 
-def split_masked_lm(model: MaskedLM) -> tuple[nnx.State, RebuildMasked]:
+def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked]:
     """Takes a model apart into its parameters and a function that makes it again from trained ones."""
     graph, params = nnx.split(model)
     return params, lambda trained: nnx.merge(graph, trained)
@@ -56,7 +57,7 @@ def masked_batches(
     return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed, process=process)
 
 
-def _sums(model: MaskedLM, batch: Batch, **how) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _sums(model: MaskedLM, batch: Batch, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Summed loss and right guesses over the chosen places, and how many there are."""
     everywhere = jnp.ones(batch["input_ids"].shape, jnp.int32)  # blocks have no padding
     scores = model(batch["input_ids"], everywhere, batch["positions"], **how)
@@ -76,7 +77,7 @@ def masked_loss(rebuild: RebuildMasked) -> LossFn:
       A loss for `make_step`; batches are those of `masked_batches`.
     """
 
-    def loss_fn(params: Params, batch: Batch, key: jax.Array):
+    def loss_fn(params: Params, batch: Batch, key: jax.Array) -> Any:
         model = rebuild(params)
         loss, right, count = _sums(model, batch, deterministic=False, rngs=nnx.Rngs(dropout=key))
         count = jnp.maximum(count, 1.0)

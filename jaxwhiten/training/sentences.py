@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +28,10 @@ from jaxwhiten.training.state import Params
 from jaxwhiten.training.step import LossFn
 from jaxwhiten.training.tokens import TokenTable
 
-Rebuild = Callable[[nnx.State], nnx.Module]
+Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
 
-def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State, Rebuild]:
+def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any], Rebuild]:
     """Takes an encoder apart into the parameters to train and the rest.
 
     Args:
@@ -41,7 +42,7 @@ def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State, Rebuild]:
       The parameters, and a function that makes the encoder again from trained ones.
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
-    graph, frozen, params = nnx.split(model, kept, ...)
+    graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
     return params, lambda trained: nnx.merge(graph, frozen, trained)
 
 
@@ -61,7 +62,7 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
       [b, columns, length], `lengths` [b, columns] and, where the objective wants them, `labels` [b].
     """
 
-    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array):
+    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
         ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
         rows, columns, length = ids.shape
         mask = (jnp.arange(length) < lengths[:, :, None]).astype(jnp.int32).reshape(-1, length)
