@@ -4,8 +4,8 @@
     python -m train.sbert --config configs/stsb.py --config.batch_size=32 --config.output=runs/stsb-32
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
-results.json and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers. SIGTERM or
-Ctrl-C saves and ends the program with exit code 0; the same command goes on from there.
+results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
+SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax
 from ml_collections import ConfigDict
 
 from configs.launch import run
-from jaxwhiten import distributed, losses
+from jaxwhiten import distributed, losses, report
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
@@ -28,6 +28,7 @@ from jaxwhiten.training import (
     Evaluate,
     Rebuild,
     RunOptions,
+    hardware,
     make_optimizer,
     make_schedule,
     sentence_batches,
@@ -126,6 +127,13 @@ def train_sentences(config: ConfigDict) -> bool:
     results["seconds"] = round(time.perf_counter() - began, 1)
     if distributed.is_writer():
         write_json(Path(config.output) / "results.json", results)
+        report.write_training(
+            config.output,
+            f"train.sbert: {config.objective} on {config.model}",
+            scores={"before": before, "after": after},
+            recipe=recipe,
+            facts={"hardware": hardware(), **{name: results[name] for name in ("step", "seed", "seconds")}},
+        )
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
     print(f"{config.output}/model written from step {trained.step}, {results['seconds']} s in this session")
