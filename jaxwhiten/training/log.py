@@ -145,7 +145,7 @@ def plot_run(folder: str | Path) -> Path:
     if right is not None:
         right.set_ylabel("score")
         right.legend(loc="lower right")
-    axes.legend(loc="upper right")
+    axes.legend(loc="center right")
     path = Path(folder) / PLOT_FILE
     with io.atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
