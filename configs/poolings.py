@@ -3,7 +3,7 @@
 Command: `python -m eval.sts --config configs/poolings.py --config.data_dir=DIR`. Another encoder:
 `--config.model=NAME`; ditto's layer and head are the encoder's own (`ditto:0+9` for bert-base, by the paper).
 
-TIME_AND_SCORE
+Time and scores: not run here yet.
 """
 
 from ml_collections import ConfigDict
