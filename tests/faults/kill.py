@@ -57,7 +57,9 @@ def check(operation, folder, expected):
     elif operation == "fit":
         for found, wanted in zip(Whitening.load(folder / "out.whitening").kernel, expected.kernel, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-4)
-        np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.moments.M2, rtol=1e-9, atol=1e-6)
+        m2 = expected.moments.M2
+        # Encoding on several threads is not the same to the last bit from run to run.
+        np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, m2, rtol=0, atol=1e-5 * np.abs(m2).max())
     else:
         scores, ids = load_index(folder / "index").search(expected.vectors["mean"][:20], 5)
         np.testing.assert_allclose(scores, expected.answers[0], atol=1e-4)
