@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import jaxwhiten
-from eval.methods import Task
+from eval.tasks import TaskIndex
 from jaxwhiten import Whitening, report
 from jaxwhiten.datasets import STSTask
 
@@ -25,7 +25,7 @@ def with_params(whitening: Whitening, **changes: Any) -> Whitening:
         return whitening.with_params(**changes)
 
 
-def shown_task(indices: Sequence[Task]) -> int:
+def shown_task(indices: Sequence[TaskIndex]) -> int:
     """The task that stands for all where only one is shown: STS-B, or the first."""
     return next((i for i, task in enumerate(indices) if task.name == "STS-B"), 0)
 
@@ -35,7 +35,7 @@ def add_figures(
     setting: Mapping[str, str],
     fits: Mapping[str, Whitening],
     vectors: np.ndarray,
-    indices: Sequence[Task],
+    indices: Sequence[TaskIndex],
     tasks: Sequence[STSTask],
     k: int,
     whitenings: Sequence[str],

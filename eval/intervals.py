@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.methods import Task
+from eval.tasks import TaskIndex
 from jaxwhiten import bootstrap, report
 
 LEVEL = 0.95
@@ -15,7 +15,7 @@ LEVEL = 0.95
 
 def add_intervals(
     result: report.Run,
-    indices: Sequence[Task],
+    indices: Sequence[TaskIndex],
     similarities: Mapping[str, Sequence[np.ndarray]],
     resamples: int,
     seed: int,

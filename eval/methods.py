@@ -8,11 +8,12 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from eval.settings import choices
+from eval.tasks import TaskIndex
 from jaxwhiten import metrics
 from jaxwhiten.geometry import alignment, geometry
 from jaxwhiten.methods import METHODS, make_method, pair_similarity
@@ -23,17 +24,6 @@ POSITIVE = 4.0  # pairs of at least this human score are the alignment's positiv
 _BLIND = ("none", "random-projection")
 
 Row = dict[str, Any]
-
-
-class Task(Protocol):
-    """What is read of a task: rows of the array of unique sentences, and the human scores of the pairs."""
-
-    name: str
-    left: np.ndarray
-    right: np.ndarray
-    gold: np.ndarray
-    subset: list[str]
-    fit: np.ndarray
 
 
 def names_of(value: Any) -> tuple[str, ...]:
@@ -49,10 +39,10 @@ def score_methods(
     names: Sequence[str],
     setting: Mapping[str, str],
     vectors: np.ndarray,
-    tasks: Sequence[Task],
+    tasks: Sequence[TaskIndex],
     ks: Sequence[int],
     seed: int,
-    measured: Task | None,
+    measured: TaskIndex | None,
     warned: dict[str, list[str]],
 ) -> Iterator[tuple[Row, dict[str, np.ndarray]]]:
     """Rows of results for methods of one pooling, and the similarity of every test pair by task.
@@ -96,20 +86,20 @@ def score_methods(
                 row["tasks"][task.name] = {**scores, "n_fit": int(method.n_samples_seen_)}
                 row["seconds"] += time.perf_counter() - started
                 row["n_fit"] += int(method.n_samples_seen_)
-                row["bytes"] = file_bytes(method)
-                if hasattr(method, "transform"):
-                    row["k"] = method.transform(vectors[:1]).shape[1]
-                    if task is measured:
-                        row["geometry"] = measure(method.transform(vectors[test_sentences(task)]), task, seed)
+                if task is measured and hasattr(method, "transform"):
+                    row["geometry"] = measure(method.transform(vectors[test_sentences(task)]), task, seed)
+            row["bytes"] = file_bytes(method)
+            if hasattr(method, "transform"):
+                row["k"] = method.transform(vectors[:1]).shape[1]
             yield row, similarities
 
 
-def test_sentences(task: Task) -> np.ndarray:
+def test_sentences(task: TaskIndex) -> np.ndarray:
     """The unique sentences of a task's test pairs."""
     return np.unique(np.concatenate([task.left, task.right]))
 
 
-def measure(x: np.ndarray, task: Task, seed: int) -> dict[str, Any]:
+def measure(x: np.ndarray, task: TaskIndex, seed: int) -> dict[str, Any]:
     """The geometry of the vectors of `test_sentences(task)`, and the alignment of its positive pairs."""
     place = np.searchsorted(test_sentences(task), np.stack([task.left, task.right])[:, task.gold >= POSITIVE])
     aligned = alignment(x[place[0]], x[place[1]]) if place.shape[1] else math.nan

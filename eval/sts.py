@@ -12,7 +12,6 @@ import itertools
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,27 +25,15 @@ from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_momen
 from eval.figures import add_figures, shown_task, with_params
 from eval.intervals import add_intervals
 from eval.settings import choices, fractions, integers
+from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, distributed, metrics, report
-from jaxwhiten.datasets import STS_TASKS, NLIRows, STSTask, load_nli, load_sts
+from jaxwhiten.datasets import STS_TASKS, NLIRows, load_nli, load_sts
 from jaxwhiten.errors import InputError
 
 SAMPLE = "sts_sample"
 WHITENINGS = ("none", "target", "nli")
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TaskIndex:
-    """A task as rows of the array of unique sentences: left and right of each scored test pair, and what `target`
-    is fitted on (both sides of all scored pairs of all splits, with multiplicity)."""
-
-    name: str
-    left: np.ndarray
-    right: np.ndarray
-    gold: np.ndarray
-    subset: list[str]
-    fit: np.ndarray
 
 
 def main(config: ConfigDict) -> None:
@@ -133,32 +120,6 @@ def main(config: ConfigDict) -> None:
     _print(result, files)
 
 
-def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[list[str], list[TaskIndex]]:
-    """Unique sentences of all tasks, and each task as indices into them.
-
-    Args:
-      tasks: The tasks.
-      test_only: Whether splits other than test are left out.
-
-    Returns:
-      The sentences in order of first appearance, and one index a task.
-    """
-    number: dict[str, int] = {}
-
-    def numbers(texts: Sequence[str]) -> np.ndarray:
-        clean = (text if text.strip() else EMPTY for text in texts)
-        return np.fromiter((number.setdefault(text, len(number)) for text in clean), np.int64, count=len(texts))
-
-    indices = []
-    for task in tasks:
-        splits = {"test": task.splits["test"]} if test_only else task.splits
-        sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
-        test = task.splits["test"]
-        fit_on = np.concatenate([side for both in sides.values() for side in both])
-        indices.append(TaskIndex(task.name, *sides["test"], test.score, list(test.subset), fit_on))
-    return list(number), indices
-
-
 def fit(
     whitening: str, vectors: np.ndarray, indices: Sequence[TaskIndex], nli: Moments | None, k: int
 ) -> tuple[dict[str, Whitening], float, dict[str, list[str]]]:
@@ -218,6 +179,7 @@ def score(
     """
     raw = setting["whitening"] == "none"
     widths = [vectors.shape[1]] if raw else ks
+    size = 0 if raw else methods.file_bytes(fits[indices[-1].name])
     for beta, gamma in [(0.0, 0.0)] if raw else knobs:
         scores: dict[int, dict[str, Any]] = {k: {} for k in widths}
         cosines: dict[int, dict[str, np.ndarray]] = {k: {} for k in widths}
@@ -249,7 +211,7 @@ def score(
                 "transductive": setting["whitening"] == "target",
                 "seconds": seconds[k],
                 "fit_seconds": fit_seconds,
-                "bytes": 0 if raw else methods.file_bytes(fits[indices[-1].name]),
+                "bytes": size,
                 "tasks": scores[k],
             }
             yield row, cosines[k]

@@ -29,9 +29,9 @@ from jaxwhiten import io
 from jaxwhiten.batching import Batch, halved, plan_batches
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 from jaxwhiten.models import TransformerEncoder, loading
-from jaxwhiten.pooling import AUTO, canonical
+from jaxwhiten.pooling import canonical
 from jaxwhiten.program import Program
-from jaxwhiten.sentence_head import SentenceHead, load_head, plain_pooling
+from jaxwhiten.sentence_head import SentenceHead, resolve_auto
 from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
 
 DEFAULT_POOLING = "first_last_avg"
@@ -127,13 +127,7 @@ class Encoder:
         pooling = canonical(pooling)
         module, config, weights_folder = loading.load_model(folder, dtype=dtype)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
-        head = None
-        if pooling == AUTO:
-            head = load_head(folder, config)
-            if max_length is None:
-                max_length = min(head.max_length or config.longest_input, config.longest_input)
-            if (plain := plain_pooling(head)) is not None:
-                pooling, head = plain, None
+        pooling, head, max_length = resolve_auto(folder, config, pooling, max_length)
         length = DEFAULT_MAX_LENGTH if max_length is None else max_length
         return cls(module, tokenizer_folder, pooling=pooling, max_length=length, name=str(model), head=head)
 

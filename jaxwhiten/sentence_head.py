@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import EncoderConfig, EncoderOutput, checkpoint, loading
-from jaxwhiten.pooling import POOLINGS, Mask, Pooled, Tokens, masked_mean
+from jaxwhiten.pooling import AUTO, POOLINGS, Mask, Pooled, Tokens, masked_mean
 from jaxwhiten.tokenization import PLAIN, TextForm
 
 _PRECISION = jax.lax.Precision.HIGHEST
@@ -203,6 +203,29 @@ def plain_pooling(head: SentenceHead) -> str | None:
     """The name of the pooling that a head amounts to, or None if it does more."""
     more = head.mix is not None or len(head.steps) or head.form != PLAIN or len(head.modes) > 1
     return head.modes[0] if not more and head.modes[0] in POOLINGS else None
+
+
+def resolve_auto(
+    folder: Path, config: EncoderConfig, pooling: str, max_length: int | None
+) -> tuple[str, SentenceHead | None, int | None]:
+    """What `"auto"` stands for in a folder: a plain pooling by its name, or `"auto"` with its head.
+
+    Args:
+      folder: A sentence-transformers folder, where the pooling is `"auto"`.
+      config: The encoder's.
+      pooling: A canonical name; any other than `"auto"` is returned as it is.
+      max_length: As asked for, or None for what the folder says.
+
+    Returns:
+      The pooling, its head or None, and the longest sentence in tokens or None.
+    """
+    if pooling != AUTO:
+        return pooling, None, max_length
+    head = load_head(folder, config)
+    if max_length is None:
+        max_length = min(head.max_length or config.longest_input, config.longest_input)
+    plain = plain_pooling(head)
+    return (AUTO, head, max_length) if plain is None else (plain, None, max_length)
 
 
 _LONGEST_NAME = 60  # in characters, of at most four bytes; file systems take 255

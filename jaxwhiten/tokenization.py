@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+_COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
 
 
@@ -237,3 +240,11 @@ def checked_text(sentences: Sequence[object], first_index: int = 0) -> list[str]
     except UnicodeEncodeError:
         return [s.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for s in checked]
     return checked
+
+
+def copy_tokenizer(source: str | Path, target: str | Path) -> None:
+    """Copies the tokenizer files of one model folder into another."""
+    for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
+        if (Path(source) / name).is_file():
+            with io.atomic_path(Path(target) / name) as temporary:
+                shutil.copyfile(Path(source) / name, temporary)

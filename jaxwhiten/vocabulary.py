@@ -9,7 +9,6 @@ References:
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,11 +18,9 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError
-from jaxwhiten.tokenization import OLDER_TOKENIZER_FILES
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _CONTINUING = "##"
-_COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 
 
 def train_wordpiece(
@@ -127,14 +124,6 @@ def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lo
     io.write_json(folder / "tokenizer_config.json", settings | names)
     io.write_text(folder / "tokenizer.json", tokenizer.to_str())
     return folder
-
-
-def copy_tokenizer(source: str | Path, target: str | Path) -> None:
-    """Copies the tokenizer files of one model folder into another."""
-    for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
-        if (Path(source) / name).is_file():
-            with io.atomic_path(Path(target) / name) as temporary:
-                shutil.copyfile(Path(source) / name, temporary)
 
 
 def cached_wordpiece(

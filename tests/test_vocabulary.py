@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.tokenization import BulkTokenizer
-from jaxwhiten.vocabulary import SPECIAL_TOKENS, cached_wordpiece, copy_tokenizer, save_wordpiece, train_wordpiece
+from jaxwhiten.tokenization import BulkTokenizer, copy_tokenizer
+from jaxwhiten.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 from tests.tiny import SENTENCES
 
 ROOT = Path(__file__).resolve().parents[1]

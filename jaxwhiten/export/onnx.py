@@ -8,7 +8,6 @@ converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,12 @@ from flax import nnx
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.export.sentence_transformers import _TOKENIZER_FILES
 from jaxwhiten.export.source import TOKEN_POOLINGS, Source, check_pooling, layer_weights, load_source
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
 from jaxwhiten.pooling import AUTO
 from jaxwhiten.sentence_head import Dense, Normalize
-from jaxwhiten.tokenization import PLAIN
+from jaxwhiten.tokenization import PLAIN, copy_tokenizer
 from jaxwhiten.whitening import Whitening
 
 MODEL = "model.onnx"
@@ -83,10 +81,7 @@ def save_onnx(
     onnx.checker.check_model(proto)
     with io.atomic_path(folder / MODEL) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    for name in _TOKENIZER_FILES:
-        if (source.tokenizer_folder / name).is_file():
-            with io.atomic_path(folder / name) as temporary:
-                shutil.copyfile(source.tokenizer_folder / name, temporary)
+    copy_tokenizer(source.tokenizer_folder, folder)
     return folder
 
 

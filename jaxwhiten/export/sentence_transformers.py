@@ -19,22 +19,12 @@ from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export.source import Source, check_pooling, layer_weights, load_source
 from jaxwhiten.models import TransformerEncoder, save_model
 from jaxwhiten.pooling import AUTO
+from jaxwhiten.tokenization import copy_tokenizer
 from jaxwhiten.whitening import Whitening
 
 # What sentence-transformers' Pooling module can do.
 POOLING_MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
 
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
-)
 _COPIED = (".json", ".txt", ".model", ".safetensors")
 _MODULES = "sentence_transformers.models"
 
@@ -74,10 +64,7 @@ def save_sentence_transformer(
     name = check_pooling(pooling)
     _check_width(whitening, config.hidden_size)
     save_model(model, folder, dtype=dtype)
-    for file in _TOKENIZER_FILES:
-        if (tokenizer_folder / file).is_file():
-            with io.atomic_path(folder / file) as temporary:
-                shutil.copyfile(tokenizer_folder / file, temporary)
+    copy_tokenizer(tokenizer_folder, folder)
     modules = [_module("Transformer", 0, "")]
     if weights is not None:
         # Without its hidden states in the output, sentence-transformers would pool the last one.

@@ -10,7 +10,7 @@ from jaxwhiten.errors import InputError, MismatchError, unknown_name
 from jaxwhiten.models import TransformerEncoder, load_model, resolve_folder
 from jaxwhiten.models.loading import has_tokenizer
 from jaxwhiten.pooling import AUTO, canonical, resolve
-from jaxwhiten.sentence_head import SentenceHead, load_head, plain_pooling
+from jaxwhiten.sentence_head import SentenceHead, resolve_auto
 from jaxwhiten.whitening import Whitening
 
 DEFAULT_MAX_LENGTH = 64
@@ -76,15 +76,9 @@ def load_source(
     pooling = canonical(pooling)
     folder = resolve_folder(model, revision=revision)
     module, config, weights = load_model(folder)
-    head = None
-    if pooling == AUTO:
-        head = load_head(folder, config)
-        if max_length is None:
-            max_length = min(head.max_length or config.longest_input, config.longest_input)
-        if (plain := plain_pooling(head)) is not None:
-            pooling, head = plain, None
-    else:
+    if pooling != AUTO:
         resolve(pooling).check(config)
+    pooling, head, max_length = resolve_auto(folder, config, pooling, max_length)
     length = DEFAULT_MAX_LENGTH if max_length is None else max_length
     if not 3 <= length <= config.longest_input:
         raise InputError(f"max_length is {length}; this model takes 3 to {config.longest_input} tokens.")

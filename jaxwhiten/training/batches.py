@@ -95,7 +95,8 @@ class Batches:
       ladder: Candidate padded lengths; one rung for data of one length.
       buckets: How many of them to use.
       seed: Of the order and of the generators `collate` gets.
-      process: This process and the number of processes; each collates its own slice of every batch.
+      process: This process and the number of processes; each hands out its own slice of every batch,
+        cut from the whole one, so that what is random in a batch does not depend on how many they are.
 
     Attributes:
       per_epoch: Batches an epoch.
@@ -121,16 +122,21 @@ class Batches:
         if batch_size % count:
             raise InputError(f"batch_size {batch_size} is not a multiple of the {count} processes.")
         share = batch_size // count
+        own = slice(index * share, (index + 1) * share)
         dealt = deal_rows(lengths, choose_buckets(lengths, ladder, buckets), batch_size)
         parts = []
         for number, (length, rows) in enumerate(dealt):
             shuffled = grain.MapDataset.source(rows).seed(seed + number).shuffle()
             whole = shuffled.batch(batch_size, drop_remainder=True)
-            parts.append(whole.map(lambda rows, length=length: (rows[index * share : (index + 1) * share], length)))
+            parts.append(whole.map(lambda rows, length=length: (rows, length)))
         batches = grain.MapDataset.concatenate(parts).seed(seed).shuffle()
         self.per_epoch = len(batches)
         self.shapes = tuple(length for length, _ in dealt)
-        collated = batches.repeat().random_map(lambda item, rng: collate(item[0], item[1], rng))
+
+        def collate_own(item: tuple[Int[np.ndarray, " b"], int], rng: np.random.Generator) -> Batch:
+            return {name: array[own] for name, array in collate(*item, rng).items()}
+
+        collated = batches.repeat().random_map(collate_own)
         self._iterator = iter(collated.to_iter_dataset(grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)))
 
     def __iter__(self) -> Batches:

@@ -1,8 +1,10 @@
 """What tests.faults.kill kills: one operation again and again, in a process of its own, until the end comes.
 
 `python -m tests.faults.work OPERATION FOLDER MODEL` prints `ready` when everything is loaded and compiled.
+With a number behind, that is how many rounds are made, and nothing is printed.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -49,6 +51,12 @@ def store_entries(folder, encoder, number):
     return EmbeddingStore(folder / f"store-{number}", shard_rows=8).encode(encoder, TEXTS, pooling=POOLINGS)
 
 
+def quietly(words):
+    """A command whose own words go to stderr, so that `ready` is all there is to read; returns the exit code."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return cli.main(words)
+
+
 def run(operation, folder, model, rounds=None):
     """The operation, `rounds` times; for ever by default."""
     if operation == "store":
@@ -60,7 +68,7 @@ def run(operation, folder, model, rounds=None):
             if operation == "store":
                 store_entries(warm, encoder, 0)
             else:
-                cli.main(command(operation, warm, model))
+                quietly(command(operation, warm, model))
         print("ready", flush=True)
     number = 0
     while rounds is None or number < rounds:
@@ -69,11 +77,11 @@ def run(operation, folder, model, rounds=None):
                 number += 1
             store_entries(folder, encoder, number)
             (folder / f"store-{number}" / "done").touch()
-        elif cli.main(command(operation, folder, model)):
+        elif quietly(command(operation, folder, model)):
             sys.exit(3)
         number += 1
 
 
 if __name__ == "__main__":
     os.environ["PYTHONWARNINGS"] = "ignore"
-    run(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    run(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *map(int, sys.argv[4:]))

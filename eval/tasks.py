@@ -1,0 +1,50 @@
+"""STS tasks as rows of one array of unique sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.encoding import EMPTY
+from jaxwhiten.datasets import STSTask
+
+
+@dataclass(frozen=True)
+class TaskIndex:
+    """A task as rows of the array of unique sentences: left and right of each scored test pair, and what `target`
+    is fitted on (both sides of all scored pairs of all splits, with multiplicity)."""
+
+    name: str
+    left: np.ndarray
+    right: np.ndarray
+    gold: np.ndarray
+    subset: list[str]
+    fit: np.ndarray
+
+
+def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[list[str], list[TaskIndex]]:
+    """Unique sentences of all tasks, and each task as indices into them.
+
+    Args:
+      tasks: The tasks.
+      test_only: Whether splits other than test are left out.
+
+    Returns:
+      The sentences in order of first appearance, and one index a task.
+    """
+    number: dict[str, int] = {}
+
+    def numbers(texts: Sequence[str]) -> np.ndarray:
+        clean = (text if text.strip() else EMPTY for text in texts)
+        return np.fromiter((number.setdefault(text, len(number)) for text in clean), np.int64, count=len(texts))
+
+    indices = []
+    for task in tasks:
+        splits = {"test": task.splits["test"]} if test_only else task.splits
+        sides = {name: (numbers(pairs.sentence1), numbers(pairs.sentence2)) for name, pairs in splits.items()}
+        test = task.splits["test"]
+        fit_on = np.concatenate([side for both in sides.values() for side in both])
+        indices.append(TaskIndex(task.name, *sides["test"], test.score, list(test.subset), fit_on))
+    return list(number), indices
