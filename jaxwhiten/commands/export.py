@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.format not in FORMATS:
         raise unknown_name("format", args.format, FORMATS)
-    if args.whitening is None and (args.format in ("faiss", "onnx", "hub") or knobs(args)):
+    if args.whitening is None and (args.format in ("faiss", "hub") or knobs(args)):
         raise InputError(f"--format {args.format} with these options needs a whitening: give --whitening FILE.")
     if args.format != "hub" and (args.score or args.name):
         raise InputError("--score and --name are for the card of --format hub.")

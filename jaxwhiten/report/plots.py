@@ -6,45 +6,11 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxwhiten import io
 from jaxwhiten.report.run import Run, average, has_knobs
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
-
-
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
-_STYLE: dict[Any, Any] = {
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-}
-
-
-def _save(figure: Any, path: Path) -> Path:
-    with io.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")
-    return path
-
-
-def _k_axis(axis: Any, ks: Sequence[int]) -> None:
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(ks, [str(k) for k in ks])
-    axis.minorticks_off()
-    axis.set_xlabel("dimension k")
+from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
 
 
 def _title_end(run: Run) -> str:
@@ -69,12 +35,12 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
     if not panels:
         return None
     poolings = list(dict.fromkeys(row["pooling"] for row in run.rows))
-    colours = {pooling: _COLOURS[i % len(_COLOURS)] for i, pooling in enumerate(poolings)}
+    colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
     ks = sorted({row["k"] for row in whitened})
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(max(6.4, 3.6 * across), 3.2 * down + 1.1)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(max(6.4, 3.6 * across), 3.2 * down + 1.1)
         axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
         for axis, (whitening, beta, gamma) in zip(axes, panels, strict=False):
             for pooling in poolings:
@@ -88,7 +54,7 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
             transductive = any(row["transductive"] for row in whitened if row["whitening"] == whitening)
             knobs = f", β={beta:g}, γ={gamma:g}"
             axis.set_title(f"{whitening}{' †' if transductive else ''}{knobs}")
-            _k_axis(axis, ks)
+            scale_k(axis, ks)
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         for axis in axes[::across]:
@@ -100,7 +66,7 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
         if any(row["whitening"] == "none" for row in run.rows):
             handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
-        return _save(figure, Path(path))
+        return save_figure(figure, Path(path))
 
 
 def _averaged(tasks: Sequence[str]) -> str:
@@ -124,11 +90,11 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
     if not spectra:
         return None
     ks = sorted({row["k"] for row in run.rows if has_knobs(row)})
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(8.4, 3.7)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(8.4, 3.7)
         left, right = figure.subplots(1, 2)
         shares: list[float] = []
-        for (pooling, values), colour in zip(spectra.items(), _COLOURS * 9, strict=False):
+        for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
             share = np.maximum(values, 0) / values.sum()
             place = np.arange(1, len(share) + 1)
             positive = share > 0
@@ -144,7 +110,7 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
         figure.suptitle(f"{run.header['model']}, covariance of {run.header['figures']['spectrum']}", fontsize=10)
         figure.legend(loc="outside lower center", ncols=3)
-        return _save(figure, Path(path))
+        return save_figure(figure, Path(path))
 
 
 def _short(text: str, length: int = 52) -> str:
@@ -175,8 +141,8 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
     about = run.header["figures"]["similarity"]
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
-        figure = _figure(12.5, 0.3 * n + 1.9)
+    with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
+        figure = new_figure(12.5, 0.3 * n + 1.9)
         axes = figure.subplots(1, 2, sharey=True)
         titles = (f"{about['pooling']}, not whitened", f"{about['pooling']}, {about['whitening']}, k={about['k']}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
@@ -198,4 +164,4 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header['model']} on pairs of {about['task']}{_title_end(run)}", fontsize=10)
-        return _save(figure, Path(path))
+        return save_figure(figure, Path(path))

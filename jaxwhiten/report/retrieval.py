@@ -12,8 +12,8 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.plots import _COLOURS, _STYLE, _figure, _save
 from jaxwhiten.report.run import REAL, Row, Run, mark
+from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure
 from jaxwhiten.report.table import Table
 
 TRANSDUCTIVE_NOTE = (
@@ -169,8 +169,8 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
         return None
     lines = list(dict.fromkeys((row["pooling"], row["whitening"], row["beta"], row["gamma"]) for row in rows))
     backends = list(dict.fromkeys(row["backend"] for row in rows))
-    with matplotlib.rc_context(_STYLE):
-        figure = _figure(6.4, 4.6)
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(6.4, 4.6)
         axis = figure.subplots()
         for line, backend in itertools.product(lines, backends):
             of_line = [
@@ -181,7 +181,7 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
             points = sorted((x(row), row["mrr_at_10"], row["k"]) for row in of_line)
             if not points:
                 continue
-            colour, marker = _COLOURS[lines.index(line) % len(_COLOURS)], _MARKERS[backends.index(backend) % 8]
+            colour, marker = COLOURS[lines.index(line) % len(COLOURS)], _MARKERS[backends.index(backend) % 8]
             axis.plot(*list(zip(*points, strict=True))[:2], color=colour, marker=marker, ms=5, lw=1.2)
             for across, up, k in points:
                 axis.annotate(f"{k}", (across, up), xytext=(3, 4), textcoords="offset points", fontsize=7)
@@ -192,13 +192,13 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
         names = [
             f"{p}, {w}" + (f", β={b:g}, γ={g:g}" if _show_knobs(run) and w != "none" else "") for p, w, b, g in lines
         ]
-        handles = [Line2D([], [], color=_COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(names)]
+        handles = [Line2D([], [], color=COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(names)]
         handles += [
             Line2D([], [], color="#555555", marker=_MARKERS[i % 8], ms=5, lw=0, label=backend)
             for i, backend in enumerate(backends)
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
-        return _save(figure, path)
+        return save_figure(figure, path)
 
 
 def plot_memory(run: Run, path: str | os.PathLike[str]) -> Path | None:

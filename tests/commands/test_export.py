@@ -33,13 +33,16 @@ def test_faiss_needs_no_model(run, whitening_file, tmp_path):
     assert faiss.read_VectorTransform(str(tmp_path / "out" / "whitening.vt")).d_out == 4
 
 
-def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted):
+@pytest.mark.parametrize("whitened", [True, False])
+def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted, whitened):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     from tokenizers import Tokenizer
 
-    words = ("--whitening", whitening_file, "-k", 8, "--format", "onnx", "--output", tmp_path / "out")
-    done = run("export", "--model", tiny_model, *MODEL, *words)
+    if not whitened:
+        wanted = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(SENTENCES)
+    words = ("--whitening", whitening_file, "-k", 8) if whitened else ()
+    done = run("export", "--model", tiny_model, *MODEL, *words, "--format", "onnx", "--output", tmp_path / "out")
     assert done.code == 0, done.err
     tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
     tokenizer.enable_padding()

@@ -1,0 +1,45 @@
+"""How every plot looks: colours, grid, the axis of dimensions; figures without a display, files written whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten import io
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e3e3",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+}
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty matplotlib figure; inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Writes a PNG, whole or not at all."""
+    with io.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")
+    return Path(path)
+
+
+def scale_k(axis: Any, ks: Sequence[int]) -> None:
+    """Makes the horizontal axis one of dimensions, with a tick at each of `ks`."""
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ks, [str(k) for k in ks])
+    axis.minorticks_off()
+    axis.set_xlabel("dimension k")
