@@ -317,9 +317,13 @@ def objective(
 
 
 def init_head(
-    name: str, key: Array, dimension: int, classes: int = 3, concatenation: str = "(u,v,|u-v|)"
+    name: str, key: Array, dimension: int, classes: int = 3, concatenation: str = "(u,v,|u-v|)", **settings: Any
 ) -> dict[str, Array]:
-    """Fresh parameters of an objective: a softmax classifier, uniform in ±1/√inputs; nothing for the others."""
+    """Fresh parameters of an objective: a softmax classifier, uniform in ±1/√inputs; nothing for the others.
+
+    It takes the settings that `objective` takes; only the concatenation matters here.
+    """
+    del settings
     if name != "softmax":
         return {}
     parts = len(parse_concatenation(concatenation))

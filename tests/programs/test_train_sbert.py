@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
-from configs import matryoshka, nli, nli_mnr, nli_stsb, sbert_defaults, simcse, smoke, stsb
+from configs import matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
 from jaxwhiten import Encoder, losses
 from jaxwhiten.errors import InputError
 from jaxwhiten.training import read_metrics
@@ -197,11 +198,24 @@ def test_mistakes_are_named(config, changes, message):
         sbert.main(config)
 
 
-@pytest.mark.parametrize("module", [nli, stsb, nli_mnr, simcse, matryoshka, smoke])
+@pytest.mark.parametrize(
+    ("objective", "columns", "settings"),
+    [("mnr", ("one", "two"), {"scale": 20.0}), ("simcse", ("one",), {"temperature": 0.05})],
+)
+def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):
+    config.objective, config.settings, config.steps = objective, settings, 3
+    config.data.columns, config.data.label, config.data.classes = columns, "", ()
+    sbert.main(config)
+    assert len(steps_of(Path(config.output))) == 3
+
+
+@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke])
 def test_configs_hold_a_known_objective_with_its_settings(module):
     config = module.get_config()
     assert set(config) == set(sbert_defaults.get_config())
     losses.objective(config.objective, matryoshka_dims=config.matryoshka.dims, **config.settings)
+    head = losses.init_head(config.objective, jax.random.key(0), 8, 3, **config.settings)
+    assert bool(head) == (config.objective == "softmax")
 
 
 def test_nli_stsb_hands_the_model_on():
