@@ -24,12 +24,13 @@ DEMO_STAMP := $(call stamp,cpu)
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint types docs bench tables clean
+.PHONY: help demo test test-fast lint types docs bench reproduce miniature tables clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
+	@$(BIN)/python -m eval.sts --config configs/demo_untuned.py
 	@$(BIN)/python -m eval.sts --config configs/demo.py
 	@$(BIN)/python -m eval.retrieval --config configs/pydocs.py
 
@@ -59,6 +60,22 @@ reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs 
 	  $(BIN)/python -m eval.retrieval --config.model=$$model --config.poolings=first_last_avg \
 	    --config.whitening=none,nli,target --config.ks=$$ks --config.backends=faiss-ivf \
 	    --config.out=runs/reproduce/quora-$$name || exit 1; \
+	done
+
+# Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and two retrieval tables.
+PAIRS ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_sae.tsv.gz
+RETRIEVE = $(BIN)/python -m eval.retrieval --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
+
+miniature: $(call stamp,cpu-data-train) ## The paper's tables on the encoder that ships here; needs the data folder
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@$(BIN)/python -m eval.sts --config configs/miniature.py
+	@$(BIN)/python -m train.sbert --config configs/nli_small.py
+	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/nli-small/model --config.out=runs/miniature/nli
+	@for setting in raw:jaxwhiten-tiny nli:runs/nli-small/model; do \
+	  for data in mrpc quora:$(PAIRS); do \
+	    $(RETRIEVE) --config.model=$${setting#*:} --config.dataset=$${data#*:} \
+	      --config.out=runs/miniature/$${setting%%:*}-$${data%%:*} || exit 1; \
+	  done; \
 	done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs

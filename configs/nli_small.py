@@ -1,29 +1,31 @@
-"""Sentence-BERT's softmax recipe on the small encoder of `configs/mlm_small.py`.
+"""Sentence-BERT's fine-tuning of the un-tuned encoder that ships with the package, on the NLI rows of the data folder.
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/nli_small.py
 
-The NLI rows of the data folder, without the lines that contain a sentence of an evaluation set. A small model on few
-rows takes a higher rate and more epochs than the paper's.
-Hardware, time and score: not run here yet.
+Multiple negatives with the contradictions as hard negatives, without the lines that contain a sentence of an
+evaluation set. Softmax classification, the paper's own objective, is made for twenty times the rows: on these it moved
+STS-B dev by 2 points in 1,400 steps (batch 32, 2e-4).
+Hardware, time and score: 2 CPU cores, 8 minutes, part of it beside other work; 7,946 triplets, 372 steps. STS-B, mean
+pooling, seed 0: test 40.21 before, 56.74 after; dev 52.58 before, 71.98 after.
 
 References:
-  Reimers and Gurevych 2019, "Sentence-BERT", section 3.1.
+  Reimers and Gurevych 2019, "Sentence-BERT", section 3.1; Henderson et al. 2017, "Efficient Natural Language Response
+  Suggestion for Smart Reply", section 4.4 (multiple negatives).
 """
 
 from ml_collections import ConfigDict
 
-from configs import mlm_small, nli
+from configs import nli_mnr
 
 
 def get_config() -> ConfigDict:
-    """The recipe of `nli.py` with other sizes and rates."""
-    config = nli.get_config()
-    config.model = f"{mlm_small.get_config().output}/model"
+    """The recipe of `nli_mnr.py` with other sizes and rates."""
+    config = nli_mnr.get_config()
+    config.model = "jaxwhiten-tiny"
     config.max_length = 64
-    config.batch_size = 32
+    config.batch_size = 64
     config.epochs = 3
-    config.optimizer = "adamw"
-    config.learning_rate = 1e-4
-    config.evaluate_every = 200
+    config.learning_rate = 2e-4
+    config.evaluate_every = 60
     config.output = "runs/nli-small"
     return config

