@@ -12,6 +12,7 @@ import pytest
 from configs import mlm_adapt, mlm_defaults, mlm_small, nli_small, sbert_defaults
 from jaxwhiten import Encoder
 from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
+from jaxwhiten.models import resolve_folder
 from tests.programs.test_train_sbert import ROOT, finish, steps_of, when
 from tests.tiny import SENTENCES
 from train import mlm
@@ -171,11 +172,13 @@ def test_configs_have_the_settings_of_the_defaults(module):
     assert set(module.get_config()) == set(mlm_defaults.get_config())
 
 
-def test_nli_small_goes_on_from_mlm_small():
-    config = nli_small.get_config()
+def test_nli_small_goes_on_from_what_mlm_small_made():
+    config, made = nli_small.get_config(), mlm_small.get_config()
     assert set(config) == set(sbert_defaults.get_config())
-    assert config.model == f"{mlm_small.get_config().output}/model"
-    assert config.max_length <= mlm_small.get_config().sizes.max_positions
+    shipped = json.loads((resolve_folder(config.model) / "config.json").read_text())
+    assert (shipped["num_hidden_layers"], shipped["hidden_size"]) == (made.sizes.num_layers, made.sizes.hidden_size)
+    assert shipped["vocab_size"] == made.vocabulary.size
+    assert config.max_length <= made.sizes.max_positions
 
 
 @pytest.mark.slow
