@@ -170,6 +170,7 @@ class _Entry:
             array = _map(self.folder / _ARRAY, self.shape)
             if sha256_file(self.folder / _ARRAY) != told["sha256"]:
                 raise ValueError("checksum does not match")
+            self._clear()
             return array
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             warnings.warn(f"{self.folder}: damaged embeddings ({error}); they are computed again.", stacklevel=4)
@@ -207,10 +208,14 @@ class _Entry:
                 array = _map(self.folder / _ARRAY, self.shape)
         except FileNotFoundError:
             return self.open()
+        self._clear()
+        return array
+
+    def _clear(self) -> None:
+        """Removes the shards of a finished array; a run killed just before this has left them all."""
         for path in self.folder.glob("shard-*.npy"):
             path.unlink(missing_ok=True)
         remove_stale(self.folder)
-        return array
 
     def _join_shards(self) -> None:
         shards = [self._shard(number) for number in range(-(-self.shape[0] // self.shard_rows))]

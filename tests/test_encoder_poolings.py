@@ -103,7 +103,7 @@ def test_idf_follows_the_corpus(tiny_model, alone):
         weights = np.array([np.log(11 / (1 + sum(token in ids_ for ids_ in every))) for token in ids])
         np.testing.assert_allclose(got[row], weights @ hidden[-1] / weights.sum(), atol=1e-5)
     empty = SENTENCES.index("")
-    np.testing.assert_allclose(got[empty], encoder.encode([""])[0], atol=1e-6)
+    np.testing.assert_allclose(got[empty], encoder.encode([""])[0], atol=1e-5)
 
     other = encoder.fit_idf(SENTENCES[:3])
     assert other != name

@@ -155,7 +155,7 @@ def test_matryoshka_softmax_cuts_the_classifier_to_the_prefix():
         expected += weight * losses.softmax_classification(
             *cut, jnp.asarray(labels), jnp.asarray(head["kernel"][:, :k]), jnp.asarray(head["bias"])
         )
-    assert value == pytest.approx(float(expected), abs=1e-6)
+    assert value == pytest.approx(float(expected), abs=1e-5)
     assert gradients["kernel"].shape == head["kernel"].shape
 
 
@@ -166,16 +166,16 @@ def test_softmax_by_hand():
     u = v = jnp.zeros((2, 3))
     kernel, bias = jnp.zeros((3, 3, 3)), jnp.log(jnp.array([1.0, 2.0, 5.0]))
     value = losses.softmax_classification(u, v, jnp.array([1, 2]), kernel, bias)
-    assert float(value) == pytest.approx(-(np.log(2 / 8) + np.log(5 / 8)) / 2, abs=1e-6)
+    assert float(value) == pytest.approx(-(np.log(2 / 8) + np.log(5 / 8)) / 2, abs=1e-5)
 
 
 def test_mnr_by_hand():
     eye = jnp.eye(3)
     assert float(losses.multiple_negatives_ranking(eye, eye, scale=1.0)) == pytest.approx(
-        np.log(np.e + 2) - 1, abs=1e-6
+        np.log(np.e + 2) - 1, abs=1e-5
     )
     with_negatives = losses.multiple_negatives_ranking(eye, eye, jnp.stack([eye, eye]), scale=1.0)
-    assert float(with_negatives) == pytest.approx(np.log(3 * np.e + 6) - 1, abs=1e-6)
+    assert float(with_negatives) == pytest.approx(np.log(3 * np.e + 6) - 1, abs=1e-5)
 
 
 def test_cosent_is_zero_without_ordered_pairs():

@@ -40,7 +40,7 @@ def test_pooling_equals_a_plain_loop(states, name):
     output = EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler))
     got = pool(output, jnp.asarray(mask), (name,))[name]
     assert got.dtype == jnp.float32
-    np.testing.assert_allclose(got, by_hand(name, hidden, pooler), atol=1e-6)
+    np.testing.assert_allclose(got, by_hand(name, hidden, pooler), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(POOLINGS))
@@ -91,7 +91,7 @@ def parametric(output, name):
 def test_a_mix_of_layers_equals_a_plain_loop(output, name, chosen):
     hidden = output[2]
     expected = [np.mean([hidden[i][b, :n].mean(0) for i in chosen], axis=0) for b, n in enumerate(LENGTHS)]
-    np.testing.assert_allclose(parametric(output, name), np.stack(expected), atol=1e-6)
+    np.testing.assert_allclose(parametric(output, name), np.stack(expected), atol=1e-5)
 
 
 def test_mixes_of_layers_agree_with_the_named_poolings(output):
@@ -100,7 +100,7 @@ def test_mixes_of_layers_agree_with_the_named_poolings(output):
         "layers:0,3": "embeddings_last_avg",
         "layers:-1": "mean",
     }.items():
-        np.testing.assert_allclose(parametric(output, mix), parametric(output, name), atol=1e-6)
+        np.testing.assert_allclose(parametric(output, mix), parametric(output, name), atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "layer", "head"), [("ditto:0,1", 0, 1), ("ditto:2+0", 2, 0)])
@@ -128,7 +128,7 @@ def test_idf_equals_a_plain_loop_and_weightless_tokens_count_alike(output):
         weights = weights if sum(weights) else [1.0] * n
         for i in range(n):
             expected[b] += weights[i] * last[b, i] / sum(weights)
-    np.testing.assert_allclose(parametric(output, "idf:t"), expected, atol=1e-6)
+    np.testing.assert_allclose(parametric(output, "idf:t"), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["layers:0+2", "ditto:1+1", "prompt", "idf:t"])
@@ -140,7 +140,7 @@ def test_padding_changes_no_parametric_pooling(output, name):
         tuple(jnp.where(mask[:, None] > 0, s, 1e6) for s in scores),
     )
     expected = parametric(output, name)
-    np.testing.assert_allclose(parametric((poisoned, mask), name), expected, atol=1e-6)
+    np.testing.assert_allclose(parametric((poisoned, mask), name), expected, atol=1e-5)
 
 
 def test_canonical_names_of_parametric_poolings():

@@ -112,10 +112,10 @@ def test_dense_and_normalize(write):
     both = encoder.encode(SENTENCES, pooling=["auto", "mean", "prompt"])
     assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
     explicit = Encoder.from_pretrained(folder, pooling="mean")
-    np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-6)
+    np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)
     assert explicit.dimension == 32
     blocks = list(encoder.encode_stream(SENTENCES, block_size=4))
-    np.testing.assert_allclose(np.concatenate(blocks), both["auto"], atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(blocks), both["auto"], atol=1e-5)
 
 
 @pytest.mark.parametrize("outputs", [32, 12])

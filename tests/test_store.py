@@ -52,6 +52,16 @@ def test_what_is_read_is_what_was_computed(encoder, tmp_path):
     assert not list(tmp_path.rglob("shard-*"))
 
 
+def test_shards_of_a_finished_array_are_removed(encoder, tmp_path):
+    # A run killed between the sidecar and the removal of the shards leaves both.
+    store = EmbeddingStore(tmp_path, shard_rows=4)
+    whole = store.encode(encoder, SENTENCES)
+    (folder,) = tmp_path.iterdir()
+    np.save(folder / "shard-4-000000.npy", whole[:4])
+    np.testing.assert_array_equal(store.encode(encoder, SENTENCES), whole)
+    assert not list(tmp_path.rglob("shard-*"))
+
+
 def test_several_poolings_take_one_pass_and_only_the_missing_are_computed(encoder, tmp_path):
     counting, store = Counting(encoder), EmbeddingStore(tmp_path, shard_rows=4)
     store.encode(counting, SENTENCES, pooling="cls")

@@ -250,7 +250,7 @@ def test_ledoit_wolf_equals_sklearn(n, d, dtype):
         Whitening(shrinkage="ledoit-wolf").partial_fit(X[: n // 3 + 1]).partial_fit(X[n // 3 + 1 :]),
         Whitening.from_moments(Moments().update(X[:1]).merge(Moments().update(X[1:])), shrinkage="ledoit-wolf"),
     ):
-        assert fitted.shrinkage_ == pytest.approx(coefficient, abs=1e-6)
+        assert fitted.shrinkage_ == pytest.approx(coefficient, abs=1e-5)
         found = fitted.components_ * fitted.eigenvalues_ @ fitted.components_.T
         assert np.allclose(found, expected, atol=2e-6 * np.abs(expected).max())
 

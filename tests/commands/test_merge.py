@@ -19,7 +19,7 @@ def test_parts_make_the_whole(run, tiny_model, corpus, whitening_file, tmp_path)
     assert done.code == 0, done.err
     merged, whole = Moments.load(out), Moments.load(whitening_file.parent / "moments.safetensors")
     assert merged.n == 600
-    np.testing.assert_allclose(merged.covariance(), whole.covariance(), atol=1e-6)
+    np.testing.assert_allclose(merged.covariance(), whole.covariance(), atol=1e-5)
     assert merged.provenance["corpus"] == "part0.txt + part1.txt + part2.txt"
     assert merged.provenance["fingerprint"] == whole.provenance["fingerprint"]
     x = np.random.default_rng(0).normal(size=(5, 32)).astype(np.float32)

@@ -113,11 +113,11 @@ def test_arrays_pass_between_processes_bit_for_bit(count, tiny_model, data_dir, 
     assert (first["n"], first["quartic"]) == (whole.n, pytest.approx(whole.quartic, rel=1e-12))
 
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
-    np.testing.assert_allclose(first["vectors"], encoder.encode(exchange.sentences()), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(first["vectors"], encoder.encode(exchange.sentences()), rtol=0, atol=1e-5)
     alone = nli_moments(encoder, load_nli(data_dir, two_way="keep"), ("mean",))["mean"]
     assert first["nli_n"] == alone.n == 306
-    np.testing.assert_allclose(first["nli_mean"], alone.mean, rtol=0, atol=1e-6 * np.abs(alone.mean).max())
-    np.testing.assert_allclose(first["nli_M2"], alone.M2, rtol=0, atol=1e-6 * np.abs(alone.M2).max())
+    np.testing.assert_allclose(first["nli_mean"], alone.mean, rtol=0, atol=1e-5 * np.abs(alone.mean).max())
+    np.testing.assert_allclose(first["nli_M2"], alone.M2, rtol=0, atol=1e-5 * np.abs(alone.M2).max())
 
     assert f"process {count - 1} and process 0 differ" in str(first["disagreement"])
     assert "different dimensions: 3, 4" in str(first["dimensions"])

@@ -18,7 +18,7 @@ def test_linear_warm_up_and_decay():
 @pytest.mark.parametrize(("decay", "middle", "end"), [("cosine", 0.5, 0.0), ("constant", 1.0, 1.0)])
 def test_other_decays(decay, middle, end):
     schedule = make_schedule(1.0, 20, warmup=0.0, decay=decay)
-    assert [float(schedule(step)) for step in (0, 10, 20)] == pytest.approx([1.0, middle, end], abs=1e-6)
+    assert [float(schedule(step)) for step in (0, 10, 20)] == pytest.approx([1.0, middle, end], abs=1e-5)
 
 
 @pytest.mark.parametrize("arguments", [{"decay": "linar"}, {"steps": 0}, {"warmup": 1.0}, {"warmup": -0.1}])
@@ -61,4 +61,4 @@ def test_adamw_equals_pytorch(clip_norm):
         params = optax.apply_updates(params, updates)
     for name, value in params.items():
         assert not np.allclose(value, start[name], atol=1e-3), "the parameters must have moved"
-        np.testing.assert_allclose(value, theirs[name].detach().numpy(), atol=1e-6)
+        np.testing.assert_allclose(value, theirs[name].detach().numpy(), atol=1e-5)
