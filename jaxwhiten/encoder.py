@@ -15,14 +15,14 @@ import hashlib
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, overload
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from tqdm import tqdm
 
 from jaxwhiten import io
@@ -38,14 +38,14 @@ DEFAULT_POOLING = "first_last_avg"
 DEFAULT_MAX_LENGTH = 64
 
 # Padded tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
-_TOKENS_PER_DEVICE = {"cpu": 2048, "gpu": 65_536, "tpu": 65_536}
-# Compiling one more shape takes about as long as this many tokens; elsewhere a block is never worth it.
-_SHAPE_COST = {"cpu": 2500}
+_TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
+# Compiling a layer for one more shape takes about as long as so many operations; elsewhere a block is never worth it.
+_SHAPE_FLOPS = {"cpu": 9e9}
 _BLOCK = 16_384  # sentences tokenised and sorted together
-_IN_FLIGHT = 3  # batches handed to the device before the oldest is read back
 
 Vectors = np.ndarray
 Names = str | Sequence[str] | None
+_Wait = Callable[[], dict[str, jax.Array]]
 
 
 class Encoder:
@@ -280,6 +280,23 @@ class Encoder:
         except ModelError as error:
             raise ModelError(f"{self.name}: {error}") from error
 
+    def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
+        """How sentences of these lengths are cut into batches on this machine, see `jaxwhiten.batching`.
+
+        Args:
+          lengths: Tokens of each sentence.
+          batch_size: At most this many sentences a batch.
+        """
+        flops = _SHAPE_FLOPS.get(self._program.platform)
+        return plan_batches(
+            lengths,
+            max_length=self.max_length,
+            token_budget=self._token_budget,
+            multiple=self._program.devices,
+            max_rows=batch_size,
+            shape_cost=None if flops is None else int(flops / self.config.layer_flops),
+        )
+
     def _blocks(
         self, blocks: Iterable[list[str]], names: tuple[str, ...], batch_size: int | None, bar: tqdm
     ) -> Iterator[dict[str, Vectors]]:
@@ -311,11 +328,11 @@ class Encoder:
         self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm | None
     ) -> dict[str, Vectors]:
         out = {name: np.empty((len(tokens.lengths), self.width(name)), np.float32) for name in names}
-        pending: collections.deque[tuple[Batch, dict[str, jax.Array] | None]] = collections.deque()
+        pending: collections.deque[tuple[Batch, _Wait | None]] = collections.deque()
 
-        def read(batch: Batch, pooled: dict[str, jax.Array] | None) -> None:
+        def read(batch: Batch, wait: _Wait | None) -> None:
             try:
-                pooled = self._run(tokens, batch, names) if pooled is None else pooled
+                pooled = (wait or self._start(tokens, batch, names))()
                 for name in names:
                     out[name][batch.rows] = np.asarray(pooled[name])[: len(batch.rows)]
             except jax.errors.JaxRuntimeError as error:
@@ -323,25 +340,18 @@ class Encoder:
                     read(part, None)
 
         def read_oldest() -> None:
-            batch, pooled = pending.popleft()
-            read(batch, pooled)
+            batch, wait = pending.popleft()
+            read(batch, wait)
             if bar is not None:
                 bar.update(len(batch.rows))
 
-        for batch in plan_batches(
-            tokens.lengths,
-            max_length=self.max_length,
-            token_budget=self._token_budget,
-            multiple=self._program.devices,
-            max_rows=batch_size,
-            shape_cost=_SHAPE_COST.get(self._program.platform),
-        ):
+        for batch in self.plan(tokens.lengths, batch_size):
             for part in self._within_budget(batch):
                 try:
-                    pending.append((part, self._run(tokens, part, names)))
+                    pending.append((part, self._start(tokens, part, names)))
                 except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
                     pending.append((part, None))
-                while len(pending) >= _IN_FLIGHT or (pending and pending[-1][1] is None):
+                while len(pending) >= self._program.in_flight or (pending and pending[-1][1] is None):
                     read_oldest()
         while pending:
             read_oldest()
@@ -381,12 +391,11 @@ class Encoder:
             )
         return parts
 
-    def _run(self, tokens: TokenIds, batch: Batch, names: tuple[str, ...]) -> dict[str, jax.Array]:
-        """Starts one batch on the devices; the result is not waited for."""
+    def _start(self, tokens: TokenIds, batch: Batch, names: tuple[str, ...]) -> _Wait:
         ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
         lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._program(ids, lengths, names)
+        return self._program.start(ids, lengths, names)
 
 
 def _split(sentences: list[str], size: int) -> Iterator[list[str]]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -22,6 +25,9 @@ from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.pooling import AUTO, Tokens, canonical, pool, resolve
 from jaxwhiten.sentence_head import SentenceHead
 from jaxwhiten.tokenization import TextForm
+
+# A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
+_CPU_BATCHES = 4
 
 
 class Program:
@@ -38,6 +44,7 @@ class Program:
       platform: Of the devices.
       devices: How many there are; they share the rows of a batch.
       by_row: How a batch lies on them.
+      in_flight: Batches to have started before the oldest is waited for.
     """
 
     def __init__(self, model: TransformerEncoder, head: SentenceHead | None, mask_token: int | None):
@@ -48,6 +55,11 @@ class Program:
         self.platform, self.devices = devices[0].platform, len(devices)
         self.by_row = NamedSharding(mesh, PartitionSpec("data"))
         self._everywhere = NamedSharding(mesh, PartitionSpec())
+        side_by_side = min(os.cpu_count() or 1, _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
+        self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
+        self._compiled: dict[tuple[Any, ...], threading.Event] = {}
+        self._lock = threading.Lock()
+        self.in_flight = side_by_side + 2
         graph, state = nnx.split(model)
         if self.dtype == "bfloat16":
             state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
@@ -120,6 +132,33 @@ class Program:
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._idf[table] = jax.device_put(weights, self._everywhere)
         return f"idf:{table}"
+
+    def start(
+        self, ids: Int[np.ndarray, "batch length"], lengths: Int[np.ndarray, " batch"], names: tuple[str, ...]
+    ) -> Callable[[], dict[str, jax.Array]]:
+        """Starts one batch, as `__call__` does; what is returned waits for it, and raises what it raised.
+
+        On a CPU several batches run side by side. The first of a shape is compiled while the others wait.
+        """
+        if self._threads is None:
+            pooled = self(ids, lengths, names)
+            return lambda: pooled
+        shape = (*ids.shape, *names)
+        with self._lock:  # the first of a shape is ahead in the threads' queue, so that to wait for it ends
+            compiled = self._compiled.get(shape)
+            first = compiled is None
+            compiled = self._compiled.setdefault(shape, threading.Event())
+            return self._threads.submit(self._run, ids, lengths, names, compiled, first).result
+
+    def _run(
+        self, ids: np.ndarray, lengths: np.ndarray, names: tuple[str, ...], compiled: threading.Event, first: bool
+    ) -> dict[str, jax.Array]:
+        if not first:
+            compiled.wait()
+        try:
+            return jax.block_until_ready(self(ids, lengths, names))
+        finally:
+            compiled.set()
 
     def __call__(
         self, ids: Int[np.ndarray, "batch length"], lengths: Int[np.ndarray, " batch"], names: tuple[str, ...]

@@ -138,6 +138,11 @@ class EncoderConfig:
         return self.hidden_size // self.num_heads
 
     @property
+    def layer_flops(self) -> int:
+        """Floating-point operations of one layer's dense products on one token; those of attention come on top."""
+        return 2 * self.hidden_size * (4 * self.hidden_size + (2 + self.gated) * self.intermediate_size)
+
+    @property
     def longest_input(self) -> int:
         """Tokens of the longest input the encoder takes."""
         return self.max_positions - self.position_offset
@@ -147,8 +152,7 @@ class EncoderConfig:
         """Number of weights, to within the layer norms and biases."""
         rows = self.vocab_size + self.type_vocab_size + self.max_positions * self.learned_positions
         embeddings = (rows + self.hidden_size * self.embedding_projection) * self.embedding_size
-        layer = 4 * self.hidden_size**2 + (2 + self.gated) * self.hidden_size * self.intermediate_size
-        return embeddings + (self.layer_groups or self.num_layers) * layer
+        return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
 
 
 _JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
