@@ -1,13 +1,13 @@
 """Encoding beside sentence-transformers and ONNX Runtime: the same weights, texts and lengths, in turn.
 
-    python -m benchmarks.encode [--rounds 4] [--tokens 16000] [--no-base]
+    python -m benchmarks.encode [--rounds 4] [--tokens 32000] [--no-base]
 
 Texts that every machine has: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library
 of up to 512 tokens, `mixed` their first sentences and their rests, up to 128 tokens. all-MiniLM-L6-v2 on each, and a
-random encoder of BERT-base's size on `mixed`. sentence-transformers sorts by length itself and pads to the longest of a
-batch of 32, its default; ONNX Runtime gets length-sorted batches of about 2,048 tokens, padded to their longest. Mean
-pooling, no normalisation. Rates are of whole calls, tokenisation included; `share` is the rate of forward FLOPs of real
-tokens over that of a large float32 matmul in the same process.
+random encoder of BERT-base's size on a sixth of `mixed`, in two rounds. sentence-transformers sorts by length itself
+and pads to the longest of a batch of 32, its default; ONNX Runtime gets length-sorted batches of about 2,048 tokens,
+padded to their longest. Mean pooling, no normalisation. Rates are of whole calls, tokenisation included; `share` is the
+rate of forward FLOPs of real tokens over that of a large float32 matmul in the same process.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=16_000, help="of each kind of text")
+    parser.add_argument("--tokens", type=int, default=32_000, help="of each kind of text")
     parser.add_argument("--no-base", action="store_true", help="leave the encoder of BERT-base's size out")
     args = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -225,7 +225,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as base:
             write_random_base(Path(base), folder)
             few = max(args.tokens // 6, 1)
-            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
+            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **(how | {"rounds": 2})))
     found = {"matmul_flops": ceiling, "bfloat16": bfloat16, "results": results}
     save("encode", {**found, "peak_memory_mb": peak_memory_mb()})
 

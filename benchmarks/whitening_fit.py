@@ -68,7 +68,7 @@ def release(x: np.ndarray) -> Affine:
 
 
 def faiss_pca(x: np.ndarray) -> Affine:
-    """`faiss.PCAMatrix` with eigen_power −0.5, all rows."""
+    """`faiss.PCAMatrix` with eigen_power −0.5, all rows. Its eigenvalues are sums over the rows, not means."""
     import faiss
 
     n, d = x.shape
@@ -76,7 +76,7 @@ def faiss_pca(x: np.ndarray) -> Affine:
     pca.max_points_per_d = n  # it would draw 1,000 rows a dimension
     pca.train(x)
     w = faiss.vector_to_array(pca.A).reshape(d, d).T
-    return -np.linalg.solve(w.T.astype(np.float64), faiss.vector_to_array(pca.b).astype(np.float64)), w
+    return -np.linalg.solve(w.T.astype(np.float64), faiss.vector_to_array(pca.b).astype(np.float64)), w * n**0.5
 
 
 def sklearn_pca(x: np.ndarray) -> Affine:
