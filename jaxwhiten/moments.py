@@ -11,8 +11,6 @@ over, and XLA has no symmetric product there: BLAS `syrk` computes only half of 
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +41,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 # The BLAS route copies nothing but one chunk, small enough to stay in the CPU's cache; its blocks can be larger.
 _HOST_BLOCK_BYTES = 256 << 20
 _CHUNK_BYTES = 8 << 20
+_FILL_ROWS = 256
 _SAMPLE_ROWS = 512
 # Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
@@ -58,39 +57,38 @@ def _centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, f
     return centre, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
 
 
+def _fill(a: np.ndarray, chunk: np.ndarray, centre: np.ndarray, scale: float) -> None:
+    """Writes [y, ‖y‖²] of some rows into A, so few at a time that they are still in the CPU's cache for the norm."""
+    d = len(centre)
+    with np.errstate(all="ignore"):
+        for start in range(0, len(chunk), _FILL_ROWS):
+            part = a[start : start + _FILL_ROWS]
+            y = part[:, :d]
+            np.subtract(chunk[start : start + _FILL_ROWS], centre, out=y, casting="same_kind")
+            if scale != 1.0:
+                y *= centre.dtype.type(scale)
+            np.vecdot(y, y, out=part[:, d])
+
+
 def _gram_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> np.ndarray:
-    """AᵀA of one block by BLAS: threads prepare the next chunks of A while the product of the last is computed."""
+    """AᵀA of one block by BLAS: all cores write a chunk of A, then all of them multiply it."""
     dtype, d = centre.dtype, block.shape[1]
     rows = min(len(block), max(2048, _CHUNK_BYTES // (d * dtype.itemsize)))
-    count = -(-len(block) // rows)
-    ahead = min(count, os.cpu_count() or 1, 4)
-    buffers = [np.ones((rows, d + 2), dtype) for _ in range(ahead + (count > 1))]
-
-    def prepare(i: int) -> np.ndarray:
-        chunk = block[i * rows : (i + 1) * rows]
-        a = buffers[i % len(buffers)][: len(chunk)]
-        y = a[:, :d]
-        with np.errstate(all="ignore"):
-            np.subtract(chunk, centre, out=y, casting="same_kind")
-            if scale != 1.0:
-                y *= dtype.type(scale)
-            np.einsum("ij,ij->i", y, y, out=a[:, d])
-        return a
-
+    cores = min(os.cpu_count() or 1, 8)
+    buffer = np.empty((rows, d + 2), dtype)
+    buffer[:, -1] = 1.0
     gram = np.zeros((d + 2, d + 2), dtype)
     product = np.empty_like(gram)
-    with contextlib.ExitStack() as stack, np.errstate(all="ignore"):
-        start: Callable[[int], Callable[[], np.ndarray]]
-        if count > 1:
-            pool = stack.enter_context(ThreadPoolExecutor(ahead))
-            start = lambda i: pool.submit(prepare, i).result  # noqa: E731
-        else:
-            start = lambda i: functools.partial(prepare, i)  # noqa: E731
-        waiting = collections.deque(start(i) for i in range(ahead))
-        for i in range(count):
-            a = waiting.popleft()()
-            if i + ahead < count:
-                waiting.append(start(i + ahead))
+    with ThreadPoolExecutor(cores) as pool, np.errstate(all="ignore"):
+        for start in range(0, len(block), rows):
+            chunk = block[start : start + rows]
+            a = buffer[: len(chunk)]
+            share = max(_FILL_ROWS, -(-len(chunk) // cores))
+            parts = [slice(first, first + share) for first in range(0, len(chunk), share)]
+            fills = [pool.submit(_fill, a[part], chunk[part], centre, scale) for part in parts[1:]]
+            _fill(a[parts[0]], chunk[parts[0]], centre, scale)
+            for fill in fills:
+                fill.result()
             np.matmul(a.T, a, out=product)  # numpy sees the symmetry and calls syrk
             gram += product
     return gram
