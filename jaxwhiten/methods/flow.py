@@ -151,8 +151,8 @@ class BertFlow(VectorMethod):
                 raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
-        if d < 2**self.levels:
-            raise InputError(f"{d} columns cannot be halved on {self.levels} levels: {2**self.levels} at least.")
+        if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
+            raise InputError(f"{d} columns can be halved on {most} levels at the most, not {self.levels}.")
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> _Functions:
         return _functions(d, *sizes, float(self.learning_rate))

@@ -1,6 +1,7 @@
-"""kill -9 at random moments of encoding to disk, fitting and index building; what is left must be whole.
+"""kill -9 at random moments of encoding to disk, fitting, index building and training; what is left must be whole.
 
-`python -m tests.faults.kill 50` kills each operation 50 times and prints what was found (docs/reliability.md).
+`python -m tests.faults.kill 50` kills each operation 50 times and prints what was found (docs/reliability.md); names
+of operations behind it leave out the others.
 After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
 """
@@ -20,9 +21,9 @@ import numpy as np
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.moments import Moments
 from jaxwhiten.search import load_index
-from tests.faults import work
+from tests.faults import kill_training, work
 
-OPERATIONS = ("store", "encode", "fit", "index")
+OPERATIONS = ("store", "encode", "fit", "index", "train")
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 2.0  # seconds from `ready` to the latest kill
 
@@ -118,6 +119,8 @@ def killed(operation, folder, model, kills, seed=0):
     Returns:
       How often the process was killed, and how many temporary files the kills left.
     """
+    if operation == "train":
+        return kill_training.killed(folder, model, kills, seed)
     rng = random.Random(seed)
     work.prepare(folder)
     child = Child(operation, folder, model)
@@ -138,12 +141,12 @@ def killed(operation, folder, model, kills, seed=0):
     return kills, left
 
 
-def main(kills):
-    """Every operation in turn."""
+def main(kills, operations=OPERATIONS):
+    """The operations in turn."""
     from tests.tiny import write_model
 
     warnings.simplefilter("ignore")
-    for operation in OPERATIONS:
+    for operation in operations:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             os.environ["JAXWHITEN_CACHE_DIR"] = str(folder / "cache")
@@ -159,4 +162,4 @@ def main(kills):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2:] or OPERATIONS)

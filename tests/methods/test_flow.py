@@ -187,8 +187,9 @@ def test_parameters_are_checked(monkeypatch):
     for rate in (0.0, -1.0, math.nan):
         with pytest.raises(InputError, match="learning_rate"):
             BertFlow().set_params(learning_rate=rate).fit(x)
-    with pytest.raises(InputError, match="6 columns cannot be halved on 3 levels"):
-        BertFlow(levels=3).fit(x)
+    for levels in (3, 10**12):  # 2^(10^12) is never computed
+        with pytest.raises(InputError, match=f"6 columns can be halved on 2 levels at the most, not {levels}"):
+            BertFlow(levels=levels).fit(x)
     method = BertFlow(**SMALL).fit(x)
     before = method.transform(x)
     method.set_params(depth=2)

@@ -21,9 +21,8 @@ from jaxwhiten.distributed import share_of
 from jaxwhiten.training import read_metrics
 from tests.conftest import ROOT
 from tests.programs import exchange
+from tests.programs.runs import WORDS, write_table, write_text
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
-from tests.programs.test_train_mlm import write_text
-from tests.programs.test_train_sbert import WORDS, write_table
 from train import mlm, sbert
 
 MINUTE = 60

@@ -1,10 +1,7 @@
 """`python -m train.mlm` as users run it: the whole way, killed and resumed, from random weights and from a model."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,17 +10,9 @@ from configs import mlm_adapt, mlm_defaults, mlm_small, nli_small, sbert_default
 from jaxwhiten import Encoder
 from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
 from jaxwhiten.models import resolve_folder
-from tests.programs.test_train_sbert import ROOT, finish, steps_of, when
+from tests.programs.runs import finish, start, steps_of, when, write_text
 from tests.tiny import SENTENCES
 from train import mlm
-
-WORDS = " ".join(SENTENCES).split()
-
-
-def write_text(path, lines=600, seed=0):
-    rng = np.random.default_rng(seed)
-    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
-    return path
 
 
 @pytest.fixture
@@ -49,35 +38,26 @@ def arguments(tmp_path):
     }
 
 
-def start(arguments, cache):
-    command = [sys.executable, "-m", "train.mlm", "--config", "configs/mlm_defaults.py"]
-    command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
     """Masks, order and dropout go on as if nothing had happened; vocabulary and tokens are made anew."""
-    whole = finish(start({**arguments, "output": tmp_path / "whole"}, tmp_path / "cache"))
+    whole = finish(start("mlm", {**arguments, "output": tmp_path / "whole"}, tmp_path / "cache"))
     assert "model written from step 300" in whole
 
-    process = start(arguments, tmp_path / "cache")
+    process = start("mlm", arguments, tmp_path / "cache")
     when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
     process.send_signal(signal.SIGTERM)
     assert "stopped at step" in finish(process)
     stopped_at = len(steps_of(tmp_path / "run"))
     assert 30 <= stopped_at < 300
 
-    process = start(arguments, tmp_path / "another cache")
+    process = start("mlm", arguments, tmp_path / "another cache")
     when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 70, process)
     process.kill()
     process.communicate()
     assert len(steps_of(tmp_path / "run")) < 300
 
-    finish(start(arguments, tmp_path / "cache"))
+    finish(start("mlm", arguments, tmp_path / "cache"))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
     models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "whole")]
     assert models[0].read_bytes() == models[1].read_bytes()

@@ -1,11 +1,7 @@
 """`python -m train.sbert` as users run it: the whole way, killed and resumed, and every mistake one line."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import jax
@@ -15,95 +11,37 @@ import pytest
 from configs import matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
 from jaxwhiten import Encoder, losses
 from jaxwhiten.errors import InputError
-from jaxwhiten.training import read_metrics
+from tests.programs.runs import finish, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
-
-ROOT = Path(__file__).resolve().parents[2]
-WORDS = " ".join(SENTENCES).split()
-
-
-def write_table(path, rows=96, seed=0):
-    rng = np.random.default_rng(seed)
-    lines = ["one\ttwo\tlabel"]
-    for _ in range(rows):
-        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
-        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 @pytest.fixture
 def arguments(tiny_model, tmp_path):
-    """A run of softmax on a table, without a dev set."""
-    return {
-        "model": str(tiny_model),
-        "data.file": str(write_table(tmp_path / "rows.tsv")),
-        "data.columns": "('one','two')",
-        "data.label": "label",
-        "data.classes": "('no','maybe','yes')",
-        "max_length": "16",
-        "batch_size": "8",
-        "buckets": "1",
-        "steps": "400",
-        "learning_rate": "1e-3",
-        "dev": "",
-        "test": "()",
-        "save_every": "50",
-        "log_every": "1",
-        "output": str(tmp_path / "run"),
-    }
-
-
-def start(arguments, cache):
-    command = [sys.executable, "-m", "train.sbert", "--config", "configs/sbert_defaults.py"]
-    command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def finish(process, code=0):
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == code, err[-3000:]
-    return out + err
-
-
-def when(condition, process, seconds=200):
-    """Waits until the condition holds, which has to come before the program ends."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, f"ended before it could be stopped: {process.communicate()[1][-2000:]}"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def steps_of(folder):
-    return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
+    return softmax_arguments(tiny_model, tmp_path)
 
 
 @pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
     """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
     cache = tmp_path / "cache"
-    whole = finish(start({**arguments, "output": tmp_path / "whole"}, cache))
+    whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
-    process = start(arguments, cache)
+    process = start("sbert", arguments, cache)
     when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
     process.send_signal(signal.SIGTERM)
     assert "stopped at step" in finish(process)
     stopped_at = len(steps_of(tmp_path / "run"))
     assert 30 <= stopped_at < 400
 
-    process = start(arguments, cache)
+    process = start("sbert", arguments, cache)
     when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 80, process)
     process.kill()
     process.communicate()
     assert len(steps_of(tmp_path / "run")) < 400
 
-    finish(start(arguments, cache))
+    finish(start("sbert", arguments, cache))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
     models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "whole")]
     assert models[0].read_bytes() == models[1].read_bytes()
@@ -111,12 +49,12 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
 
 @pytest.mark.slow
 def test_a_changed_config_is_one_line_and_leaves_the_run_alone(arguments, tmp_path):
-    finish(start({**arguments, "steps": "5"}, tmp_path / "cache"))
-    said = finish(start({**arguments, "steps": "5", "learning_rate": "2e-3"}, tmp_path / "cache"), code=2)
+    finish(start("sbert", {**arguments, "steps": "5"}, tmp_path / "cache"))
+    said = finish(start("sbert", {**arguments, "steps": "5", "learning_rate": "2e-3"}, tmp_path / "cache"), code=2)
     assert "error: " in said
     assert "learning_rate was 0.001, now 0.002" in said
     assert "Traceback" not in said
-    finish(start({**arguments, "steps": "5", "keep": "3"}, tmp_path / "cache"))
+    finish(start("sbert", {**arguments, "steps": "5", "keep": "3"}, tmp_path / "cache"))
 
 
 # --- in this process ------------------------------------------------------------------------------------------------

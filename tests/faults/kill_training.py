@@ -1,0 +1,78 @@
+"""kill -9 at random moments of a training; what is left must be readable, and go on to the same end bit for bit.
+
+A run is killed and started again until it ends, then the next one with another seed begins, until there were enough
+kills. Every run is compared with an uninterrupted one of the same seed: the loss of every step as it was written, and
+at the end the bytes of the model.
+"""
+
+import random
+import subprocess
+import time
+
+from tests.programs.runs import softmax_arguments, start, steps_of
+
+STEPS = 600
+LONGEST = 1.5  # seconds from a process's first step to the latest kill
+
+
+def killed(folder, model, kills, seed=0):
+    """Kills trainings `kills` times.
+
+    Returns:
+      How often a training was killed, and how many temporary files the kills left.
+    """
+    rng = random.Random(seed)
+    arguments = softmax_arguments(model, folder) | {"steps": str(STEPS), "save_every": "30"}
+    done, run_seed, left = 0, 0, 0
+    while done < kills:
+        settings = arguments | {"seed": str(run_seed)}
+        whole, run = folder / f"whole-{run_seed}", folder / f"run-{run_seed}"
+        _finish(settings | {"output": str(whole)}, folder)
+        expected = steps_of(whole)
+        while done < kills and _killed_once(settings | {"output": str(run)}, run, folder, rng):
+            done += 1
+            written = steps_of(run)
+            assert written.items() <= expected.items(), sorted(written.items() - expected.items())[:3]
+            if (run / "model").exists():  # killed in its last moments: the model is there whole
+                assert _model(run) == _model(whole)
+        left += len([path for path in run.rglob("*") if ".tmp" in path.name or "orbax-checkpoint-tmp" in path.name])
+        _finish(settings | {"output": str(run)}, folder)
+        assert steps_of(run) == expected
+        assert _model(run) == _model(whole)
+        run_seed += 1
+    return done, left
+
+
+def _start(settings, folder):
+    # To a file: nobody reads a pipe while the run goes on.
+    with open(folder / "words", "wb") as words:
+        return start("sbert", settings, folder / "cache", stdout=words, stderr=subprocess.STDOUT)
+
+
+def _finish(settings, folder):
+    process = _start(settings, folder)
+    process.wait(timeout=600)
+    assert process.returncode == 0, (folder / "words").read_text(errors="replace")[-3000:]
+
+
+def _model(run):
+    return (run / "model" / "model.safetensors").read_bytes()
+
+
+def _last_write(run):
+    path = run / "metrics.jsonl"
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def _killed_once(settings, run, folder, rng):
+    """Whether the run could be killed; False if it was at its end before."""
+    before = _last_write(run)
+    process = _start(settings, folder)
+    deadline = time.monotonic() + 300
+    while process.poll() is None and _last_write(run) == before and time.monotonic() < deadline:
+        time.sleep(0.005)
+    time.sleep(rng.uniform(0, LONGEST))
+    process.kill()
+    process.wait()
+    assert process.returncode in (-9, 0), (folder / "words").read_text(errors="replace")[-3000:]
+    return process.returncode == -9

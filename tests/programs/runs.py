@@ -1,0 +1,84 @@
+"""Training programs in processes of their own: made-up rows, a start, a wait, and the losses of every step."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from jaxwhiten.training import read_metrics
+from tests.tiny import SENTENCES
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = " ".join(SENTENCES).split()
+
+
+def write_table(path, rows=96, seed=0):
+    """Labelled pairs of made-up sentences, with a header."""
+    rng = np.random.default_rng(seed)
+    lines = ["one\ttwo\tlabel"]
+    for _ in range(rows):
+        texts = (" ".join(rng.choice(WORDS, rng.integers(2, 8))) for _ in range(2))
+        lines.append("\t".join([*texts, str(rng.choice(["yes", "no", "maybe"]))]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_text(path, lines=600, seed=0):
+    """Lines of made-up text."""
+    rng = np.random.default_rng(seed)
+    path.write_text("".join(" ".join(rng.choice(WORDS, rng.integers(4, 25))) + "\n" for _ in range(lines)))
+    return path
+
+
+def softmax_arguments(model, folder):
+    """Settings of a run of softmax on a table of that folder, without a dev set."""
+    return {
+        "model": str(model),
+        "data.file": str(write_table(folder / "rows.tsv")),
+        "data.columns": "('one','two')",
+        "data.label": "label",
+        "data.classes": "('no','maybe','yes')",
+        "max_length": "16",
+        "batch_size": "8",
+        "buckets": "1",
+        "steps": "400",
+        "learning_rate": "1e-3",
+        "dev": "",
+        "test": "()",
+        "save_every": "50",
+        "log_every": "1",
+        "output": str(folder / "run"),
+    }
+
+
+def start(program, arguments, cache, **options):
+    """`python -m train.PROGRAM` with its defaults, these settings and one device."""
+    command = [sys.executable, "-m", f"train.{program}", "--config", f"configs/{program}_defaults.py"]
+    command += [f"--config.{name}={value}" for name, value in arguments.items()]
+    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
+
+
+def finish(process, code=0):
+    """What the program wrote until it ended with that code."""
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == code, err[-3000:]
+    return out + err
+
+
+def when(condition, process, seconds=200):
+    """Waits until the condition holds, which has to come before the program ends."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"ended before it could be stopped: {process.communicate()[1][-2000:]}"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def steps_of(folder):
+    """The loss of every step that was logged."""
+    return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
