@@ -317,7 +317,7 @@ class Index(ABC):
         index = cls.__new__(cls)
         for key in ("backend", "options", "size", "input_dimension", "dimension", "encoding", "whitening", "notes"):
             setattr(index, key, header[key])
-        index.build_seconds = float(header["build_seconds"])
+        index.build_seconds = header["build_seconds"]
         index.prepare = Prepare(normalize=bool(header["normalize"]))
         files = {name: _verified(folder, entry) for name, entry in header["files"].items()}
         index.documents = None
@@ -370,7 +370,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "encoding": dict | None,
         "whitening": dict | None,
         "notes": list,
-        "build_seconds": int | float,
+        "build_seconds": float,
         "files": dict,
     }
     for key, kind_of_value in types.items():

@@ -139,6 +139,13 @@ def test_sealed_headers_that_are_wrong(index, data):
         assert found.documents is None or len(found.documents) == found.size
 
 
+def test_a_sealed_header_with_a_number_beyond_floats(index):
+    folder = copied(index)
+    sealed(folder, json.loads((folder / "header.json").read_text()) | {"build_seconds": 10**400})
+    _, error = attempt(lambda: load_index(folder), names=str(folder))
+    assert isinstance(error, FormatError)
+
+
 @fuzz(0.3)
 @given(data=st.data())
 def test_sealed_files_that_are_wrong(index, data):
