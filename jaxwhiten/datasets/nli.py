@@ -175,11 +175,13 @@ def _overlap(path: Path) -> np.ndarray:
     return np.array([int(text) + 1 for text in lines], dtype=np.int64)
 
 
-def _codes(table: Table, labels: Sequence[str | int], skip_bad_rows: bool) -> np.ndarray:
+def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
     """Label codes: 0 to 2, or a negative code for a row without a class of its own."""
     known = _CODES | dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
     known |= {name.capitalize(): code for name, code in known.items() if isinstance(name, str)}
-    codes = np.array([known.get(label, _UNKNOWN) for label in labels], dtype=np.int8)
+    codes = np.array(
+        [_UNKNOWN if isinstance(label, bool) else known.get(label, _UNKNOWN) for label in labels], dtype=np.int8
+    )
     if not skip_bad_rows and (codes == _UNKNOWN).any():
         row = int(np.argmax(codes == _UNKNOWN))
         raise DataError(f"{table.where(row)}: unknown label {str(labels[row])[:40]!r}; known: {', '.join(LABELS)}.")

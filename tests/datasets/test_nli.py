@@ -148,6 +148,14 @@ def test_bad_rows_are_refused_or_counted(tmp_path):
         load_nli(tmp_path)
 
 
+@pytest.mark.parametrize("label", ["0.5", "Infinity", "NaN", "true", "false"])
+def test_numbers_that_are_no_labels(tmp_path, label):
+    path = tmp_path / "nli" / "x.jsonl"
+    write(path, f'{{"sentence1": "a", "sentence2": "b", "gold_label": {label}}}')
+    with pytest.raises(DataError, match=r"x.jsonl, line 1: unknown label"):
+        load_nli(tmp_path)
+
+
 def test_files_of_another_kind(tmp_path):
     write(tmp_path / "nli" / "x.tsv", HEADER, *rows("x"))
     write(tmp_path / "nli" / "pairs.tsv", "question1\tquestion2", "a\tb")

@@ -12,7 +12,7 @@ import time
 from tests.programs.runs import softmax_arguments, start, steps_of
 
 STEPS = 600
-LONGEST = 1.5  # seconds from a process's first step to the latest kill
+LONGEST = 4.0  # seconds from a process's first step to the latest kill; the first checkpoint takes more than one
 
 
 def killed(folder, model, kills, seed=0):
@@ -59,18 +59,19 @@ def _model(run):
     return (run / "model" / "model.safetensors").read_bytes()
 
 
-def _last_write(run):
+def _size(run):
     path = run / "metrics.jsonl"
-    return path.stat().st_mtime_ns if path.exists() else 0
+    return path.stat().st_size if path.exists() else 0
 
 
 def _killed_once(settings, run, folder, rng):
     """Whether the run could be killed; False if it was at its end before."""
-    before = _last_write(run)
     process = _start(settings, folder)
     deadline = time.monotonic() + 300
-    while process.poll() is None and _last_write(run) == before and time.monotonic() < deadline:
+    before = now = _size(run)
+    while process.poll() is None and now <= before and time.monotonic() < deadline:
         time.sleep(0.005)
+        before, now = now, _size(run)  # cut back to the checkpoint first, then longer with every step
     time.sleep(rng.uniform(0, LONGEST))
     process.kill()
     process.wait()
