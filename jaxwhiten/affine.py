@@ -14,6 +14,7 @@ from jaxwhiten.arrays import block_rows, device_block, first_nonfinite_row, nonf
 from jaxwhiten.errors import InputError
 
 _BLOCK_BYTES = 32 << 20
+_MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
 
 
 def double_device() -> jax.Device | None:
@@ -37,7 +38,8 @@ class Affine:
 
     float32 rows (and those of at most 16 bits) are mapped in float32 on the default device. `shift` is subtracted
     before the product, and its rounding error is carried over to the offset, so that rows far from the origin keep
-    their digits. Other rows are mapped in float64 on the host CPU. May be called from several threads.
+    their digits. Other rows, and those whose map is made of numbers at the ends of float32's range, are mapped in
+    float64 on the host CPU. May be called from several threads.
     """
 
     def __init__(
@@ -47,6 +49,8 @@ class Affine:
         offset: Float64[np.ndarray, " k"],
     ) -> None:
         self.shift, self.matrix, self.offset = shift, matrix, offset
+        size = float(np.abs(matrix).max(initial=0.0))
+        self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[np.dtype, tuple[jax.Array, ...]] = {}
 
     def _on_device(self, dtype: np.dtype) -> tuple[jax.Array, ...]:
@@ -73,16 +77,19 @@ class Affine:
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: A result does not fit the dtype.
         """
-        dtype = work_dtype(X.dtype)
+        out_dtype = work_dtype(X.dtype)
+        dtype = np.dtype(np.float64) if self._extreme else out_dtype
         n, d = X.shape
         k = self.matrix.shape[1]
         full = block_rows(max(d, k), dtype.itemsize, _BLOCK_BYTES)
-        out = np.empty((n, k), dtype)
+        out = np.empty((n, k), out_dtype)
         with jax.enable_x64(dtype == np.float64):
             constants = self._on_device(dtype)
             waiting = None
             for start in range(0, n, full):
                 block = device_block(X[start : start + full])
+                if self._extreme:
+                    block = block.astype(dtype)
                 pad = row_bucket(len(block), full) - len(block)
                 if pad:
                     block = np.concatenate([block, np.zeros((pad, d), block.dtype)])
@@ -96,12 +103,13 @@ class Affine:
 
     def _store(self, X: np.ndarray, out: np.ndarray, start: int, rows: int, result: Any) -> None:
         mapped, finite = result
-        out[start : start + rows] = np.asarray(mapped)[:rows]
-        if finite:
+        with np.errstate(over="ignore"):
+            out[start : start + rows] = np.asarray(mapped)[:rows]
+        if finite and not self._extreme:
             return
         row = first_nonfinite_row(X[start : start + rows])
         if row is not None:
             raise nonfinite_error(start + row)
         row = first_nonfinite_row(out[start : start + rows])
         if row is not None:
-            raise InputError(f"Row {start + row} of the input leaves the range of {out.dtype}: scale the input down.")
+            raise InputError(f"Row {start + row} of the input leaves the range of {out.dtype}: scale the input.")

@@ -113,10 +113,12 @@ def _gram_on_devices(
     """Starts AᵀA of one block on all devices and returns at once. Rows that do not divide are padded, weight 0."""
     n, d = block.shape
     x = device_block(block)
-    if centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS:
+    no_double = centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
+    if no_double or scale > 2.0**90:  # so small that some rows lie where XLA flushes to zero
+        dtype = np.dtype(np.float32) if no_double else centre.dtype
         with np.errstate(all="ignore"):
-            x = ((x - centre) * scale).astype(np.float32)
-        centre, scale = np.zeros(d, np.float32), 1.0
+            x = ((x - centre) * scale).astype(dtype)
+        centre, scale = np.zeros(d, dtype), 1.0
     rows = row_bucket(n, full, len(devices))
     if rows > n:
         x = np.concatenate([x, np.zeros((rows - n, d), x.dtype)])

@@ -551,6 +551,17 @@ def test_normalize_at_the_ends_of_float32(size):
     assert np.allclose(normalize(x), [[1, 0, 0], [0, -(0.5**0.5), 0.5**0.5]], atol=1e-6)
 
 
+@pytest.mark.parametrize("size", [2.0**-127, 1e-36, 1e-20, 1e20, 1e36])
+def test_rows_at_the_ends_of_float32(size):
+    """Below the smallest normal number of float32, XLA flushes to zero; rows and map are then taken in float64."""
+    X = (sample(400, 6) * size).astype(np.float32)
+    Z = Whitening().fit(X).transform(X)
+    assert Z.dtype == np.float32
+    assert np.allclose(np.cov(Z, rowvar=False, ddof=0), np.eye(6), atol=1e-3)
+    back = Whitening().fit(X)
+    assert np.allclose(back.inverse_transform(Z) / size, X / size, atol=1e-3)
+
+
 def test_normalize_refuses_what_has_no_direction():
     for bad in (np.nan, np.inf):
         with pytest.raises(NonFiniteError, match="Row 1 "):
