@@ -99,7 +99,7 @@ def test_sealed_files_that_are_wrong(saved, tmp_path, data):
                     tensors[key].reshape(-1)[place] = data.draw(NUMBERS)
                 else:
                     number = np.array(data.draw(st.sampled_from([0, -1, 2**62, 7])))
-                        tensors[key].reshape(-1)[place] = number.astype(tensors[key].dtype)
+                    tensors[key].reshape(-1)[place] = number.astype(tensors[key].dtype)
             elif what == "all":
                 tensors[key] = np.full(tensors[key].shape, data.draw(NUMBERS))
             elif what == "shape":
