@@ -27,7 +27,7 @@ from jaxwhiten.io import cache_dir
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Integers follow the order the hub's data sets use, which is that of LABELS.
-_CODES: dict[str | int, int] = {name: code for code, name in enumerate(LABELS)}
+_CODES: dict[str | int | float, int] = {name: code for code, name in enumerate(LABELS)}
 _CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
 _NO_LABEL = ("-", "-1", "", -1)
 _TWO_WAY = ("not_entailment", "non_entailment", "not entailment", "non-entailment")
