@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int8
@@ -27,7 +27,7 @@ from jaxwhiten.io import cache_dir
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Integers follow the order the hub's data sets use, which is that of LABELS.
-_CODES: dict[str | int, int] = {name: code for code, name in enumerate(LABELS)}
+_CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
 _CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
 _NO_LABEL = ("-", "-1", "", -1)
 _TWO_WAY = ("not_entailment", "non_entailment", "not entailment", "non-entailment")
@@ -177,8 +177,7 @@ def _overlap(path: Path) -> np.ndarray:
 
 def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
     """Label codes: 0 to 2, or a negative code for a row without a class of its own."""
-    no_class = dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
-    known: dict[str | int | float, int] = {**_CODES, **no_class}
+    known = _CODES | dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
     known |= {name.capitalize(): code for name, code in known.items() if isinstance(name, str)}
     codes = np.array(
         [_UNKNOWN if isinstance(label, bool) else known.get(label, _UNKNOWN) for label in labels], dtype=np.int8
