@@ -11,7 +11,7 @@ import time
 
 from tests.programs.runs import softmax_arguments, start, steps_of
 
-STEPS = 600
+MOST_STEPS = 600
 LONGEST = 4.0  # seconds from a process's first step to the latest kill; the first checkpoint takes more than one
 
 
@@ -22,7 +22,8 @@ def killed(folder, model, kills, seed=0):
       How often a training was killed, and how many temporary files the kills left.
     """
     rng = random.Random(seed)
-    arguments = softmax_arguments(model, folder) | {"steps": str(STEPS), "save_every": "30"}
+    steps = min(MOST_STEPS, 60 * kills)
+    arguments = softmax_arguments(model, folder) | {"steps": str(steps), "save_every": "30"}
     done, run_seed, left = 0, 0, 0
     while done < kills:
         settings = arguments | {"seed": str(run_seed)}
