@@ -59,7 +59,6 @@ def start(program, arguments, cache, **options):
     command = [sys.executable, "-m", f"train.{program}", "--config", f"configs/{program}_defaults.py"]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
     environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
-    environment |= {"JAX_COMPILATION_CACHE_DIR": f"{cache}/xla", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 
