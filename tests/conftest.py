@@ -18,6 +18,12 @@ from pathlib import Path
 
 import jax
 import pytest
+from hypothesis import settings
+
+# The suite tries the same cases in every run, so that it says something of a change; a long run draws new ones.
+settings.register_profile("same cases", derandomize=True)
+if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
+    settings.load_profile("same cases")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from jaxwhiten.models import EncoderConfig, init_model, save_model
+from jaxwhiten.vocabulary import train_wordpiece
 
 SENTENCES = [
     "A man plays a guitar on the street.",
@@ -36,16 +37,17 @@ def tiny_config(**changes) -> EncoderConfig:
 
 
 def write_tokenizer(folder: Path, vocab_size: int = 200) -> None:
-    """Trains a lower-casing WordPiece tokenizer on `SENTENCES` and writes `tokenizer.json`."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    """Trains a lower-casing WordPiece tokenizer on `SENTENCES` and writes `tokenizer.json`: the same in every run."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokens = train_wordpiece(lambda: [SENTENCES], vocab_size, alphabet=60, min_frequency=0)
+    ids = {token: number for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(special)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=special, show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",

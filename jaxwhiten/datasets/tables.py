@@ -200,6 +200,7 @@ def _texts(pa: Any, pq: Any, path: Path) -> list[str]:
 
 def _cells(pa: Any, column: Any) -> list[Any]:
     """The values of a column, `_TOO_LONG` for texts longer than a line of a text file may be."""
+    column.validate(full=True)  # a damaged file can have places that its dictionary lacks
     if not pa.types.is_dictionary(column.type):
         return column.to_pylist()
     texts = [

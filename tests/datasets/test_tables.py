@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import read_table
-from jaxwhiten.datasets.tables import read_header
+from jaxwhiten.datasets.tables import _cells, read_header
 from jaxwhiten.errors import DataError, InputError
 from tests.datasets.conftest import FUZZ
 
@@ -223,3 +223,11 @@ def test_damaged_parquet_gives_a_table_or_a_data_error(tmp_path, data):
     except DataError:
         return
     assert len(table["x"]) == len(table["y"]) == len(table.lines)
+
+
+@pytest.mark.parametrize("place", [2, -1])
+def test_places_outside_of_a_parquet_dictionary_are_an_error(place):
+    pa = pytest.importorskip("pyarrow")
+    column = pa.DictionaryArray.from_arrays(pa.array([0, place], pa.int32()), pa.array(["a", "b"]), safe=False)
+    with pytest.raises(pa.ArrowInvalid):
+        _cells(pa, column)

@@ -9,7 +9,7 @@ import random
 import subprocess
 import time
 
-from tests.programs.runs import softmax_arguments, start, steps_of
+from tests.programs.runs import model_bytes, softmax_arguments, start, steps_of
 
 MOST_STEPS = 600
 LONGEST = 4.0  # seconds from a process's first step to the latest kill; the first checkpoint takes more than one
@@ -35,11 +35,11 @@ def killed(folder, model, kills, seed=0):
             written = steps_of(run)
             assert written.items() <= expected.items(), sorted(written.items() - expected.items())[:3]
             if (run / "model").exists():  # killed in its last moments: the model is there whole
-                assert _model(run) == _model(whole)
+                assert model_bytes(run) == model_bytes(whole)
         left += len([path for path in run.rglob("*") if ".tmp" in path.name or "orbax-checkpoint-tmp" in path.name])
         _finish(settings | {"output": str(run)}, folder)
         assert steps_of(run) == expected
-        assert _model(run) == _model(whole)
+        assert model_bytes(run) == model_bytes(whole)
         run_seed += 1
     return done, left
 
@@ -54,10 +54,6 @@ def _finish(settings, folder):
     process = _start(settings, folder)
     process.wait(timeout=600)
     assert process.returncode == 0, (folder / "words").read_text(errors="replace")[-3000:]
-
-
-def _model(run):
-    return (run / "model" / "model.safetensors").read_bytes()
 
 
 def _size(run):

@@ -4,14 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.training import read_metrics
+from tests.conftest import ROOT
 from tests.tiny import SENTENCES
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = " ".join(SENTENCES).split()
 
 
@@ -82,3 +81,8 @@ def when(condition, process, seconds=200):
 def steps_of(folder):
     """The loss of every step that was logged."""
     return {row["step"]: row["loss"] for row in read_metrics(folder) if "loss" in row}
+
+
+def model_bytes(folder):
+    """The weights a run has written."""
+    return (folder / "model" / "model.safetensors").read_bytes()

@@ -10,7 +10,7 @@ from configs import mlm_adapt, mlm_defaults, mlm_small, nli_small, sbert_default
 from jaxwhiten import Encoder
 from jaxwhiten.errors import DataNotFoundError, InputError, MismatchError
 from jaxwhiten.models import resolve_folder
-from tests.programs.runs import finish, start, steps_of, when, write_text
+from tests.programs.runs import finish, model_bytes, start, steps_of, when, write_text
 from tests.tiny import SENTENCES
 from train import mlm
 
@@ -59,8 +59,7 @@ def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
 
     finish(start("mlm", arguments, tmp_path / "cache"))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
-    models = [tmp_path / name / "model" / "model.safetensors" for name in ("run", "whole")]
-    assert models[0].read_bytes() == models[1].read_bytes()
+    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
 
 
 # --- in this process ------------------------------------------------------------------------------------------------
