@@ -171,7 +171,7 @@ def measure(
             found = np.abs(contestants[name](texts) - first).max() / np.abs(first).max()
             assert found < 1e-4, f"{name} gives other vectors: {found}"
         seconds = interleave({name: lambda run=run: run(texts) for name, run in contestants.items()}, rounds)
-    padded = sum(batch.height * batch.length for batch in encoder.plan(lengths))
+    padded = sum(batch.tokens for batch in encoder.plan(lengths))
     total = int(lengths.sum())
     result = {
         "encoder": label,

@@ -1,9 +1,9 @@
-"""Which sentences go into which batch: length-sorted, static shapes, a token budget.
+"""Which sentences go into which batch: length-sorted, packed, static shapes, a token budget.
 
-Sentences are sorted by length, longest first, and cut into batches. A batch is padded to the next length of a fixed
-ladder and holds as many rows as the token budget allows there, so there are at most as many shapes as rungs (plus
-one for the last, smaller batch), and a device program is compiled once for each. Where compiling is cheap beside the
-work, the ladder is finer.
+Sentences are sorted by length, longest first, and cut into batches of as many tokens as the budget allows. All but
+attention is computed on a batch's tokens alone, one sentence after the other; for attention they are padded to the
+next length of a fixed ladder. Padding therefore costs little, and there are about as many shapes as rungs; a device
+program is compiled once for each.
 """
 
 from __future__ import annotations
@@ -17,22 +17,29 @@ from jaxtyping import Int
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """One batch: `rows` are the sentences' indices, [height, length] its static shape."""
+    """One batch.
+
+    Attributes:
+      rows: The sentences' indices, longest first; with several devices they are dealt out in turn.
+      height: Sentences there is room for, on all devices together.
+      length: What they are padded to for attention.
+      tokens: Tokens there is room for elsewhere, on all devices together; height × length leaves all padding in.
+    """
 
     rows: Int[np.ndarray, " rows"]
     height: int
     length: int
+    tokens: int
 
 
-def length_ladder(max_length: int, step: int = 8) -> Int[np.ndarray, " rungs"]:
+def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`.
 
     Args:
       max_length: The last rung.
-      step: The first steps; a finer ladder pads less and has more shapes.
     """
     rungs: list[int] = []
-    top = 8 * step
+    step, top = 8, 64
     while not rungs or rungs[-1] < max_length:
         if rungs and rungs[-1] >= top:
             step, top = 2 * step, 2 * top
@@ -41,34 +48,34 @@ def length_ladder(max_length: int, step: int = 8) -> Int[np.ndarray, " rungs"]:
     return np.asarray(rungs)
 
 
-def choose_ladder(lengths: Int[np.ndarray, " n"], max_length: int, shape_cost: int) -> Int[np.ndarray, " rungs"]:
-    """The ladder, of steps 8, 4 or 2, with the fewest padded tokens, where each rung in use counts as `shape_cost`."""
+def _batch(
+    rows: Int[np.ndarray, " rows"],
+    lengths: Int[np.ndarray, " n"],
+    height: int,
+    length: int,
+    token_budget: int,
+    multiple: int,
+) -> Batch:
+    """A batch with room for the tokens of the first device, which has the longest of every `multiple` sentences.
 
-    def cost(ladder: Int[np.ndarray, " rungs"]) -> int:
-        rung = np.searchsorted(ladder, lengths)
-        return int(ladder[rung].sum()) + shape_cost * len(np.unique(rung))
-
-    return min((length_ladder(max_length, step) for step in (8, 4, 2)), key=cost)
-
-
-def rows_for(length: int, token_budget: int, multiple: int, max_rows: int | None = None) -> int:
-    """Rows of a full batch of this padded length: within the budget, a multiple of the devices, at least one each."""
-    rows = max(token_budget // length, 1)
-    if max_rows is not None:
-        rows = min(rows, max_rows)
-    return max(rows // multiple, 1) * multiple
+    Room comes in eighths of a device's budget, half of it at the least, so that shapes stay few.
+    """
+    budget = max(token_budget // multiple, 1)
+    eighths = max(-(-8 * int(lengths[rows[::multiple]].sum()) // budget), 4)
+    return Batch(rows, height, length, min(multiple * -(-budget * eighths // 8), height * length))
 
 
-def halved(batch: Batch, multiple: int = 1) -> list[Batch]:
+def halved(batch: Batch, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
     """The batch as several of half its height, in the same order; one batch where it cannot be split.
 
     Args:
       batch: A batch.
+      lengths: As in `plan_batches`.
       multiple: As in `plan_batches`.
     """
     height = max(-(-batch.height // 2) // multiple, 1) * multiple
-    starts = range(0, len(batch.rows), height)
-    return [Batch(batch.rows[start : start + height], height, batch.length) for start in starts]
+    parts = [batch.rows[start : start + height] for start in range(0, len(batch.rows), height)]
+    return [_batch(rows, lengths, height, batch.length, batch.tokens // 2, multiple) for rows in parts]
 
 
 def plan_batches(
@@ -78,30 +85,32 @@ def plan_batches(
     token_budget: int,
     multiple: int = 1,
     max_rows: int | None = None,
-    shape_cost: int | None = None,
 ) -> Iterator[Batch]:
     """Cuts sentences into batches, longest first.
 
     Args:
       lengths: Tokens of each sentence, none above `max_length`.
       max_length: The ladder's last rung.
-      token_budget: Padded tokens a batch may hold.
+      token_budget: Tokens a batch may hold; one sentence a device may exceed it.
       multiple: Every batch's height is a multiple of this (the number of devices).
-      max_rows: At most this many rows a batch.
-      shape_cost: How many padded tokens one compiled shape is worth; None is more than any padding.
+      max_rows: At most this many rows a batch, or `multiple`.
 
     Yields:
-      Batches that together hold every sentence once. Only the last may have fewer sentences than rows; its height
-      is a power of two times `multiple`.
+      Batches that together hold every sentence once. The height of the last is a power of two times `multiple`, or that
+      of a full batch.
     """
-    ladder = length_ladder(max_length) if shape_cost is None else choose_ladder(lengths, max_length, shape_cost)
+    ladder = length_ladder(max_length)
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        length = int(ladder[np.searchsorted(ladder, lengths[order[start]])])
-        height = rows_for(length, token_budget, multiple, max_rows)
-        rows = order[start : start + height]
+        rung = int(np.searchsorted(ladder, lengths[order[start]]))
+        shortest = max(int(ladder[rung - 1]) + 1 if rung else 1, int(ladder[rung]) // 2)
+        height = token_budget // shortest if max_rows is None else min(token_budget // shortest, max_rows)
+        deals = max(height // multiple, 1)
+        of_first = np.cumsum(lengths[order[start : start + deals * multiple : multiple]])
+        fitting = max(int(np.searchsorted(of_first, token_budget // multiple, side="right")), 1)
+        rows = order[start : start + fitting * multiple]
         start += len(rows)
-        if len(rows) < height:
-            height = min(height, multiple * (1 << max(-(-len(rows) // multiple) - 1, 0).bit_length()))
-        yield Batch(rows, height, length)
+        if start == len(order):
+            deals = min(deals, 1 << (-(-len(rows) // multiple) - 1).bit_length())
+        yield _batch(rows, lengths, deals * multiple, int(ladder[rung]), token_budget, multiple)

@@ -37,15 +37,13 @@ from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
 DEFAULT_POOLING = "first_last_avg"
 DEFAULT_MAX_LENGTH = 64
 
-# Padded tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
+# Tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
-# Compiling a layer for one more shape takes about as long as so many operations; elsewhere a block is never worth it.
-_SHAPE_FLOPS = {"cpu": 9e9}
 _BLOCK = 16_384  # sentences tokenised and sorted together
 
 Vectors = np.ndarray
 Names = str | Sequence[str] | None
-_Wait = Callable[[], dict[str, jax.Array]]
+_Wait = Callable[[], dict[str, np.ndarray]]
 
 
 class Encoder:
@@ -287,14 +285,12 @@ class Encoder:
           lengths: Tokens of each sentence.
           batch_size: At most this many sentences a batch.
         """
-        flops = _SHAPE_FLOPS.get(self._program.platform)
         return plan_batches(
             lengths,
             max_length=self.max_length,
             token_budget=self._token_budget,
             multiple=self._program.devices,
             max_rows=batch_size,
-            shape_cost=None if flops is None else int(flops / self.config.layer_flops),
         )
 
     def _blocks(
@@ -334,9 +330,9 @@ class Encoder:
             try:
                 pooled = (wait or self._start(tokens, batch, names))()
                 for name in names:
-                    out[name][batch.rows] = np.asarray(pooled[name])[: len(batch.rows)]
+                    out[name][batch.rows] = pooled[name][: len(batch.rows)]
             except jax.errors.JaxRuntimeError as error:
-                for part in self._smaller(batch, error):
+                for part in self._smaller(batch, tokens.lengths, error):
                     read(part, None)
 
         def read_oldest() -> None:
@@ -346,7 +342,7 @@ class Encoder:
                 bar.update(len(batch.rows))
 
         for batch in self.plan(tokens.lengths, batch_size):
-            for part in self._within_budget(batch):
+            for part in self._within_budget(batch, tokens.lengths):
                 try:
                     pending.append((part, self._start(tokens, part, names)))
                 except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
@@ -357,15 +353,15 @@ class Encoder:
             read_oldest()
         return out
 
-    def _within_budget(self, batch: Batch) -> Iterator[Batch]:
+    def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
         """The batch, or parts of it where the budget has shrunk since it was planned."""
-        if batch.height * batch.length <= self._token_budget or batch.height <= self._program.devices:
+        if batch.tokens <= self._token_budget or batch.height <= self._program.devices:
             yield batch
             return
-        for part in halved(batch, self._program.devices):
-            yield from self._within_budget(part)
+        for part in halved(batch, lengths, self._program.devices):
+            yield from self._within_budget(part, lengths)
 
-    def _smaller(self, batch: Batch, error: Exception) -> list[Batch]:
+    def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
         """The parts of a batch that the devices had no room for; batches from here on are no larger than they.
 
         Raises:
@@ -374,14 +370,14 @@ class Encoder:
         """
         if not self._program.is_out_of_memory(error):
             raise error
-        parts = halved(batch, self._program.devices)
+        parts = halved(batch, lengths, self._program.devices)
         size = f"{batch.height} sentences of {batch.length} tokens"
         if parts[0].height == batch.height:
             raise JaxwhitenError(
                 f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
                 " or end what else is on the device."
             ) from error
-        budget = parts[0].height * batch.length
+        budget = parts[0].tokens
         if budget < self._token_budget:
             self._token_budget = budget
             warnings.warn(
@@ -395,7 +391,7 @@ class Encoder:
         ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
         lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._program.start(ids, lengths, names)
+        return self._program.start(ids, lengths, batch.tokens, names)
 
 
 def _split(sentences: list[str], size: int) -> Iterator[list[str]]:

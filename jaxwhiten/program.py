@@ -28,6 +28,7 @@ from jaxwhiten.tokenization import TextForm
 
 # A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
+_DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
 
 
 class Program:
@@ -42,8 +43,7 @@ class Program:
       config: The model's.
       dtype: What matrix products run in.
       platform: Of the devices.
-      devices: How many there are; they share the rows of a batch.
-      by_row: How a batch lies on them.
+      devices: How many there are; the rows of a batch are dealt out to them in turn.
       in_flight: Batches to have started before the oldest is waited for.
     """
 
@@ -53,8 +53,7 @@ class Program:
         self.config = model.config
         self.dtype = jnp.dtype(model.dtype).name
         self.platform, self.devices = devices[0].platform, len(devices)
-        self.by_row = NamedSharding(mesh, PartitionSpec("data"))
-        self._everywhere = NamedSharding(mesh, PartitionSpec())
+        self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(os.cpu_count() or 1, _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
         self._compiled: dict[tuple[Any, ...], threading.Event] = {}
@@ -134,53 +133,72 @@ class Program:
         return f"idf:{table}"
 
     def start(
-        self, ids: Int[np.ndarray, "batch length"], lengths: Int[np.ndarray, " batch"], names: tuple[str, ...]
-    ) -> Callable[[], dict[str, jax.Array]]:
-        """Starts one batch, as `__call__` does; what is returned waits for it, and raises what it raised.
+        self,
+        ids: Int[np.ndarray, "batch length"],
+        lengths: Int[np.ndarray, " batch"],
+        tokens: int,
+        names: tuple[str, ...],
+    ) -> Callable[[], dict[str, np.ndarray]]:
+        """Starts one batch; what is returned waits for it, and raises what it raised.
 
         On a CPU several batches run side by side. The first of a shape is compiled while the others wait.
+
+        Args:
+          ids: Padded token ids; rows are a multiple of the devices.
+          lengths: Tokens of each row, at least 1.
+          tokens: Room for tokens on all devices together, see `jaxwhiten.batching`; rows at the end may find none.
+          names: Poolings that `check` has passed.
+
+        Returns:
+          A function that gives float32 [batch, d] by name.
         """
         if self._threads is None:
-            pooled = self(ids, lengths, names)
-            return lambda: pooled
-        shape = (*ids.shape, *names)
+            pooled = self._forward(ids, lengths, tokens, names)
+            return lambda: _rows(pooled)
+        shape = (*ids.shape, tokens, *names)
         with self._lock:  # the first of a shape is ahead in the threads' queue, so that to wait for it ends
             compiled = self._compiled.get(shape)
             first = compiled is None
             compiled = self._compiled.setdefault(shape, threading.Event())
-            return self._threads.submit(self._run, ids, lengths, names, compiled, first).result
+            return self._threads.submit(self._run, ids, lengths, tokens, names, compiled, first).result
 
     def _run(
-        self, ids: np.ndarray, lengths: np.ndarray, names: tuple[str, ...], compiled: threading.Event, first: bool
-    ) -> dict[str, jax.Array]:
+        self,
+        ids: np.ndarray,
+        lengths: np.ndarray,
+        tokens: int,
+        names: tuple[str, ...],
+        compiled: threading.Event,
+        first: bool,
+    ) -> dict[str, np.ndarray]:
         if not first:
             compiled.wait()
         try:
-            return jax.block_until_ready(self(ids, lengths, names))
+            return _rows(self._forward(ids, lengths, tokens, names))
         finally:
             compiled.set()
 
-    def __call__(
-        self, ids: Int[np.ndarray, "batch length"], lengths: Int[np.ndarray, " batch"], names: tuple[str, ...]
+    def _forward(
+        self, ids: np.ndarray, lengths: np.ndarray, tokens: int, names: tuple[str, ...]
     ) -> dict[str, jax.Array]:
-        """Starts one batch on the devices; the result is not waited for.
-
-        Args:
-          ids: Padded token ids; rows are a multiple of the devices.
-          lengths: Tokens of each row.
-          names: Poolings that `check` has passed.
-
-        Returns:
-          float32 [batch, d] by name.
-        """
+        """Starts one batch on the devices; the result, [row of its device, device, d], is not waited for."""
         plain = tuple(name for name in names if name != AUTO)
         tables = {table: self._idf[table] for table in (resolve(name).idf for name in plain) if table is not None}
         head, head_state = self._head if self._head is not None and AUTO in names else (None, None)
-        ids, lengths = jax.device_put((ids, lengths), self.by_row)
-        return _forward(*self._model, ids, lengths, plain, self._mask_token, tables, head, head_state)
+        dealt = jax.device_put(
+            (ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices)), self._dealt
+        )
+        each = tokens // self.devices if tokens < ids.size else None
+        graph, state = self._model
+        return _forward(graph, state, *dealt, plain, self._mask_token, tables, head, head_state, each, self._dealt.mesh)
 
 
-@functools.partial(jax.jit, static_argnames=("graph", "names", "mask_token", "head"))
+def _rows(pooled: dict[str, jax.Array]) -> dict[str, np.ndarray]:
+    """The vectors in the order of the rows, once they are there."""
+    return {name: np.asarray(vectors).reshape(-1, vectors.shape[-1]) for name, vectors in pooled.items()}
+
+
+@functools.partial(jax.jit, static_argnames=("graph", "names", "mask_token", "head", "tokens", "mesh"))
 def _forward(
     graph: nnx.GraphDef[Any],
     state: nnx.State[Any, Any],
@@ -191,11 +209,22 @@ def _forward(
     idf: dict[str, jax.Array],
     head: nnx.GraphDef[Any] | None,
     head_state: nnx.State[Any, Any] | None,
+    tokens: int | None,
+    mesh: Mesh,
 ) -> dict[str, jax.Array]:
-    """Hidden states never leave the device, and those that no pooling reads are never made."""
-    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
-    output = nnx.merge(graph, state)(ids, mask)
-    pooled = pool(output, mask, names, ids=ids, mask_token=mask_token, idf=idf)
-    if head is not None:
-        pooled[AUTO] = nnx.merge(head, head_state)(output, Tokens(mask, ids))
-    return pooled
+    """Hidden states never leave their device, and those that no pooling reads are never made."""
+
+    def on_device(
+        state: Any, ids: jax.Array, lengths: jax.Array, idf: dict[str, jax.Array], head_state: Any
+    ) -> dict[str, jax.Array]:
+        ids, lengths = ids[:, 0], lengths[:, 0]
+        mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
+        output = nnx.merge(graph, state)(ids, mask, tokens=tokens)
+        pooled = pool(output, mask, names, ids=ids, mask_token=mask_token, idf=idf)
+        if head is not None:
+            pooled[AUTO] = nnx.merge(head, head_state)(output, Tokens(mask, ids))
+        return {name: vectors[:, None] for name, vectors in pooled.items()}
+
+    everywhere = PartitionSpec()
+    specs = (everywhere, _DEALT, _DEALT, everywhere, everywhere)
+    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT)(state, ids, lengths, idf, head_state)

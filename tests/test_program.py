@@ -32,14 +32,15 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
 
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
-    shapes, call = [], type(on_one_device._program).__call__
+    shapes, forward = [], type(on_one_device._program)._forward
 
-    def counting(self, ids, lengths, names):
-        shapes.append((ids.shape, program._compiled[(*ids.shape, *names)].is_set()))
-        return call(self, ids, lengths, names)
+    def counting(self, ids, lengths, tokens, names):
+        shape = (*ids.shape, tokens, *names)
+        shapes.append((shape, program._compiled[shape].is_set()))
+        return forward(self, ids, lengths, tokens, names)
 
     program = on_one_device._program
-    monkeypatch.setattr(type(program), "__call__", counting)
+    monkeypatch.setattr(type(program), "_forward", counting)
     on_one_device._token_budget = 128
     on_one_device.encode(TEXTS)
     different = {shape for shape, _ in shapes}
@@ -51,20 +52,36 @@ def test_what_a_batch_raises_is_raised(on_one_device, monkeypatch):
     def broken(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(type(on_one_device._program), "__call__", broken)
+    monkeypatch.setattr(type(on_one_device._program), "_forward", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         on_one_device.encode(TEXTS)
 
 
 def test_no_memory_splits_the_batch(on_one_device, monkeypatch):
-    call, expected = type(on_one_device._program).__call__, on_one_device.encode(TEXTS)
+    forward, expected = type(on_one_device._program)._forward, on_one_device.encode(TEXTS)
 
-    def full(self, ids, lengths, names):
-        if ids.size > 300:
+    def full(self, ids, lengths, tokens, names):
+        if tokens > 300:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
-        return call(self, ids, lengths, names)
+        return forward(self, ids, lengths, tokens, names)
 
-    monkeypatch.setattr(type(on_one_device._program), "__call__", full)
+    monkeypatch.setattr(type(on_one_device._program), "_forward", full)
     with pytest.warns(RuntimeWarning, match="ran out of memory"):
         found = on_one_device.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
+    """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    rng, rows, devices = np.random.default_rng(0), 21, 8
+    assert encoder._program.devices == devices
+    lengths = np.ones(40, np.int32)
+    lengths[:rows] = np.sort(rng.integers(2, 25, rows))[::-1]
+    ids = rng.integers(5, 200, (40, 32)).astype(np.int32)
+    room = devices * int(lengths[:rows:devices].sum())
+    names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
+    packed, padded = (encoder._program.start(ids, lengths, tokens, names)() for tokens in (room, ids.size))
+    for name in names:
+        assert packed[name].shape == (40, 32)
+        np.testing.assert_allclose(packed[name][:rows], padded[name][:rows], atol=2e-6)

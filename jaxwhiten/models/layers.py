@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
 
 
@@ -61,11 +62,13 @@ class Context(NamedTuple):
       mask: Which keys a query sees.
       bias: Added to the scores, or None.
       rotary: Angles by which queries and keys are turned, or None.
+      packing: Where the tokens lie, or None if the hidden states are padded rows.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
     bias: Float[Array, "1 heads length length"] | None = None
     rotary: Rotary | None = None
+    packing: Packing | None = None
 
 
 def activation(name: str) -> Callable[..., Any]:
@@ -168,16 +171,19 @@ class SelfAttention(nnx.Module):
 
     def __call__(
         self,
-        x: Float[Array, "batch length d"],
+        x: Float[Array, "*rows d"],
         context: Context,
         *,
         deterministic: bool,
         rngs: nnx.Rngs | None,
-    ) -> tuple[Float[Array, "batch length d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
         """The attended states, and the diagonals of the attention maps before dropout."""
-        batch, length, _ = x.shape
+        projected = [project(x) for project in (self.query, self.key, self.value)]
+        if context.packing is not None:
+            projected = [context.packing.pad(y) for y in projected]
+        batch, length, width = projected[0].shape
         heads = (batch, length, self.config.num_heads, self.config.head_size)
-        query, key, value = (project(x).reshape(heads) for project in (self.query, self.key, self.value))
+        query, key, value = (y.reshape(heads) for y in projected)
         if context.rotary is not None:
             query, key = context.rotary.turn(query), context.rotary.turn(key)
         # Heads before tokens, so that both products are plain batched ones: several times faster on CPU.
@@ -193,8 +199,8 @@ class SelfAttention(nnx.Module):
         diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
         weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
         mixed = (jnp.matmul(weights, value, precision=self.precision) / total).astype(x.dtype)
-        mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, self.config.hidden_size)
-        return self.output(mixed), diagonal
+        mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)
+        return self.output(mixed if context.packing is None else context.packing.pack(mixed)), diagonal
 
 
 class FeedForward(nnx.Module):
@@ -211,7 +217,7 @@ class FeedForward(nnx.Module):
         self.gate = linear(config.hidden_size, inner, config, dtype, rngs, bias) if config.gated else None
         self.down = linear(inner, config.hidden_size, config, dtype, rngs, bias)
 
-    def __call__(self, x: Float[Array, "batch length d"]) -> Float[Array, "batch length d"]:
+    def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
         inner = self.activation(self.up(x))
         return self.down(inner if self.gate is None else inner * self.gate(x))
 
@@ -234,12 +240,12 @@ class TransformerLayer(nnx.Module):
 
     def __call__(
         self,
-        x: Float[Array, "batch length d"],
+        x: Float[Array, "*rows d"],
         context: Context,
         *,
         deterministic: bool,
         rngs: nnx.Rngs | None,
-    ) -> tuple[Float[Array, "batch length d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
         """The layer's output, and the diagonals of its attention maps."""
 
         def dropped(y: Array) -> Array:

@@ -20,6 +20,7 @@ from jaxwhiten.models.layers import (
     layer_norm,
     linear,
 )
+from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
 
 
@@ -53,6 +54,7 @@ class TransformerEncoder(nnx.Module):
         *,
         deterministic: bool = True,
         rngs: nnx.Rngs | None = None,
+        tokens: int | None = None,
     ) -> EncoderOutput:
         """Runs the encoder.
 
@@ -62,6 +64,8 @@ class TransformerEncoder(nnx.Module):
           token_type_ids: Segment of each token; None means all 0.
           deterministic: True switches dropout off.
           rngs: Source of dropout noise (stream `dropout`), needed when `deterministic` is False.
+          tokens: At least as many as the mask has ones: all but attention is then computed on so many tokens without
+            padding. None computes it on all positions.
 
         Returns:
           All hidden states, the embedding output first; the pooler output; the attention maps' diagonals. The last
@@ -72,8 +76,10 @@ class TransformerEncoder(nnx.Module):
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
-        everywhere, nearby = self._contexts(attention_mask)
+        packing = None if tokens is None else Packing.of(attention_mask, tokens)
+        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask))
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs)
+        x = x if packing is None else packing.pack(x)
         hidden_states, diagonals = [x], []
         for index in range(self.config.num_layers):
             layer = self.layers[index * len(self.layers) // self.config.num_layers]
@@ -83,6 +89,8 @@ class TransformerEncoder(nnx.Module):
             diagonals.append(diagonal)
         if self.final_norm is not None:
             hidden_states[-1] = self.final_norm(x)
+        if packing is not None:
+            hidden_states = [packing.pad(h) for h in hidden_states]
         return EncoderOutput(tuple(hidden_states), self._pool(hidden_states[-1][:, 0]), tuple(diagonals))
 
     def _contexts(self, attention_mask: Int[Array, "batch length"]) -> tuple[Context, Context]:

@@ -1,0 +1,70 @@
+"""Tokens without padding: places found again, and encoders that compute the same on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten.models import init_model
+from jaxwhiten.models.packing import Packing
+from tests.tiny import tiny_config
+
+
+def mask_of(lengths, length):
+    return jnp.asarray(np.arange(length) < np.asarray(lengths)[:, None], jnp.int32)
+
+
+@pytest.mark.parametrize("lengths", [[9], [1, 9, 4], [3, 2, 2, 1]])
+@pytest.mark.parametrize("spare", [0, 3])
+def test_packed_tokens_stand_in_order_and_come_back(lengths, spare):
+    mask, x = mask_of(lengths, 9), jax.random.normal(jax.random.key(0), (len(lengths), 9, 3))
+    packing = Packing.of(mask, sum(lengths) + spare)
+    packed = packing.pack(x)
+    assert packed.shape == (sum(lengths) + spare, 3)
+    np.testing.assert_array_equal(packed[: sum(lengths)], x[np.asarray(mask) > 0])
+    np.testing.assert_array_equal(packing.pad(packed)[np.asarray(mask) > 0], x[np.asarray(mask) > 0])
+
+
+def test_the_last_rows_find_no_room():
+    x = jnp.arange(12.0).reshape(3, 4, 1)
+    packing = Packing.of(mask_of([4, 2, 1], 4), 5)
+    np.testing.assert_array_equal(packing.pack(x)[:, 0], [0, 1, 2, 3, 4])
+    assert np.isfinite(packing.pad(packing.pack(x))).all()
+
+
+FAMILIES = {
+    "bert": {},
+    "relative": {"model_type": "mpnet", "type_vocab_size": 0, "relative_buckets": 8},
+    "rotary, local, pre-norm, gated": {
+        "model_type": "modernbert",
+        "type_vocab_size": 0,
+        "learned_positions": False,
+        "pre_norm": True,
+        "gated": True,
+        "rotary_theta": 1e4,
+        "local_rotary_theta": 1e3,
+        "local_layers": (1,),
+        "local_window": 3,
+        "pooler": False,
+    },
+    "shared layers, projection": {"model_type": "albert", "layer_groups": 1, "embedding_size": 16},
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_hidden_state_equals_that_of_padded_rows(family):
+    model = init_model(tiny_config(initializer_range=0.2, **FAMILIES[family]), seed=0)
+    lengths = [17, 11, 3, 1, 17]
+    mask = mask_of(lengths, 17)
+    ids = jax.random.randint(jax.random.key(0), mask.shape, 5, 200)
+    packed, padded = model(ids, mask, tokens=sum(lengths) + 2), model(ids, mask)
+    assert len(packed.hidden_states) == len(padded.hidden_states) == 4
+    weights = np.asarray(mask)[:, :, None]
+    for a, b in zip(packed.hidden_states, padded.hidden_states, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a * weights, b * weights, atol=5e-6)
+    for a, b in zip(packed.attention_diagonals, padded.attention_diagonals, strict=True):
+        np.testing.assert_allclose(a * weights[:, None, :, 0], b * weights[:, None, :, 0], atol=5e-6)
+    assert (packed.pooler is None) == (padded.pooler is None)
+    if padded.pooler is not None:
+        np.testing.assert_allclose(packed.pooler, padded.pooler, atol=5e-6)
