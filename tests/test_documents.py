@@ -3,6 +3,8 @@
 import ast
 import importlib.util
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -89,3 +91,13 @@ def test_commands_and_files_named_are_there(page):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Every page in the navigation, every reference and every docstring of the API pages found."""
+    pytest.importorskip("mkdocs", reason="needs the extra `docs`")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "jaxwhiten" in index
