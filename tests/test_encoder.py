@@ -120,8 +120,10 @@ def test_several_poolings_in_a_stream(encoder):
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
-    placed = jax.device_put((ids, lengths), encoder._program.by_row)
-    assert {shard.data.shape for shard in placed[0].addressable_shards} == {(2, 8)}
+    vectors = encoder._program._forward(ids, lengths, 64, ("mean",))["mean"]
+    shards = vectors.addressable_shards
+    assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
+    assert len({shard.device for shard in shards}) == 8
 
 
 def test_fingerprint_follows_the_weights(encoder, tiny_model, tmp_path):
