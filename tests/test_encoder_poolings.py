@@ -2,10 +2,12 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
@@ -41,8 +43,8 @@ def alone(tiny_model):
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
     pairs = list(itertools.combinations(range(4), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
-    passes, call = [], Program.__call__
-    monkeypatch.setattr(Program, "__call__", lambda self, *args: passes.append(args[2]) or call(self, *args))
+    passes, forward = [], Program._forward
+    monkeypatch.setattr(Program, "_forward", lambda self, *args: passes.append(args[3]) or forward(self, *args))
     got = encoder.encode(SENTENCES, pooling=names, batch_size=1000)
     assert passes == [tuple(names)]
     _, hidden, _ = alone(SENTENCES[3])
@@ -52,11 +54,15 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 
 
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
-    """Each layer's mean is taken once, however many poolings share it."""
+    """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
+    graph, state = encoder._program._model
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 
-    def flops(names):
-        arguments = (jnp.ones((16, 32), jnp.int32), jnp.full(16, 32), names, None, {}, None, None)
-        cost = _forward.lower(*encoder._program._model, *arguments).compile().cost_analysis()
+    def flops(names, tokens=None):
+        ids, lengths = jnp.ones((16, 1, 32), jnp.int32), jnp.full((16, 1), 32)
+        arguments = (graph, state, ids, lengths, names, None, {}, None, None, tokens, mesh)
+        cost = _forward.lower(*arguments).compile().cost_analysis()
         return (cost[0] if isinstance(cost, list) else cost)["flops"]
 
     grid = tuple(f"layers:{i}+{j}" for i, j in itertools.combinations(range(4), 2))
@@ -64,6 +70,7 @@ def test_nothing_is_computed_twice_or_for_nothing(encoder):
     assert flops(grid) - flops(tuple(f"layers:{i}" for i in range(4))) < states
     assert flops(("ditto:1+1",)) > flops(("layers:0+3",)) - 2 * states  # attention maps cost nothing unless asked for
     assert flops(("layers:1",)) < 0.5 * flops(("layers:3",))  # nor do layers that no pooling reads
+    assert flops(("mean",), tokens=128) < 0.6 * flops(("mean",))  # of 512 positions; attention keeps them all
 
 
 def test_ditto(encoder, alone):
