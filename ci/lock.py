@@ -1,6 +1,7 @@
-"""Writes ci/requirements.lock: every package that CI installs, with its version and SHA-256.
+r"""Writes ci/requirements.lock: every package that CI installs, with its version and SHA-256.
 
-    python -m pip install --dry-run --ignore-installed --quiet --report report.json '.[cpu,data,train,test,parity,mteb,notebooks,scale,docs]'
+    python -m pip install --dry-run --ignore-installed --quiet --report report.json \
+        '.[cpu,data,train,test,parity,mteb,notebooks,scale,docs]'
     python ci/lock.py report.json > ci/requirements.lock
 
 Run it with the Python and on the platform that the lock is for: the hashes are those of the files pip chose there.

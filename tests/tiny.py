@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from jaxwhiten.models import EncoderConfig, init_model, save_model
-from jaxwhiten.vocabulary import train_wordpiece
+from jaxwhiten.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
 SENTENCES = [
     "A man plays a guitar on the street.",
@@ -40,11 +40,10 @@ def write_tokenizer(folder: Path, vocab_size: int = 200) -> None:
     """Trains a lower-casing WordPiece tokenizer on `SENTENCES` and writes `tokenizer.json`: the same in every run."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     tokens = train_wordpiece(lambda: [SENTENCES], vocab_size, alphabet=60, min_frequency=0)
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
@@ -55,7 +54,7 @@ def write_tokenizer(folder: Path, vocab_size: int = 200) -> None:
     )
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = {f"{token[1:-1].lower()}_token": token for token in special}
+    names = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
     settings = {"tokenizer_class": "BertTokenizerFast", "model_max_length": 64, "do_lower_case": True, **names}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
