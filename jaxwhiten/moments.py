@@ -1,133 +1,36 @@
-"""Mean and covariance of any number of rows in O(d²) memory: reduced on the devices, merged exactly in float64.
+"""Mean and covariance of any number of rows in O(d²) memory: reduced block by block, merged exactly in float64.
 
-Every block of rows is shifted by an approximate centre c and reduced to one Gram matrix AᵀA with A = [y, ‖y‖², 1],
-y = x − c. That matrix holds the sums of y, yᵀy, y‖y‖² and ‖y‖⁴: all that is needed to move to the true mean, to merge
-with other blocks, and to compute the Ledoit-Wolf coefficient later without another pass over the data.
-
-Two routes compute the Gram matrix and are tested against each other. On accelerators, and wherever there is more than
-one device, it is `jax.pmap` with `lax.psum` over all local devices. On a lone CPU device there is nothing to reduce
-over, and XLA has no symmetric product there: BLAS `syrk` computes only half of the entries and is twice as fast.
+Every block of rows is shifted by an approximate centre and reduced to a few sums (`reduction.py`); from these, in
+float64, follow its mean, its centred second moments, and the third and fourth powers that Ledoit-Wolf shrinkage needs.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Float64
-from scipy.linalg import blas
 
 from jaxwhiten import io
 from jaxwhiten.arrays import (
     BLOCK_BYTES,
     as_matrix,
     block_rows,
-    device_block,
     first_nonfinite_row,
+    is_mapped,
     nonfinite_error,
     release_pages,
-    row_bucket,
     work_dtype,
 )
 from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
-# The BLAS route copies nothing but one chunk, small enough to stay in the CPU's cache; its blocks can be larger.
+# The host copies nothing but chunks: its blocks of a file can be larger than a device's, and an array is one block.
 _HOST_BLOCK_BYTES = 256 << 20
-_CHUNK_BYTES = 8 << 20
-_FILL_ROWS = 256
-_SAMPLE_ROWS = 512
-# Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
-_DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
-
-
-def _centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
-    """An approximate centre in the working dtype, and a power of two that keeps fourth powers within its range."""
-    sample = block[:: max(1, len(block) // _SAMPLE_ROWS)].astype(np.float64)
-    with np.errstate(all="ignore"):
-        centre = sample.mean(axis=0).astype(dtype)
-        spread = float(np.max(np.abs(sample - centre)))
-    exponent = np.frexp(spread)[1] if np.isfinite(spread) else 0
-    return centre, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
-
-
-def _fill(a: np.ndarray, chunk: np.ndarray, centre: np.ndarray, scale: float) -> None:
-    """Writes [y, ‖y‖²] of some rows into A, so few at a time that they are still in the CPU's cache for the norm."""
-    d = len(centre)
-    with np.errstate(all="ignore"):
-        for start in range(0, len(chunk), _FILL_ROWS):
-            part = a[start : start + _FILL_ROWS]
-            y = part[:, :d]
-            np.subtract(chunk[start : start + _FILL_ROWS], centre, out=y, casting="same_kind")
-            if scale != 1.0:
-                y *= centre.dtype.type(scale)
-            np.vecdot(y, y, out=part[:, d])
-
-
-def _gram_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> np.ndarray:
-    """AᵀA of one block by BLAS: all cores write a chunk of A, then all of them multiply it."""
-    dtype, d = centre.dtype, block.shape[1]
-    rows = min(len(block), max(2048, _CHUNK_BYTES // (d * dtype.itemsize)))
-    cores = min(os.cpu_count() or 1, 8)
-    buffer = np.empty((rows, d + 2), dtype)
-    buffer[:, -1] = 1.0
-    gram = np.zeros((d + 2, d + 2), dtype)
-    product = np.empty_like(gram)
-    with ThreadPoolExecutor(cores) as pool, np.errstate(all="ignore"):
-        for start in range(0, len(block), rows):
-            chunk = block[start : start + rows]
-            a = buffer[: len(chunk)]
-            share = max(_FILL_ROWS, -(-len(chunk) // cores))
-            parts = [slice(first, first + share) for first in range(0, len(chunk), share)]
-            fills = [pool.submit(_fill, a[part], chunk[part], centre, scale) for part in parts[1:]]
-            _fill(a[parts[0]], chunk[parts[0]], centre, scale)
-            for fill in fills:
-                fill.result()
-            np.matmul(a.T, a, out=product)  # numpy sees the symmetry and calls syrk
-            gram += product
-    return gram
-
-
-@functools.cache
-def _device_gram(devices: tuple[jax.Device, ...]) -> Callable[..., jax.Array]:
-    """The pmapped AᵀA, compiled once per (rows per device, d, dtype)."""
-
-    def gram(x: jax.Array, count: jax.Array, centre: jax.Array, scale: jax.Array) -> jax.Array:
-        weight = (jnp.arange(x.shape[0]) < count).astype(centre.dtype)[:, None]
-        y = (x.astype(centre.dtype) - centre) * (scale * weight)
-        a = jnp.concatenate([y, jnp.sum(y * y, axis=1, keepdims=True), weight], axis=1)
-        return lax.psum(jnp.matmul(a.T, a, precision=lax.Precision.HIGHEST), "rows")
-
-    return jax.pmap(gram, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
-
-
-def _gram_on_devices(
-    block: np.ndarray, centre: np.ndarray, scale: float, devices: Sequence[jax.Device], full: int
-) -> jax.Array:
-    """Starts AᵀA of one block on all devices and returns at once. Rows that do not divide are padded, weight 0."""
-    n, d = block.shape
-    x = device_block(block)
-    no_double = centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
-    if no_double or scale > 2.0**90:  # so small that some rows lie where XLA flushes to zero
-        dtype = np.dtype(np.float32) if no_double else centre.dtype
-        with np.errstate(all="ignore"):
-            x = ((x - centre) * scale).astype(dtype)
-        centre, scale = np.zeros(d, dtype), 1.0
-    rows = row_bucket(n, full, len(devices))
-    if rows > n:
-        x = np.concatenate([x, np.zeros((rows - n, d), x.dtype)])
-    each = rows // len(devices)
-    counts = np.clip(n - each * np.arange(len(devices)), 0, each).astype(np.int32)
-    with jax.enable_x64(centre.dtype == np.float64):
-        return _device_gram(tuple(devices))(
-            x.reshape(len(devices), each, d), counts, centre, np.asarray(scale, centre.dtype)
-        )
+_OUTER_ROWS = 64
 
 
 def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
@@ -135,32 +38,35 @@ def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
     n, d = X.shape
     dtype = work_dtype(X.dtype)
     on_host = len(devices) == 1 and devices[0].platform == "cpu"
-    full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
+    if on_host and not is_mapped(X):
+        full = max(n, 1)
+    else:
+        full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
     waiting = None
     for start in range(0, n, full):
         block = X[start : start + full]
-        centre, scale = _centre_and_scale(block, dtype)
-        gram = _gram_on_host(block, centre, scale) if on_host else _gram_on_devices(block, centre, scale, devices, full)
+        centre, scale = centre_and_scale(block, dtype)
+        sums = sums_on_host(block, centre, scale) if on_host else sums_on_devices(block, centre, scale, devices, full)
         if waiting is not None:
             yield _finish(*waiting)
             release_pages(waiting[0])
-        waiting = (block, start, gram, centre, scale)
+        waiting = (block, start, sums, centre, scale)
     if waiting is not None:
         yield _finish(*waiting)
         release_pages(waiting[0])
 
 
-def _finish(block: np.ndarray, start: int, gram: Any, centre: np.ndarray, scale: float) -> Moments:
-    """Moments of one block from its Gram matrix; refuses rows that are not finite."""
-    result = _from_gram(len(block), np.asarray(gram), centre, scale)
+def _finish(block: np.ndarray, start: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments:
+    """Moments of one block from its sums; refuses rows that are not finite."""
+    result = _from_sums(len(block), sums, centre, scale)
     if result is not None:
         return result
     row = first_nonfinite_row(block)
     if row is not None:
         raise nonfinite_error(start + row)
     # Finite rows whose powers leave the range of float32: once more, in float64.
-    centre, scale = _centre_and_scale(block, np.dtype(np.float64))
-    result = _from_gram(len(block), _gram_on_host(block, centre, scale), centre, scale)
+    centre, scale = centre_and_scale(block, np.dtype(np.float64))
+    result = _from_sums(len(block), sums_on_host(block, centre, scale), centre, scale)
     if result is None:
         raise InputError(
             f"Rows {start} to {start + len(block) - 1} hold values too large for float64 sums of fourth powers: "
@@ -169,24 +75,25 @@ def _finish(block: np.ndarray, start: int, gram: Any, centre: np.ndarray, scale:
     return result
 
 
-def _from_gram(n: int, gram: np.ndarray, centre: np.ndarray, scale: float) -> Moments | None:
+def _from_sums(n: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments | None:
     """Moves the sums about `centre` to the mean. None if a sum is not finite, or may have underflowed in float32."""
-    if not np.isfinite(gram[-1]).all() or not np.isfinite(gram[-2, -2]):
+    vectors, squares = np.asarray(sums.vectors, np.float64), np.asarray(sums.squares, np.float64)
+    if not np.isfinite(vectors).all() or not np.isfinite(squares).all():
         return None
-    if gram.dtype == np.float32 and gram[-2, -1] < 1e-16 * n:
+    if centre.dtype == np.float32 and squares[0] < 1e-16 * n:
         return None
-    d = len(centre)
     with np.errstate(all="ignore"):
-        g = gram.astype(np.float64)
-        total, square = g[:d, -1] / scale, g[-2, -1] / scale**2
-        M2 = g[:d, :d] + g[:d, :d].T  # a device's product is not symmetric to the last bit
+        total, weighted = vectors[0] / scale, vectors[1] / scale**3
+        square, fourth = squares[0] / scale**2, squares[1] / scale**4
+        product = np.asarray(sums.product)
+        M2 = np.add(product, product.T, dtype=np.float64)  # a device's product is not symmetric to the last bit
         M2 *= 0.5 / scale**2
         shift = total / n
         size = shift @ shift
-        M2e = M2 @ shift
-        cubic = g[:d, -2] / scale**3 - 2 * M2e + size * total + shift * (2 * (shift @ total) - square - n * size)
-        quartic = g[-2, -2] / scale**4 + 4 * (shift @ M2e) + n * size**2 + 2 * size * square
-        quartic -= 4 * (shift @ g[:d, -2] / scale**3 + size * (shift @ total))
+        M2e = _times(M2, shift)
+        cubic = weighted - 2 * M2e + size * total + shift * (2 * (shift @ total) - square - n * size)
+        quartic = fourth + 4 * (shift @ M2e) + n * size**2 + 2 * size * square
+        quartic -= 4 * (shift @ weighted + size * (shift @ total))
         _add_outer(M2, shift * np.sqrt(n), -1.0)
         np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares that vanished in float32
         result = Moments()
@@ -195,11 +102,16 @@ def _from_gram(n: int, gram: np.ndarray, centre: np.ndarray, scale: float) -> Mo
     return result if result._finite() else None
 
 
+def _times(matrix: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """matrix · v without BLAS, whose threads, once woken, keep a core busy that the eigendecomposition needs."""
+    return np.einsum("ij,j->i", matrix, v)
+
+
 def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
     """matrix += sign · vᵀv in place, exactly symmetric."""
-    updated = blas.dger(sign, v, v, a=matrix.T, overwrite_a=1)
-    if not np.shares_memory(updated, matrix):
-        matrix[...] = updated
+    for start in range(0, len(v), _OUTER_ROWS):
+        rows = slice(start, start + _OUTER_ROWS)
+        matrix[rows] += (sign * v[rows, None]) * v
 
 
 class Moments:
@@ -348,7 +260,7 @@ class Moments:
 
     def _powers_about(self, e: np.ndarray) -> tuple[np.ndarray, float]:
         """`cubic` and `quartic` about the point μ − e in place of μ."""
-        size, trace, M2e = e @ e, np.trace(self.M2), self.M2 @ e
+        size, trace, M2e = e @ e, np.trace(self.M2), _times(self.M2, e)
         cubic = self.cubic + 2 * M2e + (trace + self.n * size) * e
         quartic = self.quartic + 4 * (e @ M2e + e @ self.cubic) + self.n * size**2 + 2 * size * trace
         return cubic, max(0.0, float(quartic))

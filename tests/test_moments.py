@@ -76,32 +76,12 @@ def test_equals_numpy_with_any_number_of_devices(count, n, d, offset):
         assert np.all(np.abs(found.covariance(ddof=1) - expected) <= 1e-5 * np.outer(deviation, deviation))
 
 
-def test_eight_devices_are_used():
-    assert len(jax.local_devices()) == 8
-    gram = moments._gram_on_devices(np.ones((16, 2), np.float32), np.zeros(2, np.float32), 1.0, jax.local_devices(), 16)
-    assert len(gram.devices()) == 8
-    assert np.array_equal(np.asarray(gram)[:2, :2], np.full((2, 2), 16.0))
-
-
 @pytest.mark.parametrize("count", [1, 8])
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.int64, ">f4"])
 def test_dtypes(count, dtype):
     X = (10 * sample(400, 6, offset=3.0)).astype(dtype)
     double = np.dtype(dtype) in (np.float64, np.int64, np.dtype(">f4"))
     assert_equals(reduced_on(jax.local_devices()[:count], X), X, 1e-12 if double else 1e-5)
-
-
-@pytest.mark.parametrize("count", [1, 8])
-def test_float64_is_centred_before_rounding_where_the_device_has_no_float64(monkeypatch, count):
-    monkeypatch.setattr(moments, "_DOUBLE_PLATFORMS", ())
-    X = sample(500, 5) + 1e9
-    found = Moments()
-    centre, scale = moments._centre_and_scale(X, np.dtype(np.float64))
-    devices = jax.local_devices()[:count]
-    gram = moments._gram_on_devices(X, centre, scale, devices, 512)
-    assert gram.dtype == np.float32
-    found.merge(moments._finish(X, 0, gram, centre, scale))
-    assert_equals(found, X)
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -121,35 +101,24 @@ def test_few_large_rows_among_small_ones(count):
     assert_equals(reduced_on(jax.local_devices()[:count], X), X)
 
 
-def test_blocks_cross_their_borders(monkeypatch):
+def test_blocks_cross_their_borders(monkeypatch, tmp_path):
     monkeypatch.setattr(moments, "BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 12)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
+    np.save(tmp_path / "x.npy", X)
+    mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r"), jax.local_devices()[:1]
     assert len(list(moments._reduce(X, jax.local_devices()))) == 9
+    assert len(list(moments._reduce(mapped, one))) == 9
+    assert len(list(moments._reduce(X, one))) == 1  # nothing is copied but chunks of it
     assert_equals(Moments().update(X), X)
-    assert_equals(reduced_on(jax.local_devices()[:1], X), X)
+    assert_equals(reduced_on(one, X), X)
+    assert_equals(reduced_on(one, mapped), X)
     X[1000, 3] = np.nan
+    np.save(tmp_path / "bad.npy", X)
     with pytest.raises(NonFiniteError, match="Row 1000 "):
         Moments().update(X)
-
-
-def test_host_chunks_are_prepared_ahead(monkeypatch):
-    X = sample(20_000, 3, offset=5.0).astype(np.float32)
-    monkeypatch.setattr(moments, "_CHUNK_BYTES", 1)
-    assert_equals(reduced_on(jax.local_devices()[:1], X), X)
-
-
-def test_few_programs_are_compiled(monkeypatch):
-    traced = []
-    psum = moments.lax.psum
-    monkeypatch.setattr(moments.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
-    moments._device_gram.cache_clear()
-    total = Moments()
-    rng = np.random.default_rng(0)
-    for n in range(1, 200, 3):
-        total.update(rng.standard_normal((n, 4)).astype(np.float32))
-    assert 0 < len(traced) <= 10
-    assert total.n == sum(range(1, 200, 3))
+    with pytest.raises(NonFiniteError, match="Row 1000 "):
+        reduced_on(one, np.load(tmp_path / "bad.npy", mmap_mode="r"))
 
 
 @FEW
@@ -368,10 +337,9 @@ def test_lone_cpu_device_takes_the_blas_route(tmp_path):
     X = sample(3000, 5, 1000.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     program = (
-        "import sys, numpy as np; from jaxwhiten import moments\n"
-        "assert not moments._device_gram.cache_info().currsize\n"
+        "import sys, numpy as np; from jaxwhiten import moments, reduction\n"
         "m = moments.Moments().update(np.load(sys.argv[1], mmap_mode='r')); m.save(sys.argv[2])\n"
-        "assert not moments._device_gram.cache_info().currsize\n"
+        "assert not reduction._device_sums.cache_info().currsize\n"
     )
     environment = {**os.environ, "XLA_FLAGS": "", "JAX_PLATFORMS": "cpu"}
     arguments = [sys.executable, "-c", program, str(tmp_path / "x.npy"), str(tmp_path / "m")]
