@@ -48,8 +48,7 @@ def ours(x: np.ndarray) -> Affine:
 
 
 def _affine(whitening: Whitening) -> Affine:
-    mean = np.asarray(whitening.mean_, np.float64)
-    return mean, whitening.transform(np.eye(len(mean)) + mean)
+    return whitening.mean_, whitening.components_ / np.sqrt(whitening.eigenvalues_)
 
 
 def ours_streamed(path: Path) -> Affine:
