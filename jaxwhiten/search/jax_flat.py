@@ -4,6 +4,9 @@ Exact top-k in two stages: the maximum of every tile of scores first, then the b
 best documents lies in one of the k tiles with the highest maxima, so nothing is lost, and the sort, which costs more
 than the matrix product on CPU, sees few values. Ties go to the lower id.
 
+Where the scores of a batch would leave the CPU's cache, documents are scored block by block and only the maxima of the
+tiles are kept; the scores of each query's k best tiles are computed again.
+
 References:
   Chern et al. 2022, "TPU-KNN: K nearest neighbor search at peak FLOP/s" (`approximate=True`).
 """
@@ -32,8 +35,10 @@ from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
 
 _AXIS = "documents"
 _TILE = 128  # rows per device are a multiple of this
-_SCORE_BYTES = 128 << 20  # of one block of scores on one device
+_SCORE_BYTES = 128 << 20  # of the scores kept at a time on one device
+_CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, whose cache they should not leave
 _MAX_BATCH = 1024
+_AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share of the documents is scored again
 _VECTORS, _TRANSFORM = "vectors.npy", "transform.safetensors"
 
 
@@ -84,12 +89,11 @@ class JaxIndex(Index):
             self._kernel = jax.device_put((self.prepare.weight, self.prepare.bias), NamedSharding(self._mesh, P()))
 
     def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
-        limit = max(1, min(_MAX_BATCH, _SCORE_BYTES // (4 * self._rows)))
-        batch = min(1 << (limit.bit_length() - 1), 1 << (len(queries) - 1).bit_length())
+        batch, block = self._batch_and_block(len(queries), k)
         kernel = None if prepared else self._kernel
         normalize = self.prepare.normalize and not prepared
         recall_target = float(self.options["recall_target"]) if self.options["approximate"] else None
-        run = _searcher(self._mesh, k, normalize, recall_target)
+        run = _searcher(self._mesh, k, block, normalize, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
         waiting: list[tuple[slice, Any]] = []
@@ -100,15 +104,25 @@ class JaxIndex(Index):
             ids[part] = np.asarray(found)[: part.stop - part.start]
 
         for part in blocks(len(queries), batch):
-            block = queries[part]
-            if len(block) < batch:
-                block = np.concatenate([block, np.zeros((batch - len(block), block.shape[1]), np.float32)])
-            waiting.append((part, run(block, self._documents, kernel, self.size)))
-            if len(waiting) > 1:  # one block is computed while the one before is copied
+            asked = queries[part]
+            if len(asked) < batch:
+                asked = np.concatenate([asked, np.zeros((batch - len(asked), asked.shape[1]), np.float32)])
+            waiting.append((part, run(asked, self._documents, kernel, self.size)))
+            if len(waiting) > 1:  # one batch is computed while the one before is copied
                 collect()
         while waiting:
             collect()
         return scores, ids
+
+    def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
+        """Queries searched at a time, of n, and documents of a block on each device: all if their scores are kept."""
+        on_cpu = self._mesh.devices.flat[0].platform == "cpu"
+        most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
+        batch = min(most, _power_of_two(2 * n - 1))
+        block = max(_TILE, _power_of_two(score_bytes // (4 * batch)))
+        if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options["approximate"]:
+            return batch, block
+        return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property
     def nbytes(self) -> int:
@@ -139,12 +153,15 @@ class JaxIndex(Index):
 
 
 @functools.lru_cache(maxsize=64)
-def _searcher(mesh: Mesh, k: int, normalize: bool, recall_target: float | None) -> Any:
+def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
     """The compiled search for one k: transform, scores, best of each device, best of all."""
 
     def local(queries: Array, documents: Array, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
         first = lax.axis_index(_AXIS) * rows
+        if block < rows:
+            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, _AGAIN_TILE)
+            return values, first + ids
         scores = jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
         scores = jnp.where(first + jnp.arange(rows) < size, scores, -jnp.inf)
         if recall_target is None:
@@ -172,6 +189,11 @@ def _searcher(mesh: Mesh, k: int, normalize: bool, recall_target: float | None) 
         return values, jnp.take_along_axis(ids, place, axis=1)
 
     return jax.jit(search, out_shardings=NamedSharding(mesh, P()))
+
+
+def _power_of_two(n: int) -> int:
+    """The largest that is not above n."""
+    return 1 << (n.bit_length() - 1)
 
 
 def _tile(rows: int, k: int) -> int:
@@ -202,3 +224,50 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
     candidates = jnp.take_along_axis(tiles, best[:, :, None], axis=1).reshape(queries, k * tile)
     values, place = lax.top_k(candidates, k)
     return values, jnp.take_along_axis(best, place // tile, axis=1) * tile + place % tile
+
+
+def top_k_by_blocks(
+    queries: Float32[Array, "q d"], documents: Float32[Array, "n d"], count: Array, k: int, block: int, tile: int
+) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
+    """The k documents with the highest inner products, without keeping all of these; of equal ones the first.
+
+    Args:
+      queries: The queries.
+      documents: The documents; n must be a multiple of `tile`, and more than k tiles of it.
+      count: Documents that count; those behind them are padding.
+      k: How many.
+      block: Documents scored at a time, a multiple of `tile` and at most n.
+      tile: Documents of which only the highest score is kept at first.
+
+    Returns:
+      Values, descending, and places. -inf stands where fewer than k documents count.
+    """
+    n, d = documents.shape
+
+    def maxima(start: Array) -> tuple[Array, Array]:
+        # The last block begins early enough to be full; what it shares with the one before is left out.
+        begin = jnp.minimum(start, n - block)
+        part = lax.dynamic_slice_in_dim(documents, begin, block)
+        places = begin + jnp.arange(0, block, tile)
+        scores = jnp.matmul(queries, part.T, precision=lax.Precision.HIGHEST)
+        highest = scores.reshape(len(queries), block // tile, tile).max(axis=-1)
+        return jnp.where((places >= start) & (places < count), highest, -jnp.inf), places // tile
+
+    highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
+    highest = jnp.moveaxis(highest, 0, 1).reshape(len(queries), -1)
+    # One more than k: a score of padding may be the highest of the one tile where padding begins.
+    found, best = lax.top_k(highest, k + 1)
+    # In ascending order, so that the order of the candidates is that of their places.
+    best, found = lax.sort((best, found), num_keys=1)
+    best = tiles.reshape(-1)[best]
+    rows = documents.reshape(n // tile, tile, d)
+
+    def again(query: Array, best: Array, found: Array) -> tuple[Array, Array]:
+        scores = jnp.matmul(rows[best].reshape(-1, d), query, precision=lax.Precision.HIGHEST)
+        places = (best[:, None] * tile + jnp.arange(tile)).reshape(-1)
+        counts = (places < count) & jnp.repeat(found > -jnp.inf, tile)
+        values, place = lax.top_k(jnp.where(counts, scores, -jnp.inf), k)
+        return values, places[place]
+
+    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * d * (k + 1) * tile)))
+    return lax.map(lambda of: again(*of), (queries, best, found), batch_size=at_once)

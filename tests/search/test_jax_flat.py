@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.search import build_index
-from jaxwhiten.search.jax_flat import tiled_top_k
+from jaxwhiten.search import build_index, jax_flat
+from jaxwhiten.search.jax_flat import tiled_top_k, top_k_by_blocks
 
 
 def by_sorting(scores, k):
@@ -32,6 +32,47 @@ def test_tiles_equal_a_full_sort_with_ties(seed, k, levels, masked):
     expected_values, expected_places = by_sorting(scores, k)
     np.testing.assert_array_equal(values, expected_values)
     np.testing.assert_array_equal(places, expected_places)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.sampled_from([1, 3, 7]),
+    levels=st.sampled_from([1, 2, 5, 1000]),
+    block=st.sampled_from([16, 48, 64, 160]),
+    padding=st.sampled_from([0, 5, 16, 21, 160]),
+)
+def test_blocks_equal_a_full_sort_with_ties(seed, k, levels, block, padding):
+    """Small whole numbers, so that every order of summation gives the same; padding would win if it counted."""
+    rng = np.random.default_rng(seed)
+    documents = rng.integers(-levels, 0, (10 * 16, 3)).astype(np.float32)
+    queries = rng.integers(0, 3, (5, 3)).astype(np.float32)
+    count = len(documents) - padding
+    documents[count:] = 0
+    values, places = top_k_by_blocks(jnp.asarray(queries), jnp.asarray(documents), jnp.asarray(count), k, block, 16)
+    expected, order = by_sorting(queries @ documents[:count].T, k)
+    np.testing.assert_array_equal(np.asarray(values)[:, :count], expected)
+    np.testing.assert_array_equal(np.asarray(places)[:, :count], order)
+    assert np.all(np.asarray(values)[:, count:] == -np.inf)
+
+
+@pytest.mark.parametrize("k", [1, 10, 200])
+def test_an_index_too_large_to_keep_its_scores_finds_the_same(monkeypatch, k):
+    rng = np.random.default_rng(k)
+    x = rng.standard_normal((20_003, 8)).astype(np.float32)
+    x[5000:5100] = x[:100]  # ties, on other devices and in other blocks
+    q = rng.standard_normal((70, 8)).astype(np.float32)
+    index = build_index(x, "jax")
+    expected = index.search(q, k)
+    assert index._batch_and_block(len(q), k) == (128, index._rows)
+    monkeypatch.setattr(jax_flat, "_CPU_SCORE_BYTES", 4 * 128 * 1024)
+    monkeypatch.setattr(jax_flat, "_AGAIN", 1 / 4)
+    assert index._batch_and_block(len(q), k) == (128, index._rows if k == 200 else 1024)
+    found = index.search(q, k)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_array_equal(found[1], expected[1])
+    monkeypatch.setattr(jax_flat, "_SCORE_BYTES", 4 * 2000)
+    assert index._batch_and_block(len(q), k) == ((1, index._rows) if k == 200 else (128, 1024))
 
 
 @pytest.mark.parametrize("n", [1, 7, 127, 128, 129, 1024, 1025, 5000])
