@@ -1,4 +1,4 @@
-"""Linear maps of rows, (x − shift) A + offset, on the device in blocks: what every linear transform ends in."""
+"""Linear maps of rows, (x − shift) A + offset, in blocks: what every linear transform ends in."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float64, Shaped
 
+from jaxwhiten import blas
 from jaxwhiten.arrays import block_rows, device_block, first_nonfinite_row, nonfinite_error, row_bucket, work_dtype
 from jaxwhiten.errors import InputError
 
 _BLOCK_BYTES = 32 << 20
+_CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
+_LEAST_ROWS = 512  # of a core
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
-
-
-def double_device() -> jax.Device | None:
-    """The device for float64 work: the host CPU, so that results do not depend on the accelerator; else the default."""
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError:
-        return None
 
 
 @jax.jit
@@ -36,10 +31,11 @@ def _map_block(
 class Affine:
     """The map x ↦ (x − shift) A + offset, given in float64.
 
-    float32 rows (and those of at most 16 bits) are mapped in float32 on the default device. `shift` is subtracted
-    before the product, and its rounding error is carried over to the offset, so that rows far from the origin keep
-    their digits. Other rows, and those whose map is made of numbers at the ends of float32's range, are mapped in
-    float64 on the host CPU. May be called from several threads.
+    float32 rows (and those of at most 16 bits) are mapped in float32: on the accelerator, or where there is none by the
+    host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
+    carried over to the offset, so that rows far from the origin keep their digits. Other rows, and those whose map is
+    made of numbers at the ends of float32's range, are mapped in float64 on the host. May be called from several
+    threads.
     """
 
     def __init__(
@@ -51,17 +47,15 @@ class Affine:
         self.shift, self.matrix, self.offset = shift, matrix, offset
         size = float(np.abs(matrix).max(initial=0.0))
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
-        self._constants: dict[np.dtype, tuple[jax.Array, ...]] = {}
+        self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    def _on_device(self, dtype: np.dtype) -> tuple[jax.Array, ...]:
-        """shift, A and offset in `dtype` on their device. Threads that race here compute the same arrays."""
+    def _in(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+        """shift, A and offset in `dtype`. Threads that race here compute the same arrays."""
         if dtype not in self._constants:
             with np.errstate(over="ignore"):
                 shift = self.shift.astype(dtype)
                 offset = self.offset - (self.shift - shift) @ self.matrix
-                arrays = (shift, self.matrix.astype(dtype), offset.astype(dtype))
-            device = double_device() if dtype == np.float64 else None
-            self._constants[dtype] = tuple(jax.device_put(a, device) for a in arrays)
+                self._constants[dtype] = (shift, self.matrix.astype(dtype), offset.astype(dtype))
         return self._constants[dtype]
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
@@ -79,37 +73,77 @@ class Affine:
         """
         out_dtype = work_dtype(X.dtype)
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
-        n, d = X.shape
-        k = self.matrix.shape[1]
-        full = block_rows(max(d, k), dtype.itemsize, _BLOCK_BYTES)
-        out = np.empty((n, k), out_dtype)
-        with jax.enable_x64(dtype == np.float64):
-            constants = self._on_device(dtype)
-            waiting = None
-            for start in range(0, n, full):
-                block = device_block(X[start : start + full])
-                if self._extreme:
-                    block = block.astype(dtype)
-                pad = row_bucket(len(block), full) - len(block)
-                if pad:
-                    block = np.concatenate([block, np.zeros((pad, d), block.dtype)])
-                result = _map_block(block, *constants)
-                if waiting is not None:
-                    self._store(X, out, *waiting)
-                waiting = (start, min(full, n - start), result)
-            if waiting is not None:
-                self._store(X, out, *waiting)
+        out = np.empty((len(X), self.matrix.shape[1]), out_dtype)
+        on_host = dtype == np.float64 or jax.default_backend() == "cpu"
+        doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
+        for part in doubtful:
+            row = first_nonfinite_row(X[part])
+            if row is not None:
+                raise nonfinite_error(part.start + row)
+            row = first_nonfinite_row(out[part])
+            if row is not None:
+                raise InputError(
+                    f"Row {part.start + row} of the input leaves the range of {out.dtype}: scale the input."
+                )
         return out
 
-    def _store(self, X: np.ndarray, out: np.ndarray, start: int, rows: int, result: Any) -> None:
-        mapped, finite = result
-        with np.errstate(over="ignore"):
-            out[start : start + rows] = np.asarray(mapped)[:rows]
-        if finite and not self._extreme:
-            return
-        row = first_nonfinite_row(X[start : start + rows])
-        if row is not None:
-            raise nonfinite_error(start + row)
-        row = first_nonfinite_row(out[start : start + rows])
-        if row is not None:
-            raise InputError(f"Row {start + row} of the input leaves the range of {out.dtype}: scale the input.")
+    def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
+        """Fills `out`, every core its own chunks; gives those that may hold what is not finite, in order."""
+        n, d = X.shape
+        constants = self._in(dtype)
+        threads = max(1, min(blas.cores(), n // _LEAST_ROWS))
+        rows = max(1, min(_CHUNK_BYTES // (d * dtype.itemsize), -(-n // threads)))
+        chunks = [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
+        shares = [chunks[i::threads] for i in range(threads)]
+        doubtful = blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares)
+        return sorted((part for parts in doubtful for part in parts), key=lambda part: part.start)
+
+    def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
+        """Fills `out`, the next block dispatched before the last is read back; gives the same as on the host."""
+        n, d = X.shape
+        full = block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
+        if "device" not in self._constants:
+            self._constants["device"] = tuple(jax.device_put(a) for a in self._in(out.dtype))
+        constants, doubtful, waiting = self._constants["device"], list[slice](), None
+
+        def store(part: slice, mapped: jax.Array, finite: jax.Array) -> None:
+            out[part] = np.asarray(mapped)[: part.stop - part.start]
+            if not finite:
+                doubtful.append(part)
+
+        for start in range(0, n, full):
+            block = device_block(X[start : start + full])
+            part = slice(start, start + len(block))
+            pad = row_bucket(len(block), full) - len(block)
+            if pad:
+                block = np.concatenate([block, np.zeros((pad, d), block.dtype)])
+            result = _map_block(block, *constants)
+            if waiting is not None:
+                store(*waiting)
+            waiting = (part, *result)
+        if waiting is not None:
+            store(*waiting)
+        return doubtful
+
+
+def _map_chunks(
+    X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
+) -> list[slice]:
+    """Maps some chunks of rows, the first of which has the most; gives those whose results may not be finite."""
+    if not chunks:
+        return []
+    doubtful = []
+    shifted = np.empty((chunks[0].stop - chunks[0].start, X.shape[1]), shift.dtype)
+    with np.errstate(all="ignore"):
+        for chunk in chunks:
+            rows = X[chunk]
+            y = np.subtract(rows, shift, out=shifted[: len(rows)], casting="same_kind")
+            if out.dtype == shift.dtype:
+                mapped = np.matmul(y, matrix, out=out[chunk])
+                mapped += offset
+            else:
+                mapped = out[chunk]
+                mapped[...] = y @ matrix + offset
+            if not np.isfinite(mapped.sum()):
+                doubtful.append(chunk)
+    return doubtful

@@ -9,8 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.affine import double_device
 from jaxwhiten.moments import Moments
+
+
+def _double_device() -> jax.Device | None:
+    """The device for float64 work: the host CPU, so that results do not depend on the accelerator; else the default."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,7 +35,7 @@ class Decomposition:
     def of(cls, moments: Moments) -> Decomposition:
         """Decomposes in float64: eigenvalues descending, the largest entry of each eigenvector positive."""
         with jax.enable_x64(True):
-            values, vectors = jnp.linalg.eigh(jax.device_put(moments.covariance(), double_device()))
+            values, vectors = jnp.linalg.eigh(jax.device_put(moments.covariance(), _double_device()))
             values, vectors = np.asarray(values), np.asarray(vectors)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]

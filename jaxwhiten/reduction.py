@@ -12,18 +12,15 @@ has no symmetric product there: BLAS `syrk` computes only half of the entries an
 from __future__ import annotations
 
 import functools
-import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import threadpoolctl
 from jax import lax
 
+from jaxwhiten import blas
 from jaxwhiten.arrays import device_block, row_bucket
 
 _SAMPLE_ROWS = 512
@@ -35,8 +32,6 @@ _LEAST_ROWS = 512
 _MATRICES_BYTES = 512 << 20
 # Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
-# Every reduction on the host takes all cores and sets BLAS's limit for the process.
-_TURN = threading.Lock()
 
 
 class Sums(NamedTuple):
@@ -60,25 +55,21 @@ def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, fl
 def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
     """The sums in float64, of chunks computed in `centre`'s dtype by BLAS.
 
-    Every core takes its own chunks and multiplies them alone: BLAS's own threads would wait for each other after every
-    chunk, and idle while the next is centred. Only matrices too wide to have one per core are left to those threads.
+    Every core takes its own chunks; only matrices too wide to have one per core are left to BLAS's own threads.
     """
     n, d = block.shape
-    cores = _cores()
+    cores = blas.cores()
     alone = cores * d * d * (8 + centre.dtype.itemsize) > _MATRICES_BYTES
     threads = 1 if alone else max(1, min(cores, n // _LEAST_ROWS))
     most = max(_LEAST_ROWS, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))
     rounds = -(-n // (threads * most))
     rows = -(-n // (threads * rounds))
     chunks = [block[start : start + rows] for start in range(0, n, rows)]
-    if threads == 1:
-        return _sums_of(chunks, centre, scale)
     shares = [chunks[i::threads] for i in range(min(threads, len(chunks)))]
-    with _TURN, _blas_on_one_thread(), ThreadPoolExecutor(threads, initializer=_blas_on_one_thread) as pool:
-        total, *others = pool.map(lambda share: _sums_of(share, centre, scale), shares)
-        for other in others:
-            for sums, more in zip(total, other, strict=True):
-                sums += more
+    total, *others = blas.on_cores(lambda share: _sums_of(share, centre, scale), shares)
+    for other in others:
+        for sums, more in zip(total, other, strict=True):
+            sums += more
     return total
 
 
@@ -102,25 +93,6 @@ def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> 
             Y = centred[: len(chunk)]
             total.product[:] += np.matmul(Y.T, Y, out=product)  # NumPy sees the symmetry and calls syrk
     return total
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@functools.cache
-def _libraries() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()
-
-
-def _blas_on_one_thread() -> Any:
-    """A context in which BLAS computes on the calling thread only, and after which it is as it was.
-
-    The limit holds for the process where BLAS has one pool of threads, and for the calling thread where OpenMP gives
-    every thread its own. Two such contexts at a time could restore each other's limit: they take turns.
-    """
-    return _libraries().limit(limits=1, user_api="blas")
 
 
 @functools.cache

@@ -1,14 +1,10 @@
 """The sums of a block: equal to their definitions on either route, for any number of devices, cores and chunks."""
 
-import contextlib
-from concurrent.futures import ThreadPoolExecutor
-
 import jax
 import numpy as np
 import pytest
-import threadpoolctl
 
-from jaxwhiten import reduction
+from jaxwhiten import blas, reduction
 from jaxwhiten.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -31,15 +27,11 @@ def assert_sums(found, X, centre, scale, tolerance):
         assert np.all(difference <= tolerance * getattr(sizes, name)), name
 
 
-def blas_threads():
-    return [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-
-
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (511, 4), (1024, 5), (3001, 16), (4097, 8)])
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d, dtype):
-    monkeypatch.setattr(reduction, "_cores", lambda: cores)
+    monkeypatch.setattr(blas, "cores", lambda: cores)
     monkeypatch.setattr(reduction, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
     X = sample(n, d).astype(dtype)
     centre, scale = centre_and_scale(X, dtype)
@@ -51,7 +43,7 @@ def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d,
 
 @pytest.mark.parametrize("cores", [1, 4])
 def test_host_sums_do_not_depend_on_chance(monkeypatch, cores):
-    monkeypatch.setattr(reduction, "_cores", lambda: cores)
+    monkeypatch.setattr(blas, "cores", lambda: cores)
     monkeypatch.setattr(reduction, "_CHUNK_BYTES", 1)
     X = sample(20_000, 6).astype(np.float32)
     first, *others = (sums_on_host(X, *centre_and_scale(X, FLOAT32)) for _ in range(4))
@@ -62,42 +54,9 @@ def test_host_sums_do_not_depend_on_chance(monkeypatch, cores):
 def test_matrices_too_wide_for_every_core_are_left_to_blas(monkeypatch):
     X = sample(2000, 6).astype(np.float32)
     monkeypatch.setattr(reduction, "_MATRICES_BYTES", 1)
-    monkeypatch.setattr(reduction, "_blas_on_one_thread", None)  # must not be asked for
+    monkeypatch.setattr(blas, "_on_one_thread", None)  # must not be asked for
     centre, scale = centre_and_scale(X, FLOAT32)
     assert_sums(sums_on_host(X, centre, scale), X, centre, scale, 2e-6)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_blas_has_one_thread_while_the_cores_multiply_and_its_own_afterwards(monkeypatch, fails):
-    before, seen = blas_threads(), []
-    assert before
-    sums_of = reduction._sums_of
-
-    def watch(chunks, centre, scale):
-        seen.append(blas_threads())
-        if fails:
-            raise MemoryError
-        return sums_of(chunks, centre, scale)
-
-    monkeypatch.setattr(reduction, "_cores", lambda: 2)
-    monkeypatch.setattr(reduction, "_sums_of", watch)
-    X = np.ones((2000, 3), np.float32)
-    with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
-        sums_on_host(X, np.zeros(3, np.float32), 1.0)
-    assert seen == [[1] * len(before)] * 2
-    assert blas_threads() == before
-
-
-def test_fits_side_by_side_leave_blas_its_threads(monkeypatch):
-    monkeypatch.setattr(reduction, "_cores", lambda: 2)
-    before = blas_threads()
-    X = sample(5000, 6).astype(np.float32)
-    expected = sums_on_host(X, *centre_and_scale(X, FLOAT32))
-    for _ in range(5):
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: sums_on_host(X, *centre_and_scale(X, FLOAT32)), range(8)))
-        assert all(np.array_equal(sums.product, expected.product) for sums in found)
-        assert blas_threads() == before
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])

@@ -1,0 +1,58 @@
+"""BLAS on all cores of the host, each of which computes on its own rows.
+
+BLAS's own threads share every product and wait for each other after it, and idle while the rows of the next are
+prepared. Rows in chunks, prepared and multiplied by the same core while they are in its cache, have nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import threadpoolctl
+
+Share = TypeVar("Share")
+Result = TypeVar("Result")
+# What runs here takes all cores and sets BLAS's limit for the process; two at a time could restore each other's.
+_TURN = threading.Lock()
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _libraries() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
+
+
+def _on_one_thread() -> Any:
+    """A context in which BLAS computes on the calling thread only, and after which it is as it was.
+
+    The limit holds for the process where BLAS has one pool of threads, and for the calling thread where OpenMP gives
+    every thread its own.
+    """
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
+    """Does the work of every share on a thread of its own, in which BLAS has no further threads.
+
+    A single share is worked on by the calling thread, and BLAS keeps its threads.
+
+    Args:
+      work: What to do; it must leave Python's lock to others while it computes, as NumPy does.
+      shares: About as many as there are cores.
+
+    Returns:
+      What the shares gave, in their order. An error of one is raised when all are done.
+    """
+    if len(shares) == 1:
+        return [work(shares[0])]
+    with _TURN, _on_one_thread(), ThreadPoolExecutor(len(shares), initializer=_on_one_thread) as pool:
+        return list(pool.map(work, shares))
