@@ -133,17 +133,16 @@ def _map_chunks(
     if not chunks:
         return []
     doubtful = []
-    shifted = np.empty((chunks[0].stop - chunks[0].start, X.shape[1]), shift.dtype)
+    most = chunks[0].stop - chunks[0].start
+    # What is computed stays in the core's cache; the result, whose pages may be new, is touched only once.
+    shifted, product = np.empty((most, X.shape[1]), shift.dtype), np.empty((most, len(offset)), shift.dtype)
     with np.errstate(all="ignore"):
         for chunk in chunks:
-            rows = X[chunk]
-            y = np.subtract(rows, shift, out=shifted[: len(rows)], casting="same_kind")
-            if out.dtype == shift.dtype:
-                mapped = np.matmul(y, matrix, out=out[chunk])
-                mapped += offset
-            else:
-                mapped = out[chunk]
-                mapped[...] = y @ matrix + offset
-            if not np.isfinite(mapped.sum()):
+            rows = chunk.stop - chunk.start
+            y = np.subtract(X[chunk], shift, out=shifted[:rows], casting="same_kind")
+            mapped = np.matmul(y, matrix, out=product[:rows])
+            mapped += offset
+            out[chunk] = mapped
+            if out.dtype != mapped.dtype or not np.isfinite(mapped.sum()):
                 doubtful.append(chunk)
     return doubtful
