@@ -15,6 +15,7 @@ from jaxwhiten.arrays import block_rows, device_block, first_nonfinite_row, nonf
 from jaxwhiten.errors import InputError
 
 _BLOCK_BYTES = 32 << 20
+_HOST_BLOCK_BYTES = 256 << 20
 _CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
 _LEAST_ROWS = 512  # of a core
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
@@ -90,13 +91,18 @@ class Affine:
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
         """Fills `out`, every core its own chunks; gives those that may hold what is not finite, in order."""
         n, d = X.shape
-        constants = self._in(dtype)
-        threads = max(1, min(blas.cores(), n // _LEAST_ROWS))
-        rows = max(1, min(_CHUNK_BYTES // (d * dtype.itemsize), -(-n // threads)))
-        chunks = [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
-        shares = [chunks[i::threads] for i in range(threads)]
-        doubtful = blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares)
-        return sorted((part for parts in doubtful for part in parts), key=lambda part: part.start)
+        constants, doubtful = self._in(dtype), list[slice]()
+        rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
+        full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
+        for start in range(0, n, full):  # an interrupt waits for one block, not for all rows
+            stop = min(n, start + full)
+            threads = max(1, min(blas.cores(), (stop - start) // _LEAST_ROWS))
+            each = min(rows, -(-(stop - start) // threads))
+            chunks = [slice(first, min(stop, first + each)) for first in range(start, stop, each)]
+            shares = [chunks[i::threads] for i in range(min(threads, len(chunks)))]
+            for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
+                doubtful += found
+        return sorted(doubtful, key=lambda part: part.start)
 
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
         """Fills `out`, the next block dispatched before the last is read back; gives the same as on the host."""
@@ -130,8 +136,6 @@ def _map_chunks(
     X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
 ) -> list[slice]:
     """Maps some chunks of rows, the first of which has the most; gives those whose results may not be finite."""
-    if not chunks:
-        return []
     doubtful = []
     most = chunks[0].stop - chunks[0].start
     # What is computed stays in the core's cache; the result, whose pages may be new, is touched only once.

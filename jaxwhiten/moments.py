@@ -20,7 +20,6 @@ from jaxwhiten.arrays import (
     as_matrix,
     block_rows,
     first_nonfinite_row,
-    is_mapped,
     nonfinite_error,
     release_pages,
     work_dtype,
@@ -28,7 +27,7 @@ from jaxwhiten.arrays import (
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
-# The host copies nothing but chunks: its blocks of a file can be larger than a device's, and an array is one block.
+# The host copies nothing but chunks of a block: it can be larger than a device's.
 _HOST_BLOCK_BYTES = 256 << 20
 _OUTER_ROWS = 64
 
@@ -38,10 +37,7 @@ def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
     n, d = X.shape
     dtype = work_dtype(X.dtype)
     on_host = len(devices) == 1 and devices[0].platform == "cpu"
-    if on_host and not is_mapped(X):
-        full = max(n, 1)
-    else:
-        full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
+    full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
     waiting = None
     for start in range(0, n, full):
         block = X[start : start + full]

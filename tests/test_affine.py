@@ -21,6 +21,7 @@ def route(request, monkeypatch):
     monkeypatch.setattr(blas, "cores", lambda: 3)
     monkeypatch.setattr(affine, "_CHUNK_BYTES", 1 << 12)
     monkeypatch.setattr(affine, "_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(affine, "_HOST_BLOCK_BYTES", 1 << 14)
     return request.param
 
 
