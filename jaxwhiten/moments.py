@@ -20,6 +20,7 @@ from jaxwhiten.arrays import (
     as_matrix,
     block_rows,
     first_nonfinite_row,
+    is_mapped,
     nonfinite_error,
     release_pages,
     work_dtype,
@@ -27,8 +28,9 @@ from jaxwhiten.arrays import (
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
-# The host copies nothing but chunks of a block: it can be larger than a device's.
-_HOST_BLOCK_BYTES = 256 << 20
+# The host copies only chunks of a block; a block of a file is resident while it is read, and an interrupt waits for it.
+_FILE_BLOCK_BYTES = 256 << 20
+_ARRAY_BLOCK_BYTES = 1 << 30
 _OUTER_ROWS = 64
 
 
@@ -37,7 +39,8 @@ def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
     n, d = X.shape
     dtype = work_dtype(X.dtype)
     on_host = len(devices) == 1 and devices[0].platform == "cpu"
-    full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
+    host_bytes = _FILE_BLOCK_BYTES if is_mapped(X) else _ARRAY_BLOCK_BYTES
+    full = block_rows(d, dtype.itemsize, host_bytes if on_host else BLOCK_BYTES)
     waiting = None
     for start in range(0, n, full):
         block = X[start : start + full]

@@ -103,12 +103,14 @@ def test_few_large_rows_among_small_ones(count):
 
 def test_blocks_cross_their_borders(monkeypatch, tmp_path):
     monkeypatch.setattr(moments, "BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(moments, "_HOST_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(moments, "_FILE_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(moments, "_ARRAY_BLOCK_BYTES", 1 << 14)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r"), jax.local_devices()[:1]
     assert len(list(moments._reduce(X, jax.local_devices()))) == 9
     assert len(list(moments._reduce(mapped, one))) == 9
+    assert len(list(moments._reduce(X, one))) == 3
     assert_equals(Moments().update(X), X)
     assert_equals(reduced_on(one, X), X)
     assert_equals(reduced_on(one, mapped), X)
