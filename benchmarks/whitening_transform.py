@@ -2,11 +2,10 @@
 
     python -m benchmarks.whitening_transform [--rows 200000] [--width 768] [--rounds 5]
 
-float32 rows to 256 columns and to all of them; every contestant has the same mean and W, but for
-scikit-learn, which fits its own. The floor is the product alone,
-`x @ W` by BLAS, into an array that is already there. The other floor, that of memory, is a copy of as many bytes as are
-read and written: a transform runs at the memory's bandwidth where that takes longer than the product, as on GPUs and
-TPUs; on few CPU cores the product takes longer.
+float32 rows to 256 columns and to all of them; every contestant has the same mean and W, but scikit-learn, which fits
+its own. The floor is the product alone, `x @ W` by BLAS, into an array that is already there. The other floor, that of
+memory, is a copy of as many bytes as are read and written: a transform runs at the memory's bandwidth where that takes
+longer than the product, as on GPUs and TPUs; on few CPU cores the product takes longer.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from jaxwhiten.errors import InputError
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
 _CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
-_LEAST_ROWS = 512  # of a core
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
 
 
@@ -95,11 +94,7 @@ class Affine:
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for start in range(0, n, full):  # an interrupt waits for one block, not for all rows
-            stop = min(n, start + full)
-            threads = max(1, min(blas.cores(), (stop - start) // _LEAST_ROWS))
-            each = min(rows, -(-(stop - start) // threads))
-            chunks = [slice(first, min(stop, first + each)) for first in range(start, stop, each)]
-            shares = [chunks[i::threads] for i in range(min(threads, len(chunks)))]
+            shares = blas.deal(range(start, min(n, start + full)), rows, blas.cores())
             for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
                 doubtful += found
         return sorted(doubtful, key=lambda part: part.start)

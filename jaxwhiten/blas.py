@@ -19,6 +19,7 @@ Share = TypeVar("Share")
 Result = TypeVar("Result")
 # What runs here takes all cores and sets BLAS's limit for the process; two at a time could restore each other's.
 _TURN = threading.Lock()
+_LEAST_ROWS = 512  # worth a thread
 
 
 def cores() -> int:
@@ -38,6 +39,24 @@ def _on_one_thread() -> Any:
     every thread its own.
     """
     return _libraries().limit(limits=1, user_api="blas")
+
+
+def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
+    """Cuts rows into chunks of about the same size and deals them out, one list a thread, the largest chunk first.
+
+    Args:
+      rows: The rows, in steps of 1.
+      most: Rows of a chunk at most.
+      threads: Threads at most; fewer where they would get few rows.
+
+    Returns:
+      One share for each thread, at least one; none if there are no rows.
+    """
+    threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
+    rounds = -(-len(rows) // (threads * most))
+    each = max(1, -(-len(rows) // max(1, threads * rounds)))
+    chunks = [slice(first, min(rows.stop, first + each)) for first in range(rows.start, rows.stop, each)]
+    return [chunks[i::threads] for i in range(min(threads, len(chunks)))]
 
 
 def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:

@@ -79,7 +79,7 @@ def _from_sums(n: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments 
     vectors, squares = np.asarray(sums.vectors, np.float64), np.asarray(sums.squares, np.float64)
     if not np.isfinite(vectors).all() or not np.isfinite(squares).all():
         return None
-    if centre.dtype == np.float32 and squares[0] < 1e-16 * n:
+    if np.float32 in (centre.dtype, sums.squares.dtype) and squares[0] < 1e-16 * n:
         return None
     with np.errstate(all="ignore"):
         total, weighted = vectors[0] / scale, vectors[1] / scale**3

@@ -28,7 +28,7 @@ _SAMPLE_ROWS = 512
 _CHUNK_BYTES = 32 << 20
 _CHUNKS_BYTES = 256 << 20
 _FILL_ROWS = 256
-_LEAST_ROWS = 512
+_LEAST_CHUNK = 512
 _MATRICES_BYTES = 512 << 20
 # Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
@@ -60,12 +60,9 @@ def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
     n, d = block.shape
     cores = blas.cores()
     alone = cores * d * d * (8 + centre.dtype.itemsize) > _MATRICES_BYTES
-    threads = 1 if alone else max(1, min(cores, n // _LEAST_ROWS))
-    most = max(_LEAST_ROWS, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))
-    rounds = -(-n // (threads * most))
-    rows = -(-n // (threads * rounds))
-    chunks = [block[start : start + rows] for start in range(0, n, rows)]
-    shares = [chunks[i::threads] for i in range(min(threads, len(chunks)))]
+    threads = 1 if alone else cores
+    most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))
+    shares = [[block[rows] for rows in share] for share in blas.deal(range(n), most, threads)]
     total, *others = blas.on_cores(lambda share: _sums_of(share, centre, scale), shares)
     for other in others:
         for sums, more in zip(total, other, strict=True):

@@ -18,6 +18,18 @@ def test_cores():
     assert blas.cores() >= 1
 
 
+@pytest.mark.parametrize("n", [0, 1, 511, 1024, 5001])
+@pytest.mark.parametrize("most", [1, 700, 10_000])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_row_is_dealt_once(n, most, threads):
+    shares = blas.deal(range(10, 10 + n), most, threads)
+    assert len(shares) == min(n, max(1, min(threads, n // 512)))
+    chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.start)
+    assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(10, 10 + n))
+    for share in shares:
+        assert max(chunk.stop - chunk.start for chunk in share) == share[0].stop - share[0].start <= most
+
+
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_every_share_has_a_thread_and_one_blas_thread(count):
     before = blas_threads()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten import io, moments
+from jaxwhiten import io, moments, reduction
 from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError
 from jaxwhiten.moments import Moments
 
@@ -120,6 +120,31 @@ def test_blocks_cross_their_borders(monkeypatch, tmp_path):
         Moments().update(X)
     with pytest.raises(NonFiniteError, match="Row 1000 "):
         reduced_on(one, np.load(tmp_path / "bad.npy", mmap_mode="r"))
+
+
+@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize("size", [1.0, 1e-9])
+def test_devices_without_float64(monkeypatch, count, size):
+    """Rows in float64 are centred before they are rounded; what vanishes in float32 is summed again in float64."""
+    monkeypatch.setattr(reduction, "_DOUBLE_PLATFORMS", ())
+    X = size * sample(500, 5) + 1e9 * (size == 1)
+    centre, scale = reduction.centre_and_scale(X, np.dtype(np.float64))
+    sums = reduction.sums_on_devices(X, centre, 1.0 if size < 1 else scale, jax.local_devices()[:count], 512)
+    assert sums.product.dtype == np.float32
+    assert_equals(moments._finish(X, 0, sums, centre, 1.0 if size < 1 else scale), X, 1e-12 if size < 1 else 1e-5)
+
+
+def test_few_programs_are_compiled(monkeypatch):
+    traced = []
+    psum = reduction.lax.psum
+    monkeypatch.setattr(reduction.lax, "psum", lambda x, axis_name: traced.append(x) or psum(x, axis_name))
+    reduction._device_sums.cache_clear()
+    total = Moments()
+    rng = np.random.default_rng(0)
+    for n in range(1, 200, 3):
+        total.update(rng.standard_normal((n, 4)).astype(np.float32))
+    assert 0 < len(traced) <= 10
+    assert total.n == sum(range(1, 200, 3))
 
 
 @FEW

@@ -28,6 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float32, Int
 
+from jaxwhiten.arrays import block_rows
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import load_tensors, map_array, save_tensors
 from jaxwhiten.search.base import Index
@@ -119,7 +120,7 @@ class JaxIndex(Index):
         on_cpu = self._mesh.devices.flat[0].platform == "cpu"
         most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
         batch = min(most, _power_of_two(2 * n - 1))
-        block = max(_TILE, _power_of_two(score_bytes // (4 * batch)))
+        block = max(_TILE, block_rows(batch, 4, score_bytes))
         if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options["approximate"]:
             return batch, block
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
