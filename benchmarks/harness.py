@@ -6,13 +6,13 @@ import datetime
 import gc
 import importlib.metadata
 import json
-import os
 import platform
-import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from jaxwhiten import hardware
 
 RESULTS = Path("runs/benchmarks")
 
@@ -47,6 +47,11 @@ def ratio(seconds: Mapping[str, list[float]], ours: str, peer: str) -> dict[str,
     return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
 
 
+def in_words(found: Mapping[str, float] | None) -> str:
+    """A ratio for the end of a line; nothing where there is none."""
+    return f"ours is {found['median']:.2f}x ({found['low']:.2f} to {found['high']:.2f})" if found else ""
+
+
 def median(values: list[float]) -> float:
     """The middle value."""
     return statistics.median(values)
@@ -72,7 +77,7 @@ def machine() -> dict[str, object]:
     )
     return {
         "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": hardware.cores(),
         "python": platform.python_version(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {name: v for name in packages if (v := _version(name))},
@@ -86,15 +91,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-def peak_memory_mb() -> float:
-    """Largest resident memory of this process so far, in MB (10^6 bytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
 def save(name: str, result: Mapping[str, object]) -> Path:
-    """Writes `runs/benchmarks/NAME.json` with the machine beside the result."""
+    """Writes `runs/benchmarks/NAME.json` with the machine and this process's peak memory beside the result."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine(), **result}, indent=2) + "\n")
+    path.write_text(
+        json.dumps({"machine": machine(), "peak_memory_gb": hardware.peak_memory(), **result}, indent=2) + "\n"
+    )
     print(f"wrote {path}")
     return path

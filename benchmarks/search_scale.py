@@ -187,7 +187,7 @@ def main() -> None:
     x, q = generate(args.documents, args.queries)
     exact = exact_search(x, q[: args.exact_queries], args.rounds)
     paper = paper_index(x, q, args.slices, args.sample)
-    harness.save("search_scale", {"paper_index": paper, "exact": exact, "peak_memory_mb": harness.peak_memory_mb()})
+    harness.save("search_scale", {"paper_index": paper, "exact": exact})
     whole = paper["time_ratio"]["whitened 256 / raw 768"]["whole"]
     print(f"memory ratio {paper['memory_ratio']:.3f}, time ratio {whole:.3f} (paper: {PAPER_RATIO:.3f})")
 

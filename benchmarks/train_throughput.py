@@ -19,7 +19,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.harness import median, peak_memory_mb, ratio, save
+from benchmarks.harness import in_words, median, ratio, save
 from jaxwhiten import losses
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.errors import DataNotFoundError
@@ -170,7 +170,7 @@ def main() -> None:
     print(f"{data} cosine regression, {MODEL}, batch {args.batch_size}, {args.steps} steps, {args.rounds} rounds")
     for name, values in seconds.items():
         print(f"  {name:24} {rows / median(values):7.1f} rows/s")
-    print(f"  ratio {faster['median']:.2f} ({faster['low']:.2f} to {faster['high']:.2f})")
+    print(f"  {in_words(faster)}")
     print(f"  ours: {len(ours.batches.shapes)} compilations, {ours.compile_seconds:.1f} s, before the clock")
     save(
         "train_throughput",
@@ -181,7 +181,6 @@ def main() -> None:
             "rows_per_second": {name: rows / median(values) for name, values in seconds.items()},
             "ratio": faster,
             "compile_seconds": ours.compile_seconds,
-            "peak_memory_mb": peak_memory_mb(),
         },
     )
 

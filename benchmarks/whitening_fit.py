@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness import interleave, median, peak_memory_mb, ratio, save
+from benchmarks.harness import in_words, interleave, median, ratio, save
 from jaxwhiten import Moments, Whitening
 
 BLOCK = 16_384
@@ -149,10 +149,8 @@ def main() -> None:
     )
     print(f"{args.rows:,} x {args.width} float32, {args.rounds} rounds in turn")
     for name, values in seconds.items():
-        against = ratios.get(name)
         wrong = f"{errors[name]:.1e}" if name in errors else "–"
-        tail = f"ours is {against['median']:.2f}x ({against['low']:.2f} to {against['high']:.2f})" if against else ""
-        print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {tail}")
+        print(f"  {name:36}{median(values):7.2f} s  error {wrong:8} {in_words(ratios.get(name))}")
     save(
         "whitening_fit",
         {
@@ -161,7 +159,6 @@ def main() -> None:
             "seconds": seconds,
             "ratio": ratios,
             "error": errors,
-            "peak_memory_mb": peak_memory_mb(),
         },
     )
 

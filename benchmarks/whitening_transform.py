@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.harness import interleave, median, peak_memory_mb, ratio, save
+from benchmarks.harness import in_words, interleave, median, ratio, save
 from benchmarks.whitening_fit import bert_like
 from jaxwhiten import Whitening
 
@@ -67,13 +67,9 @@ def main() -> None:
         print(f"{args.rows:,} x {args.width} float32 to {k} columns, {args.rounds} rounds in turn")
         for name, values in seconds.items():
             moved = 4e-9 * args.rows * (args.width + k) / median(values)
-            against = ratios.get(name)
-            tail = (
-                f"ours is {against['median']:.2f}x ({against['low']:.2f} to {against['high']:.2f})" if against else ""
-            )
-            print(f"  {name:24}{median(values):7.3f} s {moved:7.1f} GB/s  {tail}")
+            print(f"  {name:24}{median(values):7.3f} s {moved:7.1f} GB/s  {in_words(ratios.get(name))}")
         result[f"to {k}"] = {"seconds": seconds, "ratio": ratios}
-    save("whitening_transform", result | {"peak_memory_mb": peak_memory_mb()})
+    save("whitening_transform", result)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 import jaxwhiten
-from jaxwhiten import distributed
+from jaxwhiten import distributed, hardware
 from jaxwhiten.errors import InputError
 
 _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
@@ -48,23 +48,13 @@ def machine() -> dict[str, Any]:
     """Cores, devices and system, and the most memory this process has held so far."""
     devices = jax.local_devices()
     return {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": hardware.cores(),
         "devices": len(devices),
         "processes": jax.process_count(),
         "device_kind": devices[0].device_kind,
         "system": platform.platform(),
-        "peak_rss_gb": _peak_memory(),
+        "peak_rss_gb": hardware.peak_memory(),
     }
-
-
-def _peak_memory() -> float | None:
-    """In GB; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def versions() -> dict[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float64, Shaped
 
-from jaxwhiten import blas
+from jaxwhiten import blas, hardware
 from jaxwhiten.arrays import block_rows, device_block, first_nonfinite_row, nonfinite_error, row_bucket, work_dtype
 from jaxwhiten.errors import InputError
 
@@ -94,7 +94,7 @@ class Affine:
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
         for start in range(0, n, full):  # an interrupt waits for one block, not for all rows
-            shares = blas.deal(range(start, min(n, start + full)), rows, blas.cores())
+            shares = blas.deal(range(start, min(n, start + full)), rows, hardware.cores())
             for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
                 doubtful += found
         return sorted(doubtful, key=lambda part: part.start)

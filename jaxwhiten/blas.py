@@ -7,7 +7,6 @@ prepared. Rows in chunks, prepared and multiplied by the same core while they ar
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,11 +19,6 @@ Result = TypeVar("Result")
 # What runs here takes all cores and sets BLAS's limit for the process; two at a time could restore each other's.
 _TURN = threading.Lock()
 _LEAST_ROWS = 512  # worth a thread
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache

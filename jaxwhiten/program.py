@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.hardware import cores
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.pooling import AUTO, Tokens, canonical, pool, resolve
 from jaxwhiten.sentence_head import SentenceHead
@@ -54,7 +54,7 @@ class Program:
         self.dtype = jnp.dtype(model.dtype).name
         self.platform, self.devices = devices[0].platform, len(devices)
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
-        side_by_side = min(os.cpu_count() or 1, _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
+        side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
         self._compiled: dict[tuple[Any, ...], threading.Event] = {}
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxwhiten import blas
+from jaxwhiten import blas, hardware
 from jaxwhiten.arrays import device_block, row_bucket
 
 _SAMPLE_ROWS = 512
@@ -58,7 +58,7 @@ def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
     Every core takes its own chunks; only matrices too wide to have one per core are left to BLAS's own threads.
     """
     n, d = block.shape
-    cores = blas.cores()
+    cores = hardware.cores()
     alone = cores * d * d * (8 + centre.dtype.itemsize) > _MATRICES_BYTES
     threads = 1 if alone else cores
     most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxwhiten import affine, blas
+from jaxwhiten import affine, hardware
 from jaxwhiten.affine import Affine
 from jaxwhiten.errors import InputError, NonFiniteError
 
@@ -18,7 +18,7 @@ def route(request, monkeypatch):
         monkeypatch.setattr(affine.Affine, "_map_on_host", None)
     else:
         monkeypatch.setattr(affine, "_map_block", None)
-    monkeypatch.setattr(blas, "cores", lambda: 3)
+    monkeypatch.setattr(hardware, "cores", lambda: 3)
     monkeypatch.setattr(affine, "_CHUNK_BYTES", 1 << 12)
     monkeypatch.setattr(affine, "_BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(affine, "_HOST_BLOCK_BYTES", 1 << 14)

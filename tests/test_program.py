@@ -13,7 +13,7 @@ TEXTS = generated(200)
 @pytest.fixture
 def on_one_device(tiny_model, monkeypatch):
     monkeypatch.setattr("jaxwhiten.program._CPU_BATCHES", 3)
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr("jaxwhiten.program.cores", lambda: 3)
     monkeypatch.setattr("jax.local_devices", lambda: jax.devices()[:1])
     return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
 

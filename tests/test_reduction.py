@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxwhiten import blas, reduction
+from jaxwhiten import blas, hardware, reduction
 from jaxwhiten.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -31,7 +31,7 @@ def assert_sums(found, X, centre, scale, tolerance):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (511, 4), (1024, 5), (3001, 16), (4097, 8)])
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
 def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d, dtype):
-    monkeypatch.setattr(blas, "cores", lambda: cores)
+    monkeypatch.setattr(hardware, "cores", lambda: cores)
     monkeypatch.setattr(reduction, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
     X = sample(n, d).astype(dtype)
     centre, scale = centre_and_scale(X, dtype)
@@ -43,7 +43,7 @@ def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d,
 
 @pytest.mark.parametrize("cores", [1, 4])
 def test_host_sums_do_not_depend_on_chance(monkeypatch, cores):
-    monkeypatch.setattr(blas, "cores", lambda: cores)
+    monkeypatch.setattr(hardware, "cores", lambda: cores)
     monkeypatch.setattr(reduction, "_CHUNK_BYTES", 1)
     X = sample(20_000, 6).astype(np.float32)
     centre, scale = centre_and_scale(X, FLOAT32)

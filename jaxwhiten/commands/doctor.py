@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import JaxwhitenError
+from jaxwhiten.hardware import cores
 
 # Package -> the extra that brings it; None for those that must be there.
 _PACKAGES = {
@@ -125,7 +126,7 @@ def _devices() -> str:
 
     devices = jax.local_devices()
     kinds = sorted({f"{device.platform} ({device.device_kind})" for device in devices})
-    return f"{len(devices)} of {', '.join(kinds)}; {jax.process_count()} process, {os.cpu_count()} CPU cores"
+    return f"{len(devices)} of {', '.join(kinds)}; {jax.process_count()} process, {cores()} CPU cores"
 
 
 def _product() -> Check | str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Any
 import jax
 
 from jaxwhiten._version import __version__
+from jaxwhiten.hardware import cores
 from jaxwhiten.training.log import read_metrics
 
 
 def hardware() -> str:
     """What this process computes on, in words."""
     kind = jax.devices()[0].device_kind
-    return f"{os.cpu_count()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
+    return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
 
 
 def median_rate(folder: str | Path, unit: str) -> float:

@@ -1,0 +1,21 @@
+"""What this process computes on, and how much memory it has taken."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def cores() -> int:
+    """Cores this process may use, which may be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def peak_memory() -> float | None:
+    """The most memory this process has held so far, in GB (10⁹ bytes); None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
