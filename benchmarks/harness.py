@@ -15,6 +15,7 @@ from pathlib import Path
 from jaxwhiten import hardware
 
 RESULTS = Path("runs/benchmarks")
+PAUSE = 0.05  # seconds before each run, in which threads that the last one left waiting in a loop go to sleep
 
 
 def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
@@ -35,6 +36,7 @@ def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, war
     for _ in range(rounds):
         for name, run in contestants.items():
             gc.collect()
+            time.sleep(PAUSE)
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
@@ -55,6 +57,26 @@ def in_words(found: Mapping[str, float] | None) -> str:
 def median(values: list[float]) -> float:
     """The middle value."""
     return statistics.median(values)
+
+
+def torch_device() -> str:
+    """PyTorch's name for the kind of device that JAX computes on, so that peers run on the same.
+
+    Raises:
+      SystemExit: PyTorch has no such device here, and a comparison would say nothing.
+    """
+    import jax
+    import torch
+
+    ours = jax.default_backend()
+    if ours == "cpu":
+        return "cpu"
+    if ours == "gpu" and torch.cuda.is_available():
+        return "cuda"
+    raise SystemExit(
+        f"JAX computes on {ours}, PyTorch {torch.__version__} cannot here, and peers are timed on the same device: "
+        "install a PyTorch with CUDA beside jaxwhiten[cuda], or measure the CPU with JAX_PLATFORMS=cpu"
+    )
 
 
 def machine() -> dict[str, object]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from benchmarks.harness import in_words, median, ratio, save
+from benchmarks.harness import in_words, median, ratio, save, torch_device
 from jaxwhiten import losses
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.errors import DataNotFoundError
@@ -100,7 +100,7 @@ class Peer:
 
         encoder = modules.Transformer(str(folder), max_seq_length=MAX_LENGTH)
         self.model = SentenceTransformer(
-            modules=[encoder, modules.Pooling(encoder.get_embedding_dimension(), "mean")], device="cpu"
+            modules=[encoder, modules.Pooling(encoder.get_embedding_dimension(), "mean")], device=torch_device()
         )
         rows = {"sentence1": columns[0], "sentence2": columns[1], "label": scores.tolist()}
         self.data, self.batch_size, self.steps, self.round = Dataset.from_dict(rows), batch_size, steps, 0
@@ -129,7 +129,7 @@ class Peer:
                 logging_strategy="no",
                 report_to="none",
                 disable_tqdm=True,
-                use_cpu=True,
+                use_cpu=torch_device() == "cpu",
                 seed=self.round,
             )
             trainer = SentenceTransformerTrainer(

@@ -419,4 +419,4 @@ def _use_compilation_cache() -> None:
     cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
         jax.config.update("jax_compilation_cache_dir", str(io.cache_dir("xla")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
