@@ -13,7 +13,6 @@ import collections
 import functools
 import hashlib
 import itertools
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from tqdm import tqdm
 
-from jaxwhiten import io
 from jaxwhiten.batching import Batch, halved, plan_batches
+from jaxwhiten.compilation import keep_compiled
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.pooling import canonical
@@ -92,7 +91,7 @@ class Encoder:
         self._token_budget = _TOKENS_PER_DEVICE.get(self._program.platform, 2048) * self._program.devices
         self._check_pooling(self.pooling)
         self.dimension = self.width(self.pooling)
-        _use_compilation_cache()
+        keep_compiled()
 
     @classmethod
     def from_pretrained(
@@ -412,11 +411,3 @@ def _take(iterator: Iterator[object], size: int) -> list[object]:
 def _progress(total: int | None, show: bool | None) -> tqdm:
     disable = None if show is None else not show
     return tqdm(total=total, desc="encode", unit="sent", disable=disable, delay=1 if show is None else 0, leave=False)
-
-
-def _use_compilation_cache() -> None:
-    """Keeps compiled programs between runs, unless the user has chosen a place or switched it off."""
-    cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
-        jax.config.update("jax_compilation_cache_dir", str(io.cache_dir("xla")))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

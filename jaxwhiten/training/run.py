@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import optax
 
+from jaxwhiten.compilation import keep_compiled
 from jaxwhiten.distributed import check_same, from_writer, is_writer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
@@ -103,6 +104,7 @@ def train(
     check_same("the recipe of the run", dict(recipe))
     if evaluate is not None:
         evaluate = _alike(evaluate)
+    keep_compiled()
     mesh = data_mesh(batch_size, accumulate)
     checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
     state = create_state(params, optimizer, mesh)

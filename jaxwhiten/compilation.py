@@ -1,0 +1,23 @@
+"""Compiled programs are kept between runs."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+
+from jaxwhiten import io
+
+_WORTH_KEEPING = 0.1  # seconds of compilation
+
+
+def keep_compiled() -> None:
+    """Has JAX keep compiled programs in the cache folder, and take them from there in later runs.
+
+    Nothing changes where the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or set
+    `JAXWHITEN_COMPILATION_CACHE=0`.
+    """
+    cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
+        jax.config.update("jax_compilation_cache_dir", str(io.cache_dir("xla")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
