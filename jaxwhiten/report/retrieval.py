@@ -13,7 +13,7 @@ from typing import Any
 from jaxwhiten import io
 from jaxwhiten.report import page
 from jaxwhiten.report.run import REAL, Row, Run, mark
-from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure
+from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
 from jaxwhiten.report.table import Table
 
 TRANSDUCTIVE_NOTE = (
@@ -185,8 +185,9 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
             axis.plot(*list(zip(*points, strict=True))[:2], color=colour, marker=marker, ms=5, lw=1.2)
             for across, up, k in points:
                 axis.annotate(f"{k}", (across, up), xytext=(3, 4), textcoords="offset points", fontsize=7)
-        axis.set(xscale="log", xlabel=label, ylabel="MRR@10", title=run.header["title"])
+        axis.set(xlabel=label, ylabel="MRR@10", title=run.header["title"])
         axis.margins(0.1)
+        scale_amounts(axis)
         from matplotlib.lines import Line2D
 
         names = [

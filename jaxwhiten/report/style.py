@@ -43,3 +43,18 @@ def scale_k(axis: Any, ks: Sequence[int]) -> None:
     axis.set_xticks(ks, [str(k) for k in ks])
     axis.minorticks_off()
     axis.set_xlabel("dimension k")
+
+
+def scale_amounts(axis: Any) -> None:
+    """Makes the horizontal axis logarithmic, its ticks plain numbers, also where the data span less than a decade.
+
+    Called when all is drawn.
+    """
+    from matplotlib import ticker
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_minor_locator(ticker.NullLocator())

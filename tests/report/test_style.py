@@ -1,0 +1,27 @@
+"""Axes a reader can read."""
+
+import pytest
+
+from jaxwhiten.report.style import new_figure, scale_amounts
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ((0.0075, 0.0135), {"0.008", "0.01", "0.012"}),
+        ((0.3, 40.0), {"0.5", "1", "2", "5", "10", "20"}),
+        ((2.0, 2.0), {"2"}),
+    ],
+)
+def test_amounts_are_told_in_plain_numbers(values, labels):
+    figure = new_figure(4.0, 3.0)
+    axis = figure.subplots()
+    axis.plot(values, [0, 1], marker="o")
+    scale_amounts(axis)
+    figure.draw_without_rendering()
+    assert axis.get_xscale() == "log"
+    low, high = axis.get_xlim()
+    shown = {tick.label1.get_text() for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high}
+    assert labels <= shown
+    assert len(shown) <= 9
+    assert not axis.xaxis.get_minor_ticks()
