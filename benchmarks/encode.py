@@ -9,7 +9,7 @@ and pads to the longest of a batch of 32, its default; ONNX Runtime gets length-
 padded to their longest. On a GPU (`pip install 'jaxwhiten[cuda,parity]'` and a PyTorch with CUDA), all in bfloat16:
 sentence-transformers there with SDPA attention and batches of 32 and of 256; ONNX Runtime on the CPU would be no peer,
 and is left out. Mean pooling, no normalisation. Rates are of whole calls, tokenisation included; `share` is the
-rate of forward FLOPs of real tokens over that of a large float32 matmul in the same round, as clocks rise and fall.
+rate of forward FLOPs of real tokens over that of a large matmul of that dtype in the same round: clocks rise and fall.
 """
 
 from __future__ import annotations

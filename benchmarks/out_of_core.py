@@ -29,14 +29,14 @@ BLOCK = 16_384
 
 # Runs in a process of its own: the fit, then what the system says of the process.
 FIT = """
-import json, resource, sys, time
+import json, sys, time
+from jaxwhiten import hardware
 from jaxwhiten.cli import main
 start = time.perf_counter()
 if main(["fit", sys.argv[1], "--moments", sys.argv[2], "--output", sys.argv[3]]):
     sys.exit("the fit failed")
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"seconds": seconds, "peak_gb": peak / 1e9}))
+print(json.dumps({"seconds": seconds, "peak_gb": hardware.peak_memory()}))
 """
 
 

@@ -13,7 +13,8 @@ from jaxwhiten import compilation
 def nothing_chosen(monkeypatch, tmp_path):
     """As in a new process; afterwards the settings are as they were."""
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
+    for name in ("JAXWHITEN_COMPILATION_CACHE", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_compilation_cache_dir", None)
