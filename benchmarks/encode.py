@@ -32,7 +32,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.models import load_model, resolve_folder
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 TOKEN_BUDGET = 2048  # of ONNX Runtime's batches

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jaxwhiten import hardware
+from jaxwhiten.runtime import hardware
 
 RESULTS = Path("runs/benchmarks")
 PAUSE = 0.05  # seconds before each run, in which threads that the last one left waiting in a loop go to sleep

@@ -30,8 +30,8 @@ BLOCK = 16_384
 # Runs in a process of its own: the fit, then what the system says of the process.
 FIT = """
 import json, sys, time
-from jaxwhiten import hardware
-from jaxwhiten.cli import main
+from jaxwhiten.runtime import hardware
+from jaxwhiten.commands.cli import main
 start = time.perf_counter()
 if main(["fit", sys.argv[1], "--moments", sys.argv[2], "--output", sys.argv[3]]):
     sys.exit("the fit failed")

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 
 import jaxwhiten
-from jaxwhiten import distributed, hardware
 from jaxwhiten.errors import InputError
+from jaxwhiten.runtime import distributed, hardware
 
 _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from eval.settings import words
-from jaxwhiten import Encoder, Moments, distributed
+from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import NLIRows
-from jaxwhiten.pooling import canonical
-from jaxwhiten.store import text_fingerprint
+from jaxwhiten.encoding.store import text_fingerprint
+from jaxwhiten.head.pooling import canonical
+from jaxwhiten.runtime import distributed
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval
 IDF = "idf"  # a pooling whose weights are counted on the sentences that are encoded

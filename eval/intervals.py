@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from eval.tasks import TaskIndex
-from jaxwhiten import bootstrap, report
+from jaxwhiten import report
+from jaxwhiten.metrics import bootstrap
 
 LEVEL = 0.95
 

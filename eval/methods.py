@@ -15,8 +15,8 @@ import numpy as np
 from eval.settings import choices
 from eval.tasks import TaskIndex
 from jaxwhiten import metrics
-from jaxwhiten.geometry import alignment, geometry
 from jaxwhiten.methods import METHODS, make_method, pair_similarity
+from jaxwhiten.metrics.geometry import alignment, geometry
 
 GEOMETRY_ROWS = 4000
 POSITIVE = 4.0  # pairs of at least this human score are the alignment's positive pairs, as SimCSE takes them

@@ -24,20 +24,22 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from configs.launch import run
 from eval import measure
 from eval.common import machine, make_folder, now, say, versions
 from eval.encoding import expand_poolings, first_plain, nli_moments, pooling_names, show_progress
 from eval.published import retrieval as published
 from eval.settings import choices, fractions, integers
-from jaxwhiten import Encoder, Moments, Whitening, bootstrap, distributed, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten.commands.launch import run
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.retrieval import RetrievalData
+from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
 from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import retrieval as views
+from jaxwhiten.runtime import distributed
 from jaxwhiten.search import BACKENDS, Index, build_index, encoding_of, search_text
-from jaxwhiten.store import EmbeddingStore, text_fingerprint
 
 WHITENINGS = ("none", "target", "nli")
 LEVEL = 0.95  # of the intervals

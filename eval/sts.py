@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from configs.launch import run
 from eval import methods, published
 from eval.common import machine, make_folder, now, say, versions
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments, pooling_names
@@ -26,9 +25,11 @@ from eval.figures import add_figures, shown_task, with_params
 from eval.intervals import add_intervals
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, Moments, Whitening, distributed, metrics, report
+from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten.commands.launch import run
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_nli, load_sts
 from jaxwhiten.errors import InputError
+from jaxwhiten.runtime import distributed
 
 SAMPLE = "sts_sample"
 WHITENINGS = ("none", "target", "nli")

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten._version import __version__
 
 if TYPE_CHECKING:
-    from jaxwhiten.encoder import Encoder
-    from jaxwhiten.moments import Moments
-    from jaxwhiten.pooling import PARAMETRIC, POOLINGS
-    from jaxwhiten.tuning import ScoredPairs, tune
-    from jaxwhiten.whitening import Whitening, normalize
+    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.head.pooling import PARAMETRIC, POOLINGS
+    from jaxwhiten.whitening.moments import Moments
+    from jaxwhiten.whitening.tuning import ScoredPairs, tune
+    from jaxwhiten.whitening.whitening import Whitening, normalize
 
 _WHERE = {
-    "Encoder": "encoder",
-    "Moments": "moments",
-    "PARAMETRIC": "pooling",
-    "POOLINGS": "pooling",
-    "ScoredPairs": "tuning",
+    "Encoder": "encoding",
+    "Moments": "whitening",
+    "PARAMETRIC": "head",
+    "POOLINGS": "head",
+    "ScoredPairs": "whitening",
     "Whitening": "whitening",
     "normalize": "whitening",
-    "tune": "tuning",
+    "tune": "whitening",
 }
 
 __all__ = [

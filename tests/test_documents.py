@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxwhiten import cli
+from jaxwhiten.commands import cli
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from jaxwhiten.models import EncoderConfig, init_model, save_model
-from jaxwhiten.vocabulary import SPECIAL_TOKENS, train_wordpiece
+from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
 SENTENCES = [
     "A man plays a guitar on the street.",

@@ -19,12 +19,13 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from configs.launch import run
 from jaxwhiten import io, report
+from jaxwhiten.commands.launch import run
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
-from jaxwhiten.tokenization import copy_tokenizer
+from jaxwhiten.text.tokenization import copy_tokenizer
+from jaxwhiten.text.vocabulary import cached_wordpiece
 from jaxwhiten.training import (
     RunOptions,
     TokenCorpus,
@@ -42,7 +43,6 @@ from jaxwhiten.training import (
     tokenize_corpus,
     train,
 )
-from jaxwhiten.vocabulary import cached_wordpiece
 
 # What is shown or kept, not computed: a resumed run may change it. The text is known by its content.
 SHOWN_ONLY = ("data", "output", "log_every", "save_every", "keep", "progress", "export_dtype")

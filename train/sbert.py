@@ -17,13 +17,14 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from configs.launch import run
-from jaxwhiten import distributed, losses, report
+from jaxwhiten import losses, report
+from jaxwhiten.commands.launch import run
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.io import write_json
 from jaxwhiten.models import load_model
+from jaxwhiten.runtime import distributed
 from jaxwhiten.training import (
     Evaluate,
     Rebuild,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten.errors import InputError, MismatchError
 
 if TYPE_CHECKING:
-    from jaxwhiten.encoder import Encoder
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.whitening.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 # What decides whether a whitening and an encoder belong together. Another max_length is told, not refused.
@@ -74,7 +74,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
 
 def load_encoder(args: argparse.Namespace) -> Encoder:
     """The encoder that `add_model`'s arguments name."""
-    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.encoding.encoder import Encoder
 
     return Encoder.from_pretrained(
         args.model, pooling=args.pooling or "auto", max_length=args.max_length, dtype=args.dtype
@@ -94,7 +94,7 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
       MismatchError: It was fitted on vectors of another encoder or pooling.
       InputError: A knob out of range.
     """
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.whitening.whitening import Whitening
 
     whitening = Whitening.load(path)
     if changes := knobs(args):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import JaxwhitenError
-from jaxwhiten.hardware import cores
+from jaxwhiten.runtime.hardware import cores
 
 # Package -> the extra that brings it; None for those that must be there.
 _PACKAGES = {
@@ -204,7 +204,7 @@ def _model(folder: Path) -> Check | str:
     """Reads all of it and encodes a sentence."""
     import numpy as np
 
-    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.encoding.encoder import Encoder
 
     parts = ("modules.json", "1_Pooling/config.json")
     pooling = "auto" if any((folder / part).is_file() for part in parts) else "mean"

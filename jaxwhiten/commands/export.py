@@ -10,7 +10,7 @@ from jaxwhiten.commands.arguments import add_knobs, add_model, check_encoder, kn
 from jaxwhiten.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.whitening.whitening import Whitening
 
 FORMATS = ("sentence-transformers", "faiss", "onnx", "hub")
 

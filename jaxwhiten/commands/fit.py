@@ -13,7 +13,7 @@ from jaxwhiten.commands.texts import STDIN, add_texts, sentences
 from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from jaxwhiten.moments import Moments
+    from jaxwhiten.whitening.moments import Moments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def write_outputs(args: argparse.Namespace, moments: Moments, provenance: dict[s
         moments.save(args.moments, provenance)
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
     if args.output:
-        from jaxwhiten.whitening import Whitening
+        from jaxwhiten.whitening.whitening import Whitening
 
         whitening = Whitening.from_moments(moments, **knobs(args), provenance=provenance)
         whitening.save(args.output)
@@ -71,8 +71,8 @@ def write_outputs(args: argparse.Namespace, moments: Moments, provenance: dict[s
 
 
 def _of_sentences(args: argparse.Namespace) -> tuple[Moments, dict[str, Any]]:
-    from jaxwhiten.moments import Moments
     from jaxwhiten.search import encoding_of
+    from jaxwhiten.whitening.moments import Moments
 
     texts = (text for text in sentences(args.input, args.format, args.column) if text.strip())
     first = next(texts, None)
@@ -92,7 +92,7 @@ def _of_sentences(args: argparse.Namespace) -> tuple[Moments, dict[str, Any]]:
 
 def _of_vectors(path: str) -> tuple[Moments, dict[str, Any]]:
     from jaxwhiten.commands.vectors import open_vectors
-    from jaxwhiten.moments import Moments
+    from jaxwhiten.whitening.moments import Moments
 
     vectors = open_vectors(path)
     if not len(vectors):

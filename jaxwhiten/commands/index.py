@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
     options = _options(args.option)
 
-    from jaxwhiten.encoder import Encoder
+    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.encoding.store import EmbeddingStore
     from jaxwhiten.search import BACKENDS, build_index, encoding_of
-    from jaxwhiten.store import EmbeddingStore
-    from jaxwhiten.whitening import Whitening
+    from jaxwhiten.whitening.whitening import Whitening
 
     if args.backend not in BACKENDS:
         from jaxwhiten.errors import unknown_name

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
       args: What `add_arguments` defines.
     """
     check_outputs(args)
-    from jaxwhiten.moments import Moments
+    from jaxwhiten.whitening.moments import Moments
 
     total, facts, corpora = Moments(), dict[str, Any](), list[str]()
     for path in args.files:

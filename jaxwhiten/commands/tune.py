@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from jaxwhiten.datasets import Pairs
-    from jaxwhiten.encoder import Encoder
-    from jaxwhiten.tuning import ScoredPairs, Tuning
+    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.whitening.tuning import ScoredPairs, Tuning
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     """
     from jaxwhiten.commands.inspect import finite, load_fitted
     from jaxwhiten.commands.plots import check_plot, plot_tuning
-    from jaxwhiten.tuning import GRID, tune
+    from jaxwhiten.whitening.tuning import GRID, tune
 
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
@@ -160,8 +160,8 @@ def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> l
     """Every different sentence once, and the pairs as rows of the result."""
     import numpy as np
 
-    from jaxwhiten.store import EmbeddingStore
-    from jaxwhiten.tuning import ScoredPairs
+    from jaxwhiten.encoding.store import EmbeddingStore
+    from jaxwhiten.whitening.tuning import ScoredPairs
 
     numbers: dict[str, int] = {}
     for part in parts:

@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten.datasets.textfile import BadRows, line_blocks
 from jaxwhiten.errors import DataError
-from jaxwhiten.metrics import Gold
+from jaxwhiten.metrics.scores import Gold
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 # A quoted question may hold line ends; one that runs on for longer is a stray quotation mark.

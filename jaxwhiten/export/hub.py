@@ -9,10 +9,10 @@ from pathlib import Path
 from jaxwhiten._version import __version__
 from jaxwhiten.export.sentence_transformers import export_sentence_transformer
 from jaxwhiten.export.source import Source, layer_weights, load_source
-from jaxwhiten.pooling import AUTO
-from jaxwhiten.sentence_head import Normalize
-from jaxwhiten.tokenization import PLAIN
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.head.folder import Normalize
+from jaxwhiten.head.pooling import AUTO
+from jaxwhiten.text.tokenization import PLAIN
+from jaxwhiten.whitening.whitening import Whitening
 
 WHITENING = "whitening.safetensors"
 

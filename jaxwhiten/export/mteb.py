@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten import io
-from jaxwhiten.encoder import DEFAULT_POOLING, Encoder
+from jaxwhiten.encoding.encoder import DEFAULT_POOLING, Encoder
 from jaxwhiten.errors import MismatchError, missing_dependency
 
 

@@ -18,12 +18,12 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, missing_dependency
 from jaxwhiten.export.source import TOKEN_POOLINGS, Source, check_pooling, layer_weights, load_source
+from jaxwhiten.head.folder import Dense, Normalize
+from jaxwhiten.head.pooling import AUTO
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
-from jaxwhiten.pooling import AUTO
-from jaxwhiten.sentence_head import Dense, Normalize
-from jaxwhiten.tokenization import PLAIN, copy_tokenizer
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.text.tokenization import PLAIN, copy_tokenizer
+from jaxwhiten.whitening.whitening import Whitening
 
 MODEL = "model.onnx"
 _OPSET = 17

@@ -17,10 +17,10 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export.source import Source, check_pooling, layer_weights, load_source
+from jaxwhiten.head.pooling import AUTO
 from jaxwhiten.models import TransformerEncoder, save_model
-from jaxwhiten.pooling import AUTO
-from jaxwhiten.tokenization import copy_tokenizer
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.text.tokenization import copy_tokenizer
+from jaxwhiten.whitening.whitening import Whitening
 
 # What sentence-transformers' Pooling module can do.
 POOLING_MODES = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}

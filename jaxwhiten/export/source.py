@@ -7,11 +7,11 @@ import dataclasses
 from pathlib import Path
 
 from jaxwhiten.errors import InputError, MismatchError, unknown_name
+from jaxwhiten.head.folder import SentenceHead, resolve_auto
+from jaxwhiten.head.pooling import AUTO, canonical, resolve
 from jaxwhiten.models import TransformerEncoder, load_model, resolve_folder
 from jaxwhiten.models.loading import has_tokenizer
-from jaxwhiten.pooling import AUTO, canonical, resolve
-from jaxwhiten.sentence_head import SentenceHead, resolve_auto
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening.whitening import Whitening
 
 DEFAULT_MAX_LENGTH = 64
 TOKEN_POOLINGS = ("cls", "mean", "max")

@@ -20,7 +20,7 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix, block_rows, first_nonfinite_row, nonfinite_error
 from jaxwhiten.errors import FormatError, InputError, not_fitted
-from jaxwhiten.estimator import Estimator
+from jaxwhiten.whitening.estimator import Estimator
 
 KIND = "method"
 

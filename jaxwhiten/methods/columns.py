@@ -9,8 +9,8 @@ import numpy as np
 
 from jaxwhiten.arrays import block_rows, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.estimator import is_number
 from jaxwhiten.methods.base import VectorMethod, check_finite
+from jaxwhiten.whitening.estimator import is_number
 
 
 class ColumnMoments(NamedTuple):

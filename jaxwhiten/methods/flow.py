@@ -15,8 +15,8 @@ from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import block_rows, row_bucket
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.estimator import is_number
 from jaxwhiten.methods.base import VectorMethod, check_finite
+from jaxwhiten.whitening.estimator import is_number
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {

@@ -24,10 +24,10 @@ from scipy.special import log_ndtr
 
 from jaxwhiten.arrays import block_rows, normalize, row_bucket
 from jaxwhiten.errors import InputError
-from jaxwhiten.estimator import is_number
 from jaxwhiten.methods.base import SimilarityMethod, check_finite
-from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.moments import Moments
+from jaxwhiten.metrics.scores import cosine_pairs
+from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
 _SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference

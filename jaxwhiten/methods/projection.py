@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from jaxwhiten.affine import Affine
 from jaxwhiten.errors import InputError
-from jaxwhiten.estimator import is_number
 from jaxwhiten.methods.base import VectorMethod, check_finite
+from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.estimator import is_number
 
 
 class RandomProjection(VectorMethod):

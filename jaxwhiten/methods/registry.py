@@ -18,8 +18,8 @@ from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
 from jaxwhiten.methods.projection import RandomProjection
 from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
-from jaxwhiten.metrics import cosine_pairs
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.metrics.scores import cosine_pairs
+from jaxwhiten.whitening.whitening import Whitening
 
 _CLASSES: Mapping[str, type[Method]] = {
     method.name: method

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.affine import Affine
-from jaxwhiten.decomposition import Decomposition
 from jaxwhiten.errors import InputError
-from jaxwhiten.estimator import is_number
 from jaxwhiten.methods.base import VectorMethod
-from jaxwhiten.moments import Moments
-from jaxwhiten.whitening import WhiteningWarning
+from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.decomposition import Decomposition
+from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.whitening.whitening import WhiteningWarning
 
 
 class SpectralMethod(VectorMethod):

@@ -18,7 +18,7 @@ from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES, family_of
 from jaxwhiten.models.transformer import TransformerEncoder
-from jaxwhiten.tokenization import OLDER_TOKENIZER_FILES
+from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 

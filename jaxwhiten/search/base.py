@@ -22,8 +22,8 @@ from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
+from jaxwhiten.head.pooling import canonical
 from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
-from jaxwhiten.pooling import canonical
 from jaxwhiten.search.prepare import Prepare, check_vectors
 
 HEADER = "header.json"

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from jaxwhiten._version import __version__
-from jaxwhiten.hardware import cores
+from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.training.log import read_metrics
 
 

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from jaxwhiten import io
 from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11

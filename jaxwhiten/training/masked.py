@@ -17,8 +17,8 @@ from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Int
 
-from jaxwhiten.distributed import gather_rows
 from jaxwhiten.models import MaskedLM
+from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.corpus import TokenStream
 from jaxwhiten.training.loop import Evaluate

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 
 # How the pieces of a tokenizer's model say that they begin a word; WordPiece marks the others.
 _BEGINNINGS = {"BPE": "Ġ", "Unigram": "▁"}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import optax
 
-from jaxwhiten.compilation import keep_compiled
-from jaxwhiten.distributed import check_same, from_writer, is_writer
+from jaxwhiten.runtime.compilation import keep_compiled
+from jaxwhiten.runtime.distributed import check_same, from_writer, is_writer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run

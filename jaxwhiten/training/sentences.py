@@ -16,12 +16,12 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Float, Int, Shaped
 
-from jaxwhiten.batching import length_ladder
-from jaxwhiten.distributed import gather_rows, share
-from jaxwhiten.encoder import Encoder
+from jaxwhiten.encoding.batching import length_ladder
+from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.head.pooling import canonical, pool
 from jaxwhiten.losses import Loss
-from jaxwhiten.metrics import cosine_pairs, spearman
-from jaxwhiten.pooling import canonical, pool
+from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.loop import Evaluate
 from jaxwhiten.training.state import Params

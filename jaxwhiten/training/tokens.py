@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError
-from jaxwhiten.tokenization import BulkTokenizer, TokenIds, checked_text
+from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
 
 
 @dataclasses.dataclass(frozen=True)

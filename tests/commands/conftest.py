@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import pytest
 
-from jaxwhiten import cli
+from jaxwhiten.commands import cli
 from tests.tiny import SENTENCES
 
 TEXTS = [text for text in SENTENCES if text]

@@ -181,8 +181,8 @@ def test_memory_does_not_grow_with_the_corpus(tiny_model):
 
 def test_in_a_pipe(tiny_model):
     command = (
-        f"printf 'one two\\nthree\\n' | {sys.executable} -m jaxwhiten.cli encode - --model {tiny_model} --pooling mean"
-        " --output - | head -n 1"
+        f"printf 'one two\\nthree\\n' | {sys.executable} -m jaxwhiten.commands.cli encode - --model {tiny_model}"
+        " --pooling mean --output - | head -n 1"
     )
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
     assert "Traceback" not in done.stderr

@@ -7,8 +7,8 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.datasets import load_sts
-from jaxwhiten.metrics import cosine_pairs, spearman
-from jaxwhiten.tuning import ScoredPairs, tune
+from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.whitening.tuning import ScoredPairs, tune
 from tests.tiny import write_model
 
 

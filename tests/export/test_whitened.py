@@ -9,7 +9,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.export import export_sentence_transformer, save_faiss, save_hub_folder
-from jaxwhiten.sentence_head import load_head
+from jaxwhiten.head.folder import load_head
 from tests.tiny import SENTENCES, write_model
 
 POOLINGS = ["mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "layers:1+1+3", "layers:-1"]

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from jaxwhiten import Encoder, Whitening
-from jaxwhiten.moments import Moments
 from jaxwhiten.search import load_index
+from jaxwhiten.whitening.moments import Moments
 from tests.faults import kill_training, work
 
 OPERATIONS = ("store", "encode", "fit", "index", "train")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening
+from jaxwhiten.encoding.store import EmbeddingStore, _Entry
 from jaxwhiten.methods import METHODS, make_method
-from jaxwhiten.store import EmbeddingStore, _Entry
 from tests.commands.conftest import generated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ TEXTS = generated(160)
 PROGRAM = """
 import sys, time, pathlib, numpy as np
 from jaxwhiten import Encoder
-from jaxwhiten.store import EmbeddingStore
+from jaxwhiten.encoding.store import EmbeddingStore
 from tests.commands.conftest import generated
 model, place, number = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 texts = generated(160)

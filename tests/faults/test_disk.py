@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, io
+from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, save_model
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.store import EmbeddingStore
 from tests.commands.conftest import generated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_fi
 
 PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "from jaxwhiten.cli import program; program()"
+    "from jaxwhiten.commands.cli import program; program()"
 )
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten import Encoder, cli
-from jaxwhiten.store import EmbeddingStore
+from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
+from jaxwhiten.encoding.store import EmbeddingStore
 from tests.commands.conftest import generated
 
 TEXTS = generated(400)

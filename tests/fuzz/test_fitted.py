@@ -12,8 +12,8 @@ from jaxwhiten import io
 from jaxwhiten.commands.inspect import load_fitted
 from jaxwhiten.errors import FormatError
 from jaxwhiten.methods import METHODS, load_method, make_method
-from jaxwhiten.moments import Moments
-from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.whitening.whitening import Whitening
 from tests.fuzz.common import NESTED, ODD, attempt, damaged, damaged_json, fuzz
 
 D = 4

@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from jaxwhiten import Moments, Whitening
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening import normalize
+from jaxwhiten.whitening.whitening import normalize
 from tests.fuzz.common import fuzz
 
-pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 
 # Rows are padded to a few sizes on the device, so few shapes are compiled.
 SHAPES = st.tuples(st.integers(1, 24), st.sampled_from([1, 2, 5]))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from jaxwhiten.head.folder import load_head
 from jaxwhiten.models import loading
-from jaxwhiten.sentence_head import load_head
 from tests.fuzz.common import attempt, fuzz, json_text
 from tests.tiny import tiny_config, write_model
 

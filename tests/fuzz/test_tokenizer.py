@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 from tests.fuzz.common import attempt, fuzz, json_text
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 

@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.encoding.store import _Entry
 from jaxwhiten.errors import DataError, FormatError
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.store import _Entry
 from tests.fuzz.common import ODD, attempt, damaged, damaged_json, fuzz, json_text
 
 VECTORS = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxwhiten import geometry
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import LocalScaling, MutualProximity, MutualProximityGauss, make_method
 from jaxwhiten.methods import hubness as module
+from jaxwhiten.metrics import geometry
 
 HUBNESS = ("local-scaling", "mutual-proximity", "mutual-proximity-gauss")
 

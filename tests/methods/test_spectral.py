@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import AllButTheTop, CholeskyWhitening, ZCAWhitening, make_method, pair_similarity
-from jaxwhiten.whitening import WhiteningWarning
+from jaxwhiten.whitening.whitening import WhiteningWarning
 
 D = 8
 

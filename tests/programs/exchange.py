@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from eval.encoding import encode, nli_moments
-from jaxwhiten import Encoder, Moments, distributed
+from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.errors import MismatchError
+from jaxwhiten.runtime import distributed
 
 SPECIAL = np.array([[0.0, -0.0, np.nan, np.inf, 1e-45, 3.4e38]], np.float32)
 ROWS = 23

@@ -17,7 +17,7 @@ from eval.encoding import nli_moments
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.protocol import TASK_SPECS
-from jaxwhiten.distributed import share_of
+from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training import read_metrics
 from tests.conftest import ROOT
 from tests.programs import exchange

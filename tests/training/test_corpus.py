@@ -8,7 +8,7 @@ import pytest
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.datasets.corpus import held_out
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training import corpus, tokenize_corpus
 from tests.tiny import SENTENCES
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.tokenization import BulkTokenizer
+from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training import tokens
 from jaxwhiten.training.tokens import tokenize_columns
 from tests.tiny import SENTENCES

@@ -1,0 +1,413 @@
+"""Text to vectors: tokenise, batch by length, run encoder and pooling as one compiled function, in any amount.
+
+    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
+    vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
+
+While the device works on one block of sentences, the host tokenises the next. Batches are split over all local
+devices. A vector depends on its own sentence only: not on its neighbours, the batch size or the order.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, overload
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from tqdm import tqdm
+
+from jaxwhiten.encoding.batching import Batch, halved, plan_batches
+from jaxwhiten.encoding.forward import Program
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
+from jaxwhiten.head.folder import SentenceHead, resolve_auto
+from jaxwhiten.head.pooling import canonical
+from jaxwhiten.models import TransformerEncoder, loading
+from jaxwhiten.runtime.compilation import keep_compiled
+from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
+
+DEFAULT_POOLING = "first_last_avg"
+DEFAULT_MAX_LENGTH = 64
+
+# Tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
+_TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
+_BLOCK = 16_384  # sentences tokenised and sorted together
+
+Vectors = np.ndarray
+Names = str | Sequence[str] | None
+_Wait = Callable[[], dict[str, np.ndarray]]
+
+
+class Encoder:
+    """A BERT-family encoder with its tokenizer and a pooling.
+
+    Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
+
+    Args:
+      model: A Flax NNX encoder (`jaxwhiten.models`).
+      tokenizer_folder: Where its tokenizer lies.
+      pooling: Default pooling, a name of `jaxwhiten.POOLINGS`.
+      max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
+      name: What the model is called in results and provenance.
+      head: What the pooling `"auto"` stands for.
+
+    Attributes:
+      name: As given.
+      pooling: Default pooling.
+      max_length: As given.
+      dtype: What matrix products run in, `"float32"` or `"bfloat16"`.
+      dimension: Width d of the vectors of the default pooling.
+    """
+
+    def __init__(
+        self,
+        model: TransformerEncoder,
+        tokenizer_folder: str | Path,
+        *,
+        pooling: str = DEFAULT_POOLING,
+        max_length: int = DEFAULT_MAX_LENGTH,
+        name: str = "",
+        head: SentenceHead | None = None,
+    ):
+        self.config = model.config
+        self.name = name or str(tokenizer_folder)
+        self.pooling = canonical(pooling)
+        self.max_length = self._checked_length(max_length)
+        self._tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
+        if self._tokenizer.vocab_size > self.config.vocab_size:
+            raise ModelError(
+                f"{tokenizer_folder}: the tokenizer has {self._tokenizer.vocab_size} entries, the model's embedding "
+                f"{self.config.vocab_size} rows; they do not belong together."
+            )
+        self._program = Program(model, head, self._tokenizer.mask_token_id)
+        self.dtype = self._program.dtype
+        self._token_budget = _TOKENS_PER_DEVICE.get(self._program.platform, 2048) * self._program.devices
+        self._check_pooling(self.pooling)
+        self.dimension = self.width(self.pooling)
+        keep_compiled()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | Path,
+        *,
+        pooling: str = DEFAULT_POOLING,
+        max_length: int | None = None,
+        dtype: str = "float32",
+        revision: str | None = None,
+    ) -> Encoder:
+        """Reads an encoder from a local folder or the hub.
+
+        Args:
+          model: Folder or hub id; plain Hugging Face and sentence-transformers layouts.
+          pooling: The default pooling (see `jaxwhiten.head.pooling`), or `"auto"` for all that a sentence-transformers
+            folder does after its Transformer.
+          max_length: Longest sentence in tokens; by default 64, or with `"auto"` what the folder says.
+          dtype: `"float32"` or `"bfloat16"`.
+          revision: Commit, tag or branch on the hub.
+
+        Returns:
+          The encoder, its weights on all local devices.
+
+        Raises:
+          ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
+          InputError: An unknown pooling or dtype, or a `max_length` the model cannot take.
+        """
+        folder = loading.resolve_folder(model, revision=revision)
+        pooling = canonical(pooling)
+        module, config, weights_folder = loading.load_model(folder, dtype=dtype)
+        tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
+        pooling, head, max_length = resolve_auto(folder, config, pooling, max_length)
+        length = DEFAULT_MAX_LENGTH if max_length is None else max_length
+        return cls(module, tokenizer_folder, pooling=pooling, max_length=length, name=str(model), head=head)
+
+    def _checked_length(self, max_length: int) -> int:
+        if not 3 <= max_length <= self.config.longest_input:
+            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.longest_input} tokens.")
+        return max_length
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
+        digest = hashlib.sha256(self._tokenizer.to_json().encode())
+        for part in self._program.contents():
+            digest.update(part)
+        return digest.hexdigest()[:24]
+
+    def width(self, pooling: str) -> int:
+        """Width of the vectors of a pooling."""
+        return self._program.width(pooling)
+
+    def fit_idf(self, sentences: Iterable[str]) -> str:
+        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
+
+        Args:
+          sentences: The corpus, read once.
+
+        Returns:
+          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
+
+        Raises:
+          InputError: No sentences, or an item that is not a string.
+
+        References:
+          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
+        """
+        total, counts = 0, np.zeros(self.config.vocab_size, np.int64)
+        for block in _checked_blocks(sentences, _BLOCK):
+            total += len(block)
+            counts += self._tokenizer(block).document_frequencies(self.config.vocab_size)
+        if not total:
+            raise InputError("No sentences to count tokens in.")
+        return self.add_idf(np.log((total + 1) / (counts + 1)))
+
+    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
+        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
+
+        Args:
+          weights: One a row of the model's word embedding, none below 0.
+
+        Returns:
+          The pooling's name.
+
+        Raises:
+          InputError: Weights of another length, below 0, or not finite.
+        """
+        return self._program.add_idf(weights)
+
+    @overload
+    def encode(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
+        self,
+        sentences: Sequence[str],
+        *,
+        pooling: str | None = None,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Vectors: ...
+    @overload
+    def encode(
+        self,
+        sentences: Sequence[str],
+        *,
+        pooling: Sequence[str],
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> dict[str, Vectors]: ...
+    def encode(self, sentences: Any, *, pooling: Any = None, batch_size: Any = None, show_progress: Any = None) -> Any:
+        """Encodes sentences.
+
+        Args:
+          sentences: Any number of strings; an empty string is encoded as `[CLS] [SEP]`.
+          pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
+            it is; one that rewrites it, such as `prompt`, takes its own.
+          batch_size: At most this many sentences a batch; by default a token budget decides.
+          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
+
+        Returns:
+          float32 [n, d] in the order of the sentences; for several poolings a dict of such arrays by name.
+
+        Raises:
+          InputError: An item is not a string; its index is named, and nothing was encoded.
+        """
+        sentences = checked_text(sentences)
+        names, single = self._pooling_names(pooling)
+        out = {name: np.empty((len(sentences), self.width(name)), np.float32) for name in names}
+        with _progress(len(sentences), show_progress) as bar:
+            start = 0
+            for block in self._blocks(_split(sentences, _BLOCK), names, batch_size, bar):
+                size = len(block[names[0]])
+                for name in names:
+                    out[name][start : start + size] = block[name]
+                start += size
+        return out[names[0]] if single else out
+
+    def encode_stream(
+        self,
+        sentences: Iterable[str],
+        *,
+        pooling: Names = None,
+        block_size: int = _BLOCK,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
+        """Encodes any iterable of sentences in bounded memory.
+
+        Args:
+          sentences: Read lazily, at most two blocks ahead.
+          pooling: As in `encode`.
+          block_size: Sentences a block; they are sorted by length within it.
+          batch_size: As in `encode`.
+          show_progress: As in `encode`.
+
+        Yields:
+          For each block, in input order, what `encode` would return for it.
+
+        Raises:
+          InputError: An item is not a string; its index is named. All blocks before its own were yielded.
+        """
+        names, single = self._pooling_names(pooling)
+        if block_size < 1:
+            raise InputError(f"block_size is {block_size}; it must be at least 1.")
+        total = len(sentences) if isinstance(sentences, Sequence) else None
+        with _progress(total, show_progress) as bar:
+            for block in self._blocks(_checked_blocks(sentences, block_size), names, batch_size, bar):
+                yield block[names[0]] if single else block
+
+    def _pooling_names(self, pooling: Names) -> tuple[tuple[str, ...], bool]:
+        """The names to compute, under which the caller asked for them, and whether one array is wanted."""
+        single = pooling is None or isinstance(pooling, str)
+        names = tuple(dict.fromkeys([pooling or self.pooling] if isinstance(pooling, str | None) else pooling))
+        if not names:
+            raise InputError("pooling is an empty list; name at least one.")
+        for name in names:
+            self._check_pooling(name)
+        return names, single
+
+    def _check_pooling(self, name: str) -> None:
+        """Raises if this encoder cannot pool so, before anything is encoded."""
+        try:
+            self._program.check(name)
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {error}") from error
+
+    def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
+        """How sentences of these lengths are cut into batches on this machine, see `jaxwhiten.encoding.batching`.
+
+        Args:
+          lengths: Tokens of each sentence.
+          batch_size: At most this many sentences a batch.
+        """
+        return plan_batches(
+            lengths,
+            max_length=self.max_length,
+            token_budget=self._token_budget,
+            multiple=self._program.devices,
+            max_rows=batch_size,
+        )
+
+    def _blocks(
+        self, blocks: Iterable[list[str]], names: tuple[str, ...], batch_size: int | None, bar: tqdm
+    ) -> Iterator[dict[str, Vectors]]:
+        """Encodes blocks of sentences, tokenising the next one while the device works on this one."""
+        if batch_size is not None and batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
+        blocks, groups = iter(blocks), self._program.by_form(names)
+        pool_, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
+
+        def tokenize_next() -> list[TokenIds] | None:
+            block = next(blocks, None)
+            return None if block is None else [self._tokenizer(block, form) for form in groups]
+
+        try:
+            upcoming = pool_.submit(tokenize_next)
+            while (tokens := upcoming.result()) is not None:
+                upcoming = pool_.submit(tokenize_next)
+                out: dict[str, Vectors] = {}
+                for number, (group, of_group) in enumerate(zip(groups.values(), tokens, strict=True)):
+                    out |= self._encode_block(of_group, group, batch_size, bar if number == 0 else None)
+                yield {name: out[name] for name in names}
+        except KeyboardInterrupt:
+            wait = False  # the sentences may come from a pipe that stays silent
+            raise
+        finally:
+            pool_.shutdown(wait=wait, cancel_futures=True)
+
+    def _encode_block(
+        self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm | None
+    ) -> dict[str, Vectors]:
+        out = {name: np.empty((len(tokens.lengths), self.width(name)), np.float32) for name in names}
+        pending: collections.deque[tuple[Batch, _Wait | None]] = collections.deque()
+
+        def read(batch: Batch, wait: _Wait | None) -> None:
+            try:
+                pooled = (wait or self._start(tokens, batch, names))()
+                for name in names:
+                    out[name][batch.rows] = pooled[name][: len(batch.rows)]
+            except jax.errors.JaxRuntimeError as error:
+                for part in self._smaller(batch, tokens.lengths, error):
+                    read(part, None)
+
+        def read_oldest() -> None:
+            batch, wait = pending.popleft()
+            read(batch, wait)
+            if bar is not None:
+                bar.update(len(batch.rows))
+
+        for batch in self.plan(tokens.lengths, batch_size):
+            for part in self._within_budget(batch, tokens.lengths):
+                try:
+                    pending.append((part, self._start(tokens, part, names)))
+                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
+                    pending.append((part, None))
+                while len(pending) >= self._program.in_flight or (pending and pending[-1][1] is None):
+                    read_oldest()
+        while pending:
+            read_oldest()
+        return out
+
+    def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
+        """The batch, or parts of it where the budget has shrunk since it was planned."""
+        if batch.tokens <= self._token_budget or batch.height <= self._program.devices:
+            yield batch
+            return
+        for part in halved(batch, lengths, self._program.devices):
+            yield from self._within_budget(part, lengths)
+
+    def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
+        """The parts of a batch that the devices had no room for; batches from here on are no larger than they.
+
+        Raises:
+          JaxwhitenError: It cannot be split.
+          Exception: The error, where it is another one.
+        """
+        if not self._program.is_out_of_memory(error):
+            raise error
+        parts = halved(batch, lengths, self._program.devices)
+        size = f"{batch.height} sentences of {batch.length} tokens"
+        if parts[0].height == batch.height:
+            raise JaxwhitenError(
+                f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
+                " or end what else is on the device."
+            ) from error
+        budget = parts[0].tokens
+        if budget < self._token_budget:
+            self._token_budget = budget
+            warnings.warn(
+                f"The device ran out of memory with {size}: tried again with half as many, and from here on.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return parts
+
+    def _start(self, tokens: TokenIds, batch: Batch, names: tuple[str, ...]) -> _Wait:
+        ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
+        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
+        lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
+        return self._program.start(ids, lengths, batch.tokens, names)
+
+
+def _split(sentences: list[str], size: int) -> Iterator[list[str]]:
+    return (sentences[start : start + size] for start in range(0, len(sentences), size))
+
+
+def _checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
+    if isinstance(sentences, str):
+        checked_text(sentences)
+    for number, block in enumerate(iter(functools.partial(_take, iter(sentences), size), [])):
+        yield checked_text(block, number * size)
+
+
+def _take(iterator: Iterator[object], size: int) -> list[object]:
+    return list(itertools.islice(iterator, size))
+
+
+def _progress(total: int | None, show: bool | None) -> tqdm:
+    disable = None if show is None else not show
+    return tqdm(total=total, desc="encode", unit="sent", disable=disable, delay=1 if show is None else 0, leave=False)

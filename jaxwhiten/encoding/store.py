@@ -1,0 +1,237 @@
+"""Embeddings kept on disk, so that a sentence is encoded once for any number of settings.
+
+One entry is a folder named by a key over everything the vectors depend on: weights, configuration and tokenizer (the
+encoder's fingerprint), pooling, max_length, dtype and the sentences themselves in their order. While it is made it
+holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one memory-mapped
+`.npy` file with a JSON sidecar that spells the key out and carries a checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.head.pooling import canonical
+from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
+
+# Changed whenever the encoder's arithmetic changes, so that vectors of older code are not read.
+VERSION = 1
+SHARD_ROWS = 8192
+_ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
+
+
+def text_fingerprint(sentences: Iterable[str]) -> str:
+    """SHA-256 over sentences in their order; every sentence is delimited by its length."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        data = sentence.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class EmbeddingStore:
+    """A folder of embeddings.
+
+    Args:
+      folder: Where; by default `embeddings` in the cache folder (`jaxwhiten.io.cache_dir`).
+      shard_rows: Sentences encoded between two writes: what a killed run loses at most.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
+        if shard_rows < 1:
+            raise InputError(f"shard_rows is {shard_rows}; it must be at least 1.")
+        self.folder = Path(folder) if folder is not None else cache_dir("embeddings")
+        self.shard_rows = shard_rows
+
+    @overload
+    def encode(
+        self, encoder: Any, sentences: Sequence[str], *, pooling: str | None = None, show_progress: bool | None = None
+    ) -> np.ndarray: ...
+    @overload
+    def encode(
+        self, encoder: Any, sentences: Sequence[str], *, pooling: Sequence[str], show_progress: bool | None = None
+    ) -> dict[str, np.ndarray]: ...
+    def encode(self, encoder: Any, sentences: Any, *, pooling: Any = None, show_progress: Any = None) -> Any:
+        """`Encoder.encode`, read from the store where it is there, written to it where it is not.
+
+        Poolings that are missing are computed together, in one forward pass.
+
+        Args:
+          encoder: An `Encoder`.
+          sentences: The sentences.
+          pooling: A name, or several; default the encoder's own.
+          show_progress: As in `Encoder.encode`.
+
+        Returns:
+          A read-only memory map, float32 [n, d], in the order of the sentences; for several poolings a dict by name.
+
+        Raises:
+          InputError: No sentences, an item that is not a string, or an unknown pooling.
+        """
+        single = pooling is None or isinstance(pooling, str)
+        names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
+        if not names:
+            raise InputError("pooling is an empty list; name at least one.")
+        sentences = list(sentences)
+        for position, sentence in enumerate(sentences):
+            if not isinstance(sentence, str):
+                raise InputError(f"Sentence {position} is a {type(sentence).__name__}, not a string: {sentence!r:.80}.")
+        if not sentences:
+            raise InputError("No sentences to encode.")
+        text = text_fingerprint(sentences)
+        entries = {
+            name: _Entry(self.folder, entry_key(encoder, text, len(sentences), name), self.shard_rows) for name in names
+        }
+        found = {name: entry.open() for name, entry in entries.items()}
+        missing = {name: entries[name] for name, array in found.items() if array is None}
+        while missing:
+            self._fill(encoder, sentences, missing, show_progress)
+            found |= {name: entry.join() for name, entry in missing.items()}
+            missing = {name: entry for name, entry in missing.items() if found[name] is None}
+        return found[names[0]] if single else found
+
+    def _fill(
+        self, encoder: Any, sentences: list[str], entries: Mapping[str, _Entry], show_progress: bool | None
+    ) -> None:
+        """Encodes the shards that are not there yet, one stream a set of missing poolings."""
+        todo: dict[tuple[str, ...], list[int]] = {}
+        for shard in range(-(-len(sentences) // self.shard_rows)):
+            lacking = tuple(name for name, entry in entries.items() if not entry.has(shard))
+            if lacking:
+                todo.setdefault(lacking, []).append(shard)
+        for names, shards in todo.items():
+            starts = [shard * self.shard_rows for shard in shards]
+            # Only the last shard is short, and it is the last of its stream: blocks and shards agree.
+            stream = encoder.encode_stream(
+                [text for start in starts for text in sentences[start : start + self.shard_rows]],
+                pooling=names,
+                block_size=self.shard_rows,
+                show_progress=show_progress,
+            )
+            for shard, block in zip(shards, stream, strict=True):
+                for name in names:
+                    entries[name].put(shard, block[name])
+
+
+def entry_key(encoder: Any, text: str, rows: int, pooling: str) -> dict[str, Any]:
+    """Everything the vectors of one entry depend on.
+
+    Args:
+      encoder: An `Encoder`.
+      text: `text_fingerprint` of the sentences.
+      rows: How many sentences.
+      pooling: The pooling's name.
+
+    Returns:
+      JSON-representable; equal for equal vectors.
+    """
+    return {
+        "store_version": VERSION,
+        "encoder": encoder.fingerprint,
+        "pooling": canonical(pooling),
+        "max_length": encoder.max_length,
+        "dtype": encoder.dtype,
+        "dimension": encoder.width(pooling),
+        "rows": rows,
+        "text": text,
+    }
+
+
+class _Entry:
+    """One array in the making or finished."""
+
+    def __init__(self, root: Path, key: Mapping[str, Any], shard_rows: int):
+        self.key = dict(key)
+        self.folder = root / content_key(self.key)
+        self.shape = (key["rows"], key["dimension"])
+        self.shard_rows = shard_rows
+
+    def _shard(self, number: int) -> Path:
+        return self.folder / f"shard-{self.shard_rows}-{number:06d}.npy"
+
+    def open(self) -> np.ndarray | None:
+        """The finished array if it is there and whole; one that is damaged is reported and made again."""
+        sidecar = self.folder / _SIDECAR
+        if not sidecar.is_file():
+            return None
+        try:
+            told = json.loads(sidecar.read_text(encoding="utf-8"))
+            if told["key"] != self.key:
+                raise ValueError("its sidecar names another key")
+            array = _map(self.folder / _ARRAY, self.shape)
+            if sha256_file(self.folder / _ARRAY) != told["sha256"]:
+                raise ValueError("checksum does not match")
+            self._clear()
+            return array
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            warnings.warn(f"{self.folder}: damaged embeddings ({error}); they are computed again.", stacklevel=4)
+            sidecar.unlink(missing_ok=True)
+            return None
+
+    def has(self, number: int) -> bool:
+        """Whether a shard was written; it is whole if it is there, since it was renamed into place."""
+        try:
+            _map(self._shard(number), self._shard_shape(number))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _shard_shape(self, number: int) -> tuple[int, int]:
+        return min(self.shard_rows, self.shape[0] - number * self.shard_rows), self.shape[1]
+
+    def put(self, number: int, block: np.ndarray) -> None:
+        """Writes one shard."""
+        if block.shape != self._shard_shape(number):
+            raise InputError(f"The encoder gave vectors of shape {block.shape}, expected {self._shard_shape(number)}.")
+        with atomic_path(self._shard(number)) as temporary, open(temporary, "wb") as file:
+            np.save(file, np.ascontiguousarray(block, np.float32))
+
+    def join(self) -> np.ndarray | None:
+        """Makes one array of all shards, removes them and maps the array.
+
+        Another process may be at the same entry: if it was first, its array is taken. None where it has removed
+        shards and left no array.
+        """
+        try:
+            array = self.open()
+            if array is None:
+                self._join_shards()
+                array = _map(self.folder / _ARRAY, self.shape)
+        except FileNotFoundError:
+            return self.open()
+        self._clear()
+        return array
+
+    def _clear(self) -> None:
+        """Removes the shards of a finished array; a run killed just before this has left them all."""
+        for path in self.folder.glob("shard-*.npy"):
+            path.unlink(missing_ok=True)
+        remove_stale(self.folder)
+
+    def _join_shards(self) -> None:
+        shards = [self._shard(number) for number in range(-(-self.shape[0] // self.shard_rows))]
+        with atomic_path(self.folder / _ARRAY) as temporary:
+            with open(temporary, "wb") as file:
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": self.shape}
+                )
+                for number, path in enumerate(shards):
+                    _map(path, self._shard_shape(number)).tofile(file)
+            digest = sha256_file(temporary)
+        write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
+
+
+def _map(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    array = map_array(path)
+    if array.shape != shape or array.dtype != np.float32:
+        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected float32 {shape}")
+    return array

@@ -1,0 +1,30 @@
+"""Scores of vectors against human judgements: arrays in, numbers out. Intervals are in `bootstrap`, the shape of a
+cloud of vectors in `geometry`."""
+
+from jaxwhiten.metrics.scores import (
+    AGGREGATES,
+    Gold,
+    STSScores,
+    average_cosine,
+    cosine_pairs,
+    mrr_at_k,
+    ndcg_at_k,
+    recall_at_k,
+    reciprocal_ranks,
+    spearman,
+    sts_scores,
+)
+
+__all__ = [
+    "AGGREGATES",
+    "Gold",
+    "STSScores",
+    "average_cosine",
+    "cosine_pairs",
+    "mrr_at_k",
+    "ndcg_at_k",
+    "recall_at_k",
+    "reciprocal_ranks",
+    "spearman",
+    "sts_scores",
+]

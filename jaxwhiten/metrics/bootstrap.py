@@ -1,0 +1,257 @@
+"""Bootstrap confidence intervals for Spearman scores and for means, vectorised over resamples.
+
+A resample of n pairs is a row of n multinomial counts. Over values sorted once, the average ranks of a resample are
+running sums of its counts, so a resample costs O(n) and nothing is sorted again. Every setting scored on the same
+pairs sees the same resamples, so the difference of two rows is a paired bootstrap.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Real
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.metrics.scores import AGGREGATES
+
+Array = np.ndarray | jax.Array
+
+_BLOCK_ELEMENTS = 1 << 20  # counts held at once: resamples of a block × pairs
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+class _Order(NamedTuple):
+    """Values sorted within groups: the pair at each place, and the places low .. high − 1 of each pair's ties."""
+
+    order: Array
+    low: Array
+    high: Array
+
+
+class _Grouping(NamedTuple):
+    """What stays the same for all resamples, for one way of grouping the pairs (all together, or by subset).
+
+    Pairs are numbered by subset. A group is contiguous in every sorted order and its resample has as many draws as
+    it has pairs, so the running sum at a group's start is the start itself.
+    """
+
+    centre: Array  # [n, 1] float32: the mean rank of the pair's group, counted from the start of all pairs
+    member: Array  # [g, n] float32: 1 where the pair belongs to the group
+    gold: _Order
+    similarity: _Order  # of every setting: each array [m, n]
+
+
+def _sorted_order(values: np.ndarray, group: np.ndarray) -> _Order:
+    n = len(values)
+    order = np.lexsort((values, group))
+    new = np.ones(n, dtype=bool)
+    new[1:] = (values[order][1:] != values[order][:-1]) | (group[order][1:] != group[order][:-1])
+    starts = np.flatnonzero(new)
+    run = np.cumsum(new) - 1
+    low, high = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    low[order], high[order] = starts[run], np.append(starts[1:], n)[run]
+    return _Order(order.astype(np.int32), low, high)
+
+
+def _grouping(similarity: np.ndarray, gold: np.ndarray, group: np.ndarray) -> _Grouping:
+    sizes = np.bincount(group)
+    starts = np.cumsum(sizes) - sizes
+    orders = [_sorted_order(row, group) for row in similarity]
+    return _Grouping(
+        (starts + (sizes + 1) / 2)[group][:, None].astype(np.float32),
+        (group == np.arange(len(sizes))[:, None]).astype(np.float32),
+        _sorted_order(gold, group),
+        _Order(*(np.stack(arrays) for arrays in zip(*orders, strict=True))),
+    )
+
+
+def _running_sum(x: jax.Array) -> jax.Array:
+    """Cumulative sums along the first axis. A loop over rows is the fastest on CPU, and quick to compile."""
+    if jax.default_backend() != "cpu":
+        return jnp.cumsum(x, axis=0)
+
+    def add(total: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return total + row, total + row
+
+    return jax.lax.scan(add, jnp.zeros_like(x[0]), x)[1]
+
+
+def _centred_ranks(counts: jax.Array, place: _Order, centre: Array) -> jax.Array:
+    """Average ranks [n, b] of every pair in each of b resamples, minus the mean rank of its group."""
+    before = jnp.pad(_running_sum(counts[place.order]), ((1, 0), (0, 0)))
+    # A run of ties holds draws before[low] + 1 .. before[high]; the average rank is their middle.
+    return (before[place.low] + before[place.high] + 1) / 2 - centre
+
+
+def _correlations(counts: jax.Array, grouping: _Grouping) -> jax.Array:
+    """Spearman of every setting in every group of the resamples `counts` [n, b]: [m, g, b]."""
+
+    def total(values: jax.Array) -> jax.Array:
+        return jnp.matmul(grouping.member, values, precision=jax.lax.Precision.HIGHEST)
+
+    gold = _centred_ranks(counts, grouping.gold, grouping.centre)
+    weighted = counts * gold
+    gold_scale = jnp.sqrt(total(weighted * gold))
+
+    def one(place: _Order) -> jax.Array:
+        ranks = _centred_ranks(counts, place, grouping.centre)
+        scale = gold_scale * jnp.sqrt(total(counts * ranks * ranks))
+        return jnp.where(scale > 0, total(weighted * ranks) / scale, jnp.nan)
+
+    found: jax.Array = jax.lax.map(one, grouping.similarity)
+    return found
+
+
+@functools.partial(jax.jit, static_argnames="width")
+def _resample_block(
+    key: jax.Array, starts: jax.Array, sizes: jax.Array, groupings: tuple[_Grouping, ...], width: int
+) -> list[jax.Array]:
+    """Spearman of every setting and group in `width` resamples: one array [m, g, width] a grouping."""
+    n = len(starts)
+    # Draws are stratified: as many from each subset as it has pairs. 32 random bits modulo the size: bias n / 2^32.
+    bits = jax.random.bits(key, (n, width), jnp.uint32)
+    draws = (bits % sizes[:, None]).astype(jnp.int32) + starts[:, None]
+    flat = draws * width + jnp.arange(width, dtype=jnp.int32)
+    counts = jnp.zeros(n * width, jnp.float32).at[flat.ravel()].add(1).reshape(n, width)
+    return [_correlations(counts, grouping) for grouping in groupings]
+
+
+def spearman_resamples(
+    similarity: Real[np.ndarray, "m n"],
+    gold: Real[np.ndarray, " n"],
+    subsets: Sequence[str],
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> dict[str, Float[np.ndarray, "m r"]]:
+    """The three STS aggregates of every setting in each bootstrap resample of the pairs.
+
+    The pairs of each subset are resampled with replacement among themselves, since the subsets of a task are fixed
+    and not a sample. Settings share the resamples: subtract two rows for a paired bootstrap.
+
+    Args:
+      similarity: One row of similarities a setting, over the same pairs.
+      gold: The human score of each pair.
+      subsets: The subset of each pair.
+      n_resamples: How many resamples.
+      seed: Seed of the draws.
+
+    Returns:
+      `all`, `mean` and `wmean`, each [m, n_resamples] in points; NaN where a resample's correlation is undefined.
+
+    Raises:
+      InputError: Lengths differ, there are no pairs, or `n_resamples` is below 1.
+
+    References:
+      Efron & Tibshirani 1993, chapters 6 and 13.
+    """
+    n = len(gold)
+    if similarity.shape[1] != n or len(subsets) != n:
+        raise InputError(f"{similarity.shape[1]} similarities, {n} gold scores, {len(subsets)} subset names.")
+    if not n or not len(similarity) or n_resamples < 1:
+        raise InputError(f"Nothing to resample: {len(similarity)} settings, {n} pairs, {n_resamples} resamples.")
+    _, group, sizes = np.unique(np.asarray(subsets, dtype=str), return_inverse=True, return_counts=True)
+    by_subset = np.argsort(group, kind="stable")
+    group, gold, similarity = group[by_subset], gold[by_subset], similarity[:, by_subset]
+    groupings = (_grouping(similarity, gold, np.zeros(n, dtype=np.int64)), _grouping(similarity, gold, group))
+    starts = (np.cumsum(sizes) - sizes)[group].astype(np.int32)
+    width = max(1, min(n_resamples, _BLOCK_ELEMENTS // n))
+    key = jax.random.key(seed)
+    blocks: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    arguments = jax.device_put((starts, sizes[group].astype(np.uint32), groupings))
+    for block in range(math.ceil(n_resamples / width)):
+        for kept, found in zip(blocks, _resample_block(jax.random.fold_in(key, block), *arguments, width), strict=True):
+            kept.append(np.asarray(found, dtype=np.float64))
+    pooled, by_group = (100 * np.concatenate(kept, axis=2)[:, :, :n_resamples] for kept in blocks)
+    weights = sizes / sizes.sum()
+    return {"all": pooled[:, 0], "mean": by_group.mean(axis=1), "wmean": np.einsum("g,mgr->mr", weights, by_group)}
+
+
+def percentile_interval(samples: Real[np.ndarray, " r"], level: float = 0.95) -> Interval:
+    """The percentile interval of bootstrap samples; undefined samples are left out.
+
+    Args:
+      samples: The statistic in each resample, or the difference of two rows' statistics.
+      level: The share of samples inside.
+
+    Returns:
+      The interval; NaN at both ends when no sample is defined.
+
+    References:
+      Efron & Tibshirani 1993, chapter 13.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"The level of an interval lies between 0 and 1, got {level}.")
+    defined = samples[~np.isnan(samples)]
+    if not len(defined):
+        return Interval(math.nan, math.nan)
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
+
+
+def bootstrap_spearman(
+    similarity: Real[np.ndarray, " n"],
+    gold: Real[np.ndarray, " n"],
+    subsets: Sequence[str],
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, Interval]:
+    """Percentile intervals of the three aggregates of one setting; see `spearman_resamples`.
+
+    Args:
+      similarity: The model's score of each pair.
+      gold: The human score of each pair.
+      subsets: The subset of each pair.
+      n_resamples: How many resamples.
+      seed: Seed of the draws.
+      level: The share of resamples inside the interval.
+
+    Returns:
+      An interval in points for each of `all`, `mean` and `wmean`.
+    """
+    samples = spearman_resamples(similarity[None], gold, subsets, n_resamples, seed)
+    return {name: percentile_interval(samples[name][0], level) for name in AGGREGATES}
+
+
+def bootstrap_mean(
+    values: Real[np.ndarray, " n"], n_resamples: int = 10_000, seed: int = 0, level: float = 0.95
+) -> Interval:
+    """The percentile interval of a mean, such as the MRR from its reciprocal ranks.
+
+    Equal values are drawn together: a resample is one multinomial draw over the distinct values, which for
+    reciprocal ranks are few however many queries there are.
+
+    Args:
+      values: One value an item.
+      n_resamples: How many resamples.
+      seed: Seed of the draws.
+      level: The share of resamples inside the interval.
+
+    Returns:
+      The interval of the mean.
+
+    Raises:
+      InputError: There are no values.
+    """
+    if not len(values):
+        raise InputError("The bootstrap of a mean needs at least one value.")
+    distinct, counts = np.unique(values, return_counts=True)
+    rng = np.random.default_rng(seed)
+    width = max(1, _BLOCK_ELEMENTS // len(distinct))
+    means = [
+        rng.multinomial(len(values), counts / len(values), size=min(width, n_resamples - done)) @ distinct / len(values)
+        for done in range(0, n_resamples, width)
+    ]
+    return percentile_interval(np.concatenate(means), level)

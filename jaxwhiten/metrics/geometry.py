@@ -1,0 +1,296 @@
+"""The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
+
+`geometry` gives all measures of one set at once; each is also a function of its own. All work on float64 copies of
+blocks, except the two that look at every pair of rows, which run on the device in blocks of similarities.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TypedDict
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Float, Float32, Float64, Int
+
+from jaxwhiten.arrays import first_nonfinite_row, nonfinite_error, normalize
+from jaxwhiten.errors import InputError
+from jaxwhiten.metrics.scores import average_cosine
+
+_BLOCK_ROWS = 8192
+_SIMILARITY_BYTES = 32 << 20  # of one block of similarities
+
+
+class Geometry(TypedDict):
+    """Measures of one set of vectors; NaN where a measure is undefined.
+
+    n is the number of rows they were taken on.
+    """
+
+    n: int
+    isoscore: float
+    average_cosine: float
+    effective_rank: float
+    uniformity: float
+    hubness: float
+
+
+def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10, seed: int = 0) -> Geometry:
+    """All measures of one set of vectors.
+
+    Args:
+      x: One vector a row, at least two.
+      max_rows: More rows than this are sampled without replacement, since `uniformity` and `hubness` look at every
+        pair of rows. `n` of the result says how many were used.
+      k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
+      seed: Seed of the sample.
+
+    Returns:
+      The measures.
+
+    Raises:
+      InputError: Fewer than two rows.
+      NonFiniteError: A row holds NaN or an infinity.
+    """
+    _check(x, "The geometry of vectors")
+    if max_rows < 2:
+        raise InputError(f"max_rows must be at least 2, got {max_rows}.")
+    if len(x) > max_rows:
+        x = x[np.sort(np.random.default_rng(seed).choice(len(x), max_rows, replace=False))]
+    sigma = _covariance(x)
+    return {
+        "n": len(x),
+        "isoscore": isoscore_from_covariance(sigma) if len(sigma) > 1 else math.nan,
+        "average_cosine": average_cosine(x),
+        "effective_rank": _effective_rank(sigma),
+        "uniformity": uniformity(x),
+        "hubness": hubness(x, k) if len(x) > k else math.nan,
+    }
+
+
+def isoscore(x: Float[np.ndarray, "n d"]) -> float:
+    """IsoScore: 1 when all directions have the same variance, 0 when one direction has all of it.
+
+    Args:
+      x: One vector a row, at least two, of at least two dimensions.
+
+    Returns:
+      The score in [0, 1]; NaN when all rows are equal.
+
+    Raises:
+      InputError: Fewer than two rows or dimensions.
+      NonFiniteError: A row holds NaN or an infinity.
+
+    References:
+      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
+      section 4.
+    """
+    _check(x, "IsoScore")
+    return isoscore_from_covariance(_covariance(x))
+
+
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
+    """IsoScore of a covariance matrix; its scale does not matter.
+
+    The paper normalises the d variances along the principal axes to length √d, takes their distance from (1, …, 1)
+    as the isotropy defect, and rescales. What is left of its steps is ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are
+    traces, Σλ = tr Σ and Σλ² = ‖Σ‖², so that no eigenvalue is computed.
+
+    Args:
+      sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
+
+    Returns:
+      The score in [0, 1]; NaN for a zero matrix.
+
+    Raises:
+      InputError: One dimension.
+    """
+    d = len(sigma)
+    if d < 2:
+        raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
+    # Scaled first, so that squares neither overflow nor vanish.
+    trace = float(np.trace(sigma))
+    if not trace > 0:
+        return math.nan
+    scaled = sigma / trace
+    return (1 / float(np.einsum("ij,ij->", scaled, scaled)) - 1) / (d - 1)
+
+
+def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
+    """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
+
+    Args:
+      x: One vector a row, at least two.
+
+    Returns:
+      A number from 1 to min(n − 1, d); NaN when all rows are equal.
+
+    Raises:
+      InputError: Fewer than two rows.
+      NonFiniteError: A row holds NaN or an infinity.
+
+    References:
+      Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
+    """
+    _check(x, "The effective rank")
+    return _effective_rank(_covariance(x))
+
+
+def _effective_rank(sigma: np.ndarray) -> float:
+    values = np.linalg.eigvalsh(sigma)
+    # What rounding leaves in null directions would enter by its square root: 1e-16 of the variance as 1e-8.
+    singular = np.sqrt(np.where(values > len(values) * np.finfo(np.float64).eps * values[-1], values, 0.0))
+    total = singular.sum()
+    if not total > 0:
+        return math.nan
+    p = singular[singular > 0] / total
+    return float(np.exp(-(p @ np.log(p))))
+
+
+def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"], alpha: float = 2.0) -> float:
+    """The mean distance of the two sides of positive pairs, on the unit sphere; smaller is better.
+
+    Args:
+      x: One side of each pair; zero rows stay zero.
+      y: The other side.
+      alpha: Power of the distance.
+
+    Returns:
+      The mean of ‖x − y‖^α over the pairs.
+
+    Raises:
+      InputError: No pairs.
+
+    References:
+      Wang, Isola: Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+      Hypersphere (2020), section 4.1.
+    """
+    if not len(x):
+        raise InputError("The alignment needs at least one pair.")
+    difference = normalize(x).astype(np.float64) - normalize(y)
+    return float((np.einsum("ij,ij->i", difference, difference) ** (alpha / 2)).mean())
+
+
+def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
+    """The logarithm of the mean Gaussian potential of two different rows, on the unit sphere; smaller is better.
+
+    Exact, over all n(n − 1)/2 pairs, in blocks.
+
+    Args:
+      x: One vector a row, at least two; zero rows stay zero.
+      t: The potential is exp(−t ‖x − y‖²).
+
+    Returns:
+      A number from −4t to 0.
+
+    Raises:
+      InputError: Fewer than two rows.
+      NonFiniteError: A row holds NaN or an infinity.
+
+    References:
+      Wang, Isola (2020), section 4.2; see `alignment`.
+    """
+    _check(x, "The uniformity")
+    n = len(x)
+    total = 0.0
+    unit, rows = _padded(normalize(x).astype(np.float32))
+    for start in range(0, n, rows):
+        total += float(np.asarray(_potentials(unit, start, n, np.float32(t), rows), np.float64).sum())
+    return math.log(total / (n * (n - 1)))
+
+
+def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
+    """How often each row is among the k nearest neighbours, by cosine, of the other rows.
+
+    Args:
+      x: One vector a row, more than k of them.
+      k: Neighbours of each row; of equally near ones the first.
+
+    Returns:
+      The counts; their mean is k.
+
+    Raises:
+      InputError: Not more than k rows, or k below 1.
+      NonFiniteError: A row holds NaN or an infinity.
+    """
+    _check(x, "The k-occurrence")
+    n = len(x)
+    if not 1 <= k < n:
+        raise InputError(f"k must lie between 1 and {n - 1}, the neighbours each of {n} rows has; got {k}.")
+    unit, rows = _padded(normalize(x).astype(np.float32))
+    counts = np.zeros(n, np.int64)
+    for start in range(0, n, rows):
+        ids = np.asarray(_nearest(unit, start, n, k, rows))[: n - start]
+        counts += np.bincount(ids.ravel(), minlength=n)
+    return counts
+
+
+def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
+    """The skewness of the k-occurrence: large when few rows, the hubs, are neighbours of many.
+
+    Args and Raises are those of `k_occurrence`.
+
+    Returns:
+      The skewness; 0 when every row occurs equally often.
+
+    References:
+      Radovanović, Nanopoulos, Ivanović: Hubs in Space: Popular Nearest Neighbors in High-Dimensional Data (2010),
+      section 3.
+    """
+    counts = k_occurrence(x, k)
+    centred = counts - counts.mean()
+    deviation = math.sqrt(float((centred**2).mean()))
+    return float((centred**3).mean()) / deviation**3 if deviation > 0 else 0.0
+
+
+def _check(x: np.ndarray, what: str) -> None:
+    if len(x) < 2:
+        raise InputError(f"{what} needs at least two rows, got {len(x)}.")
+    row = first_nonfinite_row(x)
+    if row is not None:
+        raise nonfinite_error(row)
+
+
+def _covariance(x: np.ndarray) -> np.ndarray:
+    """The covariance in float64, whatever the rows are in: small eigenvalues count here."""
+    centre = x.mean(axis=0, dtype=np.float64)
+    total = np.zeros((x.shape[1], x.shape[1]))
+    for start in range(0, len(x), _BLOCK_ROWS):
+        y = x[start : start + _BLOCK_ROWS] - centre
+        total += y.T @ y
+    return total / len(x)
+
+
+def _padded(unit: np.ndarray) -> tuple[jax.Array, int]:
+    """The rows on the device, padded to a multiple of the rows of a block, and that number."""
+    n = len(unit)
+    rows = max(8, 1 << (max(1, min(n, _SIMILARITY_BYTES // (4 * n))).bit_length() - 1))
+    pad = -n % rows
+    return jax.device_put(np.concatenate([unit, np.zeros((pad, unit.shape[1]), np.float32)])), rows
+
+
+def _similarities(
+    unit: Float32[jax.Array, "m d"], start: jax.Array, n: jax.Array, rows: int
+) -> tuple[jax.Array, jax.Array]:
+    """Inner products of `rows` rows with all, and where they are of two different rows of the first n."""
+    block = lax.dynamic_slice_in_dim(unit, start, rows)
+    mine, other = start + jnp.arange(rows)[:, None], jnp.arange(len(unit))[None, :]
+    products = jnp.matmul(block, unit.T, precision=lax.Precision.HIGHEST)
+    return products, (mine != other) & (mine < n) & (other < n)
+
+
+@functools.partial(jax.jit, static_argnames="rows")
+def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, t: jax.Array, rows: int) -> jax.Array:
+    products, valid = _similarities(unit, start, n, rows)
+    squares = jnp.einsum("ij,ij->i", unit, unit, precision=lax.Precision.HIGHEST)  # 1, or 0 for zero rows
+    distances = lax.dynamic_slice_in_dim(squares, start, rows)[:, None] + squares[None, :] - 2 * products
+    return jnp.where(valid, jnp.exp(-t * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
+
+
+@functools.partial(jax.jit, static_argnames=("k", "rows"))
+def _nearest(unit: jax.Array, start: jax.Array, n: jax.Array, k: int, rows: int) -> jax.Array:
+    products, valid = _similarities(unit, start, n, rows)
+    return lax.top_k(jnp.where(valid, products, -jnp.inf), k)[1]

@@ -1,0 +1,270 @@
+"""One job over several processes: who this process is, its share of the work, and what all of them have found.
+
+Every process runs the same program on the same input. Each takes its `share` of a sequence; `gather_rows` and
+`merge_moments` give all of them the whole again, in the order of the processes and without rounding; files are
+written by the process that `is_writer`. In a job of one process nothing here communicates.
+
+The functions that exchange something are collective: every process has to call them, in the same order.
+
+    distributed.start("10.0.0.1:9876,0,4")
+    vectors = distributed.gather_rows(encoder.encode(distributed.share(sentences)))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+from typing import Any, NoReturn, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Shaped
+
+from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
+from jaxwhiten.whitening.moments import Moments
+
+# A process that is silent for so long counts as dead.
+HEARTBEAT_SECONDS = 20
+_START_SECONDS = 300
+# Those that are done wait so long for the one that writes; the dead are noticed by their heartbeat, not by this.
+_END_SECONDS = 24 * 3600
+# Bytes a process contributes to one exchange: bounds the memory on the devices.
+_CHUNK_BYTES = 64 << 20
+
+T = TypeVar("T")
+_STATUS = re.compile(r"(UNKNOWN|UNAVAILABLE|INTERNAL|ABORTED|CANCELLED|DEADLINE_EXCEEDED): ")
+_FORM = re.compile(r"(?P<address>[^,\s]+:\d+),(?P<index>\d+),(?P<count>\d+)")
+
+
+def start(where: str = "") -> None:
+    """Joins the processes of one job. To be called before anything else uses JAX.
+
+    Args:
+      where: `"ADDRESS:PORT,INDEX,COUNT"`: where process 0 listens, this process's number from 0, and how many there
+        are. Empty to read all three from the environment of Slurm, a TPU pod, Open MPI or Kubernetes.
+
+    Raises:
+      InputError: Another form, or an environment that does not tell.
+      JaxwhitenError: The other processes were not found within five minutes.
+    """
+    known: dict[str, Any] = {}
+    if where:
+        match = _FORM.fullmatch(where)
+        if match is None or not int(match["index"]) < int(match["count"]):
+            raise InputError(
+                f"--distributed={where}: expected ADDRESS:PORT,INDEX,COUNT, such as 10.0.0.1:9876,0,4, with INDEX "
+                "below COUNT."
+            )
+        known = {"coordinator_address": match["address"], "process_id": int(match["index"])}
+        known |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
+    # Its handler would swallow SIGTERM; training asks the processes itself (`jaxwhiten.training.loop`).
+    jax.config.update("jax_enable_preemption_service", False)
+    try:
+        jax.distributed.initialize(
+            **known,
+            initialization_timeout=_START_SECONDS,
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=_END_SECONDS,
+        )
+    except ValueError as error:
+        raise InputError(
+            f"--distributed: no Slurm, TPU pod, Open MPI or Kubernetes environment was found ({error}) Say where the "
+            "processes meet: --distributed=ADDRESS:PORT,INDEX,COUNT."
+        ) from error
+    except Exception as error:  # the runtime raises its own
+        raise JaxwhitenError(f"--distributed: the processes of the job did not meet ({error}).") from error
+
+
+def leave(code: int) -> NoReturn:
+    """Ends a process that has failed, at once and without the goodbye that would wait for the others.
+
+    They end too: exchanges with this process break, and the runtime tells them within `HEARTBEAT_SECONDS` which process
+    died.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(1)  # those that fail of the same cause get to say so
+    os._exit(code)
+
+
+def is_broken_exchange(error: BaseException) -> bool:
+    """Whether an error, or what caused it, is the runtime's word that another process could not be reached."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if _STATUS.match(str(cause)) and not isinstance(cause, JaxwhitenError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def await_verdict() -> None:
+    """Waits until the runtime has found out which process died; it then names it and ends this one."""
+    time.sleep(HEARTBEAT_SECONDS + 10)
+
+
+def name() -> str:
+    """What this process is called in messages."""
+    return f"process {jax.process_index()} of {jax.process_count()} on {socket.gethostname()}"
+
+
+def is_writer() -> bool:
+    """Whether this process writes files and prints: the first one."""
+    return jax.process_index() == 0
+
+
+def share(items: T) -> T:
+    """This process's part of a list or array; together the parts are the whole, in the order of the processes.
+
+    Args:
+      items: The same in every process.
+
+    Returns:
+      A slice; sizes differ by at most one.
+    """
+    whole: Any = items
+    part: T = whole[share_of(len(whole), jax.process_index(), jax.process_count())]
+    return part
+
+
+def share_of(n: int, index: int, count: int) -> slice:
+    """The part of `n` items that is process `index`'s of `count`."""
+    return slice(n * index // count, n * (index + 1) // count)
+
+
+def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total ..."]:
+    """The rows of all processes, in the order of the processes, in every process.
+
+    Args:
+      rows: As many as the process has, 0 included; the other axes and the dtype agree. Items of 4 or 8 bytes.
+
+    Returns:
+      Bit for bit what the processes gave.
+
+    Raises:
+      InputError: Items of another size.
+      MismatchError: The processes' rows have different shapes or dtypes.
+    """
+    if jax.process_count() == 1:
+        return rows
+    if rows.dtype.itemsize not in (4, 8):
+        raise InputError(f"gather_rows takes items of 4 or 8 bytes, not {rows.dtype}.")
+    check_same("the shape of a row", [list(rows.shape[1:]), rows.dtype.str])
+    counts = _gather(np.array([len(rows)], np.int64).view(np.uint32)).view(np.int64).ravel()
+    width = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.dtype.itemsize // 4
+    words = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint32) if rows.size else None
+    total = np.empty((int(counts.sum()), *rows.shape[1:]), rows.dtype)
+    if not total.size:
+        return total
+    target, first = total.reshape(len(total), -1).view(np.uint32), np.cumsum(counts) - counts
+    each = min(max(1, _CHUNK_BYTES // (4 * width)), int(counts.max()))
+    for begin in range(0, int(counts.max()), each):
+        padded = np.zeros((each, width), np.uint32)
+        own = words[begin : begin + each] if words is not None else padded[:0]
+        padded[: len(own)] = own
+        for part, start, n in zip(_gather(padded), first, np.clip(counts - begin, 0, each), strict=True):
+            target[start + begin : start + begin + n] = part[:n]
+    return total
+
+
+def merge_moments(moments: Moments) -> Moments:
+    """The moments of all processes' rows, in every process: float64 throughout, merged in the order of the processes.
+
+    Memory is that of two summaries, however many processes there are.
+
+    Args:
+      moments: Of this process's rows; left as they are. Empty where it has none.
+
+    Returns:
+      New moments, bit-equal in all processes.
+
+    Raises:
+      MismatchError: The processes' rows have different numbers of columns.
+    """
+    if jax.process_count() == 1:
+        return Moments().merge(moments)
+    widths = _gather(np.array([len(moments.mean)], np.uint32)).ravel()
+    d = int(widths.max())
+    if set(widths.tolist()) - {0, d}:
+        raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
+    total = Moments()
+    for source in range(jax.process_count()):
+        total.merge(_unpack(_broadcast(_pack(moments, d), source), d))
+    return total
+
+
+def _pack(moments: Moments, d: int) -> np.ndarray:
+    packed = np.zeros(2 + 2 * d + d * d)  # moments of no rows are zeros; n is exact up to 2^53
+    if moments.n:
+        scalars = np.array([moments.n, moments.quartic])
+        packed[:] = np.concatenate([scalars, moments.mean, moments.cubic, moments.M2.ravel()])
+    return packed
+
+
+def _unpack(packed: np.ndarray, d: int) -> Moments:
+    moments = Moments()
+    if packed[0]:
+        moments.n, moments.quartic = int(packed[0]), float(packed[1])
+        moments.mean, moments.cubic = packed[2 : 2 + d].copy(), packed[2 + d : 2 + 2 * d].copy()
+        moments.M2 = packed[2 + 2 * d :].reshape(d, d).copy()
+    return moments
+
+
+def gather(value: Any) -> list[Any]:
+    """A JSON value of every process, in the order of the processes, in every process."""
+    if jax.process_count() == 1:
+        return [value]
+    data = np.frombuffer(json.dumps(value).encode(), np.uint8)
+    sizes = _gather(np.array([len(data)], np.uint32)).ravel()
+    padded = np.zeros(-(-int(sizes.max()) // 4) * 4, np.uint8)
+    padded[: len(data)] = data
+    found = _gather(padded.view(np.uint32))
+    return [json.loads(part.tobytes()[:size]) for part, size in zip(found, sizes, strict=True)]
+
+
+def from_writer(value: T) -> T:
+    """The writer's JSON value, in every process: for what has to be decided alike, such as which checkpoint is best."""
+    return gather(value)[0]
+
+
+def wait_for_all() -> None:
+    """Returns when every process has come here."""
+    gather(None)
+
+
+def check_same(what: str, value: Any) -> None:
+    """Refuses to go on where the processes disagree.
+
+    Args:
+      what: What the value stands for.
+      value: JSON.
+
+    Raises:
+      MismatchError: Raised in every process; the message names those that differ from the first.
+    """
+    values = gather(value)
+    odd = [str(index) for index, other in enumerate(values) if other != values[0]]
+    if odd:
+        raise MismatchError(
+            f"The processes do not agree on {what}: {'process' if len(odd) == 1 else 'processes'} {', '.join(odd)} "
+            "and process 0 differ. Start all of them with the same command on the same files."
+        )
+
+
+def _gather(words: np.ndarray) -> np.ndarray:
+    """uint32 arrays of one shape, stacked in the order of the processes. Integers pass every reduction unchanged."""
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(words)).reshape(jax.process_count(), *words.shape)
+
+
+def _broadcast(array: np.ndarray, source: int) -> np.ndarray:
+    """One process's float64 array, in every process."""
+    from jax.experimental import multihost_utils
+
+    words = array.view(np.uint32)
+    found = multihost_utils.broadcast_one_to_all(words, is_source=jax.process_index() == source)
+    return np.array(found, np.uint32).view(np.float64)

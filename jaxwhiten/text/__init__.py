@@ -1,0 +1,14 @@
+"""Tokenizers and vocabularies."""
+
+from jaxwhiten.text.tokenization import BulkTokenizer, TextForm, TokenIds
+from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
+
+__all__ = [
+    "SPECIAL_TOKENS",
+    "BulkTokenizer",
+    "TextForm",
+    "TokenIds",
+    "cached_wordpiece",
+    "save_wordpiece",
+    "train_wordpiece",
+]

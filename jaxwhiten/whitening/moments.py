@@ -1,0 +1,284 @@
+"""Mean and covariance of any number of rows in O(d²) memory: reduced block by block, merged exactly in float64.
+
+Every block of rows is shifted by an approximate centre and reduced to a few sums (`reduction.py`); from these, in
+float64, follow its mean, its centred second moments, and the third and fourth powers that Ledoit-Wolf shrinkage needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float64
+
+from jaxwhiten import io
+from jaxwhiten.arrays import (
+    BLOCK_BYTES,
+    as_matrix,
+    block_rows,
+    first_nonfinite_row,
+    is_mapped,
+    nonfinite_error,
+    release_pages,
+    work_dtype,
+)
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.whitening.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
+
+# The host copies only chunks of a block; a block of a file is resident while it is read, and an interrupt waits for it.
+_FILE_BLOCK_BYTES = 256 << 20
+_ARRAY_BLOCK_BYTES = 1 << 30
+_OUTER_ROWS = 64
+
+
+def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
+    """Moments of X block by block; the next block is dispatched before the last is read back."""
+    n, d = X.shape
+    dtype = work_dtype(X.dtype)
+    on_host = len(devices) == 1 and devices[0].platform == "cpu"
+    host_bytes = _FILE_BLOCK_BYTES if is_mapped(X) else _ARRAY_BLOCK_BYTES
+    full = block_rows(d, dtype.itemsize, host_bytes if on_host else BLOCK_BYTES)
+    waiting = None
+    for start in range(0, n, full):
+        block = X[start : start + full]
+        centre, scale = centre_and_scale(block, dtype)
+        sums = sums_on_host(block, centre, scale) if on_host else sums_on_devices(block, centre, scale, devices, full)
+        if waiting is not None:
+            yield _finish(*waiting)
+            release_pages(waiting[0])
+        waiting = (block, start, sums, centre, scale)
+    if waiting is not None:
+        yield _finish(*waiting)
+        release_pages(waiting[0])
+
+
+def _finish(block: np.ndarray, start: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments:
+    """Moments of one block from its sums; refuses rows that are not finite."""
+    result = _from_sums(len(block), sums, centre, scale)
+    if result is not None:
+        return result
+    row = first_nonfinite_row(block)
+    if row is not None:
+        raise nonfinite_error(start + row)
+    # Finite rows whose powers leave the range of float32: once more, in float64.
+    centre, scale = centre_and_scale(block, np.dtype(np.float64))
+    result = _from_sums(len(block), sums_on_host(block, centre, scale), centre, scale)
+    if result is None:
+        raise InputError(
+            f"Rows {start} to {start + len(block) - 1} hold values too large for float64 sums of fourth powers: "
+            "scale the input down. Nothing was changed."
+        )
+    return result
+
+
+def _from_sums(n: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments | None:
+    """Moves the sums about `centre` to the mean. None if a sum is not finite, or may have underflowed in float32."""
+    vectors, squares = np.asarray(sums.vectors, np.float64), np.asarray(sums.squares, np.float64)
+    if not np.isfinite(vectors).all() or not np.isfinite(squares).all():
+        return None
+    if np.float32 in (centre.dtype, sums.squares.dtype) and squares[0] < 1e-16 * n:
+        return None
+    with np.errstate(all="ignore"):
+        total, weighted = vectors[0] / scale, vectors[1] / scale**3
+        square, fourth = squares[0] / scale**2, squares[1] / scale**4
+        product = np.asarray(sums.product)
+        M2 = np.add(product, product.T, dtype=np.float64)  # a device's product is not symmetric to the last bit
+        M2 *= 0.5 / scale**2
+        shift = total / n
+        size = shift @ shift
+        M2e = _times(M2, shift)
+        cubic = weighted - 2 * M2e + size * total + shift * (2 * (shift @ total) - square - n * size)
+        quartic = fourth + 4 * (shift @ M2e) + n * size**2 + 2 * size * square
+        quartic -= 4 * (shift @ weighted + size * (shift @ total))
+        _add_outer(M2, shift * np.sqrt(n), -1.0)
+        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares that vanished in float32
+        result = Moments()
+        result.n, result.mean, result.M2 = n, centre.astype(np.float64) + shift, M2
+        result.cubic, result.quartic = cubic, max(0.0, float(quartic))
+    return result if result._finite() else None
+
+
+def _times(matrix: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """matrix · v without BLAS, whose threads, once woken, keep a core busy that the eigendecomposition needs."""
+    return np.einsum("ij,j->i", matrix, v)
+
+
+def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
+    """matrix += sign · vᵀv in place, exactly symmetric."""
+    for start in range(0, len(v), _OUTER_ROWS):
+        rows = slice(start, start + _OUTER_ROWS)
+        matrix[rows] += (sign * v[rows, None]) * v
+
+
+class Moments:
+    """Count, mean and centred second moments of rows: a summary that merges exactly.
+
+    `Moments()` starts empty. `update` and `merge` change it in place and return it. Summaries of parts of a corpus,
+    made anywhere, merge to the summary of the whole, in any order.
+
+    Attributes:
+      n: Rows seen.
+      mean: float64 [d], their mean μ (empty while no row was seen).
+      M2: float64 [d, d], Σ (x−μ)ᵀ(x−μ).
+      cubic: float64 [d], Σ ‖x−μ‖² (x−μ); carried so that `quartic` merges exactly.
+      quartic: Σ ‖x−μ‖⁴; what Ledoit-Wolf shrinkage needs beyond the covariance.
+      provenance: What `save` was told and `load` found.
+
+    References:
+      Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
+    """
+
+    def __init__(self) -> None:
+        self.n: int = 0
+        self.mean: np.ndarray = np.zeros(0)
+        self.M2: np.ndarray = np.zeros((0, 0))
+        self.cubic: np.ndarray = np.zeros(0)
+        self.quartic: float = 0.0
+        self.provenance: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Moments(n={self.n}, d={len(self.mean)})"
+
+    def update(self, block: Any) -> Moments:
+        """Adds rows.
+
+        Args:
+          block: [n, d] rows in float16, bfloat16, float32, float64 or integers; a memory map is read block by block.
+            Rows of at most 16 bits and float32 are reduced in float32, others in float64. n may be 0.
+
+        Returns:
+          This object.
+
+        Raises:
+          NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
+          InputError: Not a matrix, or values whose fourth powers leave float64.
+          MismatchError: Another number of columns than before.
+        """
+        X = as_matrix(block)
+        self._check_dimension(X.shape[1])
+        total = Moments()
+        for part in _reduce(X, jax.local_devices()):
+            total.merge(part)
+        return self.merge(total)
+
+    def merge(self, other: Moments) -> Moments:
+        """Adds the rows another summary stands for; `other` is left as it is.
+
+        Args:
+          other: Moments of the same number of columns, or empty.
+
+        Returns:
+          This object.
+
+        Raises:
+          MismatchError: Another number of columns.
+        """
+        if other.n == 0:
+            return self
+        self._check_dimension(len(other.mean))
+        if self.n == 0:
+            self.n, self.mean, self.M2 = other.n, other.mean.copy(), other.M2.copy()
+            self.cubic, self.quartic = other.cubic.copy(), other.quartic
+            return self
+        n = self.n + other.n
+        delta = other.mean - self.mean
+        cubic_a, quartic_a = self._powers_about(-delta * (other.n / n))
+        cubic_b, quartic_b = other._powers_about(delta * (self.n / n))
+        mean = self.mean + delta * (other.n / n)
+        self.M2 += other.M2
+        _add_outer(self.M2, delta * np.sqrt(self.n / n * other.n), 1.0)
+        self.n, self.mean = n, mean
+        self.cubic, self.quartic = cubic_a + cubic_b, quartic_a + quartic_b
+        return self
+
+    def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
+        """The covariance matrix M2 / (n − ddof).
+
+        Args:
+          ddof: 0 for the paper's E[xᵀx] − μᵀμ, 1 for numpy's default.
+
+        Returns:
+          A new matrix.
+
+        Raises:
+          InputError: Not more than `ddof` rows were seen.
+        """
+        if self.n <= ddof:
+            raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
+        return self.M2 / (self.n - ddof)
+
+    def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+        """Writes a safetensors file with a JSON header of provenance.
+
+        Args:
+          path: The file to write.
+          provenance: Further JSON-representable facts, such as model and pooling.
+        """
+        tensors = {name: getattr(self, name) for name in ("mean", "M2", "cubic")}
+        tensors |= {"n": np.array([self.n], np.int64), "quartic": np.array([self.quartic])}
+        header = {"provenance": {**self.provenance, **(provenance or {}), "n": self.n, "dimension": len(self.mean)}}
+        io.save_tensors(path, tensors, kind="moments", header=header)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
+        """Reads a file written by `save` and checks its contents.
+
+        Args:
+          path: The file to read.
+
+        Returns:
+          The moments, with their provenance.
+
+        Raises:
+          FormatError: Missing, damaged, or numbers that cannot be moments.
+        """
+        tensors, header = io.load_tensors(path, kind="moments")
+        result = cls()
+        try:
+            result.n = int(tensors["n"].item())
+            result.mean, result.M2, result.cubic = tensors["mean"], tensors["M2"], tensors["cubic"]
+            result.quartic = float(tensors["quartic"].item())
+            result.provenance = dict(header["provenance"])
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
+        with np.errstate(all="ignore"):
+            problem = result._problem()
+        if problem:
+            raise FormatError(f"{path}: {problem}; these are not moments. Write the file again.")
+        return result
+
+    def _check_dimension(self, d: int) -> None:
+        if self.n and d != len(self.mean):
+            raise MismatchError(f"These moments are of rows with {len(self.mean)} columns; got {d}.")
+
+    def _finite(self) -> bool:
+        return bool(np.isfinite(self.quartic)) and all(np.isfinite(a).all() for a in (self.mean, self.M2, self.cubic))
+
+    def _powers_about(self, e: np.ndarray) -> tuple[np.ndarray, float]:
+        """`cubic` and `quartic` about the point μ − e in place of μ."""
+        size, trace, M2e = e @ e, np.trace(self.M2), _times(self.M2, e)
+        cubic = self.cubic + 2 * M2e + (trace + self.n * size) * e
+        quartic = self.quartic + 4 * (e @ M2e + e @ self.cubic) + self.n * size**2 + 2 * size * trace
+        return cubic, max(0.0, float(quartic))
+
+    def _problem(self) -> str | None:
+        """What makes these numbers impossible, or None."""
+        d = len(self.mean) if self.mean.ndim == 1 else -1
+        if any(a.dtype != np.float64 for a in (self.mean, self.M2, self.cubic)):
+            return "tensors are not float64"
+        if d < 0 or self.M2.shape != (d, d) or self.cubic.shape != (d,):
+            return f"shapes do not fit: mean {self.mean.shape}, M2 {self.M2.shape}, cubic {self.cubic.shape}"
+        if self.n < 0 or (self.n == 0) != (d == 0):
+            return f"n is {self.n} with {d} columns"
+        if not self._finite() or self.quartic < 0:
+            return "a number is NaN, infinite or out of range"
+        diagonal = np.diagonal(self.M2)
+        if (diagonal < 0).any():
+            return "a variance is negative"
+        size = diagonal.max(initial=0.0)
+        if not np.allclose(self.M2, self.M2.T, rtol=1e-9, atol=1e-12 * size):
+            return "M2 is not symmetric"
+        return None

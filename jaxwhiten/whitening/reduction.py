@@ -1,0 +1,130 @@
+"""The sums over a block of rows that `Moments` are made of, computed on the devices or by the host's BLAS.
+
+With y = (x − c) · scale about an approximate centre c, and s = ‖y‖², they are Σ yᵀy, Σ y, Σ s y, Σ s and Σ s²: all that
+is needed to move to the true mean, to merge with other blocks, and to compute the Ledoit-Wolf coefficient later without
+another pass over the data.
+
+Two routes compute them and are tested against each other. On accelerators, and wherever there is more than one device,
+it is `jax.pmap` with `lax.psum` over all local devices. On a lone CPU device there is nothing to reduce over, and XLA
+has no symmetric product there: BLAS `syrk` computes only half of the entries and is twice as fast.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxwhiten.arrays import device_block, row_bucket
+from jaxwhiten.runtime import blas, hardware
+
+_SAMPLE_ROWS = 512
+# A thread of the BLAS route copies a chunk of rows at a time, centred, a few of them while they are in its cache.
+_CHUNK_BYTES = 32 << 20
+_CHUNKS_BYTES = 256 << 20
+_FILL_ROWS = 256
+_LEAST_CHUNK = 512
+_MATRICES_BYTES = 512 << 20
+# Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
+_DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
+
+
+class Sums(NamedTuple):
+    """Sums over rows y = (x − centre) · scale; s = ‖y‖². Device arrays that may still be computed, or NumPy's."""
+
+    product: Any  # [d, d], Σ yᵀy
+    vectors: Any  # [2, d], Σ y and Σ s y
+    squares: Any  # [2], Σ s and Σ s²
+
+
+def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
+    """An approximate centre in the working dtype, and a power of two that keeps fourth powers within its range."""
+    sample = block[:: max(1, len(block) // _SAMPLE_ROWS)].astype(np.float64)
+    with np.errstate(all="ignore"):
+        centre = sample.mean(axis=0).astype(dtype)
+        spread = float(np.max(np.abs(sample - centre)))
+    exponent = np.frexp(spread)[1] if np.isfinite(spread) else 0
+    return centre, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
+
+
+def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
+    """The sums in float64, of chunks computed in `centre`'s dtype by BLAS.
+
+    Every core takes its own chunks; only matrices too wide to have one per core are left to BLAS's own threads.
+    """
+    n, d = block.shape
+    cores = hardware.cores()
+    alone = cores * d * d * (8 + centre.dtype.itemsize) > _MATRICES_BYTES
+    threads = 1 if alone else cores
+    most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))
+    shares = [[block[rows] for rows in share] for share in blas.deal(range(n), most, threads)]
+    total, *others = blas.on_cores(lambda share: _sums_of(share, centre, scale), shares)
+    for other in others:
+        for sums, more in zip(total, other, strict=True):
+            sums += more
+    return total
+
+
+def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> Sums:
+    """The sums of some chunks, the first of which has the most rows."""
+    d, dtype = len(centre), centre.dtype
+    total = Sums(np.zeros((d, d)), np.zeros((2, d)), np.zeros(2))
+    centred, product = np.empty((len(chunks[0]), d), dtype), np.empty((d, d), dtype)
+    weights = np.ones((2, _FILL_ROWS), dtype)  # 1 and s
+    with np.errstate(all="ignore"):
+        for chunk in chunks:
+            for start in range(0, len(chunk), _FILL_ROWS):
+                rows = chunk[start : start + _FILL_ROWS]
+                y, ones_and_s = centred[start : start + len(rows)], weights[:, : len(rows)]
+                np.subtract(rows, centre, out=y, casting="same_kind")
+                if scale != 1.0:
+                    y *= dtype.type(scale)
+                s = np.vecdot(y, y, out=ones_and_s[1])
+                total.vectors[:] += ones_and_s @ y
+                total.squares[:] += s.sum(dtype=np.float64), np.vecdot(s, s, dtype=np.float64)
+            Y = centred[: len(chunk)]
+            total.product[:] += np.matmul(Y.T, Y, out=product)  # NumPy sees the symmetry and calls syrk
+    return total
+
+
+@functools.cache
+def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
+    """The pmapped sums, compiled once per (rows per device, d, dtype)."""
+
+    def sums(x: jax.Array, count: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+        weight = (jnp.arange(x.shape[0]) < count).astype(centre.dtype)
+        y = (x.astype(centre.dtype) - centre) * (scale * weight)[:, None]
+        s = jnp.sum(y * y, axis=1)
+        times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+        found = Sums(times(y.T, y), times(jnp.stack([weight, s]), y), jnp.stack([s.sum(), (s * s).sum()]))
+        return lax.psum(found, "rows")
+
+    return jax.pmap(sums, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
+
+
+def sums_on_devices(
+    block: np.ndarray, centre: np.ndarray, scale: float, devices: Sequence[jax.Device], full: int
+) -> Sums:
+    """Starts the sums of one block on all devices and returns at once. Rows that do not divide are padded, weight 0."""
+    n, d = block.shape
+    x = device_block(block)
+    no_double = centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
+    if no_double or scale > 2.0**90:  # so small that some rows lie where XLA flushes to zero
+        dtype = np.dtype(np.float32) if no_double else centre.dtype
+        with np.errstate(all="ignore"):
+            x = ((x - centre) * scale).astype(dtype)
+        centre, scale = np.zeros(d, dtype), 1.0
+    rows = row_bucket(n, full, len(devices))
+    if rows > n:
+        x = np.concatenate([x, np.zeros((rows - n, d), x.dtype)])
+    each = rows // len(devices)
+    counts = np.clip(n - each * np.arange(len(devices)), 0, each).astype(np.int32)
+    with jax.enable_x64(centre.dtype == np.float64):
+        return _device_sums(tuple(devices))(
+            x.reshape(len(devices), each, d), counts, centre, np.asarray(scale, centre.dtype)
+        )

@@ -1,0 +1,154 @@
+"""What mean and eigenvalues alone say about vectors and their whitening, and what k, β and γ to start from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+
+from jaxwhiten.metrics.geometry import isoscore_from_covariance
+from jaxwhiten.whitening.whitening import Whitening
+
+_ROWS_PER_DIRECTION = 10
+_SHARE = 0.95  # of the variance that the suggested k holds at least
+# Vectors of encoders trained on cosines lie below; those of encoders that were only pre-trained far above.
+_SPREAD_OUT = 0.1
+
+
+class Isotropy(TypedDict):
+    """How evenly vectors point into all directions, as far as mean and covariance tell it.
+
+    mean_cosine: |μ|² / (|μ|² + tr Σ), the mean cosine of two different rows if all rows have the same length.
+    isoscore: 1 where all directions have the same variance, 0 where one has all of it; NaN for one dimension.
+    """
+
+    mean_cosine: float
+    isoscore: float
+
+
+class Share(TypedDict):
+    """How much of the variance the first k directions hold."""
+
+    k: int
+    share: float
+
+
+class Spectrum(TypedDict):
+    """A summary of vectors and of one whitening of them.
+
+    condition: Largest eigenvalue over the smallest one above the floor.
+    before: Of the vectors.
+    after: Of the vectors as this whitening maps them.
+    """
+
+    n: int
+    dimension: int
+    rank: int
+    condition: float
+    explained: list[Share]
+    before: Isotropy
+    after: Isotropy
+
+
+class Suggestion(NamedTuple):
+    """Settings to start from, and why; `reasons` are one sentence a setting."""
+
+    n_components: int
+    beta: float
+    gamma: float
+    shrinkage: str | None
+    reasons: tuple[str, ...]
+
+
+def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
+    square, trace = float(mean @ mean), float(variances.sum())
+    return {
+        "mean_cosine": square / (square + trace) if square + trace > 0 else math.nan,
+        "isoscore": isoscore_from_covariance(np.diag(variances)) if len(variances) > 1 else math.nan,
+    }
+
+
+def doubling(dimension: int, least: int = 8) -> list[int]:
+    """Powers of two from `least` on, and the dimension itself."""
+    powers = [2**i for i in range(int(dimension).bit_length()) if least <= 2**i < dimension]
+    return [*powers, dimension]
+
+
+def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
+    """Summarises a fitted whitening; no vectors are needed.
+
+    Args:
+      whitening: Fitted; its k, β and γ are those of `after`.
+      ks: The numbers of directions whose share of the variance is wanted; by default powers of two and all.
+
+    Returns:
+      The summary.
+    """
+    values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
+    d, rank, total = len(values), whitening.rank_, float(values.sum())
+    ks = doubling(d) if ks is None else ks
+    shares = np.cumsum(values) / total if total > 0 else np.full(d, math.nan)
+    scales = np.linalg.norm(whitening.kernel[0].astype(np.float64), axis=0)  # Λ^(−γ/2): the columns of U have length 1
+    k = len(scales)
+    mean = whitening.mean_ @ whitening.components_
+    return {
+        "n": whitening.n_samples_seen_,
+        "dimension": d,
+        "rank": rank,
+        "condition": float(values[0] / values[rank - 1]) if rank else math.nan,
+        "explained": [{"k": int(k), "share": float(shares[k - 1])} for k in ks],
+        "before": _isotropy(mean, values),
+        "after": _isotropy((1 - whitening.beta) * mean[:k] * scales, values[:k] * scales**2),
+    }
+
+
+def suggest(whitening: Whitening) -> Suggestion:
+    """Settings to start from, by rules of thumb; `jaxwhiten.whitening.tuning.tune` finds better ones with a few labels.
+
+    Args:
+      whitening: Fitted; its own settings do not matter.
+
+    Returns:
+      The settings and the reasons.
+
+    References:
+      Su, Cao, Liu, Ou 2021 (BERT-whitening), section 3.3, for a k well below d. Su, https://kexue.fm/archives/9079, for
+      β and γ below 1 on vectors of fine-tuned encoders.
+    """
+    facts = spectrum(whitening, ks=range(1, whitening.n_features_in_ + 1))
+    n, d, rank = facts["n"], facts["dimension"], facts["rank"]
+    shares = [row["share"] for row in facts["explained"]]
+    supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
+    enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)
+    k = min(enough, supported)
+    held = f"the first {k} of {d} directions hold {100 * shares[k - 1]:.1f} % of the variance"
+    if k < enough:
+        limit = (
+            f"the rank is {rank}" if supported == rank else f"{n} rows support no more at {_ROWS_PER_DIRECTION} each"
+        )
+        reasons = [f"k={k}: {held}; {limit}"]
+    else:
+        half = f", the first {k // 2} hold {100 * shares[k // 2 - 1]:.1f} %" if k > 1 else ""
+        reasons = [f"k={k}: {held}{half}"]
+    cosine = facts["before"]["mean_cosine"]
+    if not cosine >= 0.01:
+        reasons.append(f"β=1: the mean is {100 * cosine:.1f} % of the squared length, so β hardly matters")
+    else:
+        reasons.append(f"β=1: the mean alone gives two different rows a cosine of about {cosine:.2f}")
+    if cosine < _SPREAD_OUT:
+        gamma = 0.0
+        reasons.append(
+            "γ=0: the rows already point into many directions, as those of encoders trained for cosines do; scaling the"
+            " small directions up tends to lower their scores, except at a small k"
+        )
+    else:
+        gamma = 1.0
+        ratio = f"{facts['condition']:.0f}" if facts["condition"] < 1e6 else f"{facts['condition']:.0e}"
+        reasons.append(f"γ=1: the rows lie in a cone, and variances differ by a factor of {ratio}")
+    shrinkage = None
+    if n < _ROWS_PER_DIRECTION * d:
+        shrinkage = "ledoit-wolf"
+        reasons.append(f"shrinkage=ledoit-wolf: {n} rows are fewer than {_ROWS_PER_DIRECTION} a dimension")
+    return Suggestion(k, 1.0, gamma, shrinkage, tuple(reasons))

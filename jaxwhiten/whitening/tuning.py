@@ -1,0 +1,202 @@
+"""Choosing k, β and γ by a few scored pairs: the whole grid from one product with the eigenvectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float64, Real
+
+from jaxwhiten.arrays import as_matrix, first_nonfinite_row
+from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.whitening.spectrum import doubling
+from jaxwhiten.whitening.whitening import Whitening
+
+GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
+_BLOCK_ROWS = 8192
+_NOTHING = 0.005  # points; differences below are rounding
+
+
+class ScoredPairs(NamedTuple):
+    """Vectors of sentence pairs, not whitened, and how similar people found them."""
+
+    first: Float[np.ndarray, "n d"]
+    second: Float[np.ndarray, "n d"]
+    gold: Real[np.ndarray, " n"]
+
+
+class Setting(NamedTuple):
+    """One setting and its score, Spearman in points; `held_out` is None without held-out pairs."""
+
+    n_components: int
+    beta: float
+    gamma: float
+    score: float
+    held_out: float | None
+
+
+class Baseline(NamedTuple):
+    """The score of the vectors as they are."""
+
+    score: float
+    held_out: float | None
+
+
+class Tuning(NamedTuple):
+    """What `tune` found.
+
+    Attributes:
+      best: The best setting by `score`; of equal ones that of the smallest k.
+      own: The whitening's own setting.
+      baseline: The vectors as they are.
+      rows: The whole grid.
+      warnings: One sentence each, where whitening does not help.
+    """
+
+    best: Setting
+    own: Setting
+    baseline: Baseline
+    rows: tuple[Setting, ...]
+    warnings: tuple[str, ...]
+
+
+def tune(
+    whitening: Whitening,
+    pairs: ScoredPairs,
+    *,
+    held_out: ScoredPairs | None = None,
+    ks: Sequence[int] | None = None,
+    betas: Sequence[int | float] = GRID,
+    gammas: Sequence[int | float] = GRID,
+) -> Tuning:
+    """Scores every k, β and γ of a grid on scored pairs.
+
+    Rows are multiplied with the eigenvectors once. For each β and γ they are shifted and scaled, and the cosines of all
+    k come from running sums along the directions.
+
+    Args:
+      whitening: Fitted; its shrinkage and floor are kept, its k, β and γ are one more setting.
+      pairs: What the best setting is chosen by.
+      held_out: Other pairs, scored too, but not chosen by.
+      ks: Numbers of directions; by default powers of two and all.
+      betas: Shares of the mean subtracted, 0 to 1.
+      gammas: Powers of the scaling, 0 to 1.
+
+    Returns:
+      The grid's scores and the best setting.
+
+    Raises:
+      NotFittedError: The whitening is not fitted.
+      InputError: Fewer than two pairs, gold scores all equal, arrays that do not fit, or a value out of range.
+      NonFiniteError: A row holds NaN or an infinity.
+
+    References:
+      Su, https://kexue.fm/archives/9079, for β and γ.
+    """
+    d = whitening.n_features_in_
+    ks = sorted(set(doubling(d) if ks is None else ks))
+    if not (ks and betas and gammas):
+        raise InputError("The grid is empty: give at least one k, one β and one γ.")
+    for k in ks:
+        if not 1 <= k <= d:
+            raise InputError(f"k is {k}; it must be from 1 to the {d} dimensions of the vectors.")
+    sides = [_rotated("pairs", whitening, pairs)]
+    if held_out is not None:
+        sides.append(_rotated("held-out pairs", whitening, held_out))
+    rows = [
+        setting
+        for beta in dict.fromkeys(map(float, betas))
+        for gamma in dict.fromkeys(map(float, gammas))
+        for setting in _settings(whitening, sides, ks, beta, gamma)
+    ]
+    (own,) = _settings(whitening, sides, [whitening.n_components or d], float(whitening.beta), float(whitening.gamma))
+    baseline = Baseline(*_padded([_score(cosine_pairs(*_doubles(p)), p.gold) for p in (pairs, held_out) if p]))
+    best = max(rows, key=lambda row: (_comparable(row.score), -row.n_components))
+    return Tuning(best, own, baseline, tuple(rows), _warnings(best, own, baseline))
+
+
+class _Rotated(NamedTuple):
+    first: np.ndarray
+    second: np.ndarray
+    mean: np.ndarray
+    gold: np.ndarray
+
+
+def _doubles(pairs: ScoredPairs) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "n d"]]:
+    return np.asarray(pairs.first, np.float64), np.asarray(pairs.second, np.float64)
+
+
+def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> _Rotated:
+    """Both sides' coordinates along the eigenvectors."""
+    d, n = whitening.n_features_in_, len(pairs.gold)
+    for side in (pairs.first, pairs.second):
+        if len(as_matrix(side, "tune", columns=d)) != n:
+            raise InputError(f"The {what} have {n} gold scores, but {len(side)} vectors on one side.")
+        if (row := first_nonfinite_row(np.asarray(side))) is not None:
+            raise NonFiniteError(f"Row {row} of the {what} holds a NaN or an infinity.")
+    if n < 2 or len(np.unique(pairs.gold)) < 2:
+        raise InputError(f"The {what} need at least two different gold scores to be correlated with.")
+    first, second = _doubles(pairs)
+    U = whitening.components_
+    return _Rotated(first @ U, second @ U, whitening.mean_ @ U, np.asarray(pairs.gold))
+
+
+def _settings(
+    whitening: Whitening, sides: Sequence[_Rotated], ks: Sequence[int], beta: float, gamma: float
+) -> list[Setting]:
+    """The scores of all k at one β and γ."""
+    whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
+    scales = whole._scales(whole._fitted())
+    scores = []
+    for side in sides:
+        cosines = _prefix_cosines(side, beta * side.mean, scales, ks)
+        scores.append([_score(row, side.gold) for row in cosines])
+    return [Setting(int(k), beta, gamma, *_padded(list(row))) for k, *row in zip(ks, *scores, strict=True)]
+
+
+def _prefix_cosines(
+    side: _Rotated, shift: np.ndarray, scales: np.ndarray, ks: Sequence[int]
+) -> Float64[np.ndarray, "ks n"]:
+    """Cosines over the first k directions, for every k of an ascending list."""
+    starts = [0, *ks[:-1]]
+    out = np.empty((len(ks), len(side.gold)))
+    for begin in range(0, len(side.gold), _BLOCK_ROWS):
+        rows = slice(begin, begin + _BLOCK_ROWS)
+        a, b = ((x[rows, : ks[-1]] - shift[: ks[-1]]) * scales[: ks[-1]] for x in (side.first, side.second))
+        dot, aa, bb = (np.cumsum(np.add.reduceat(p, starts, axis=1), axis=1) for p in (a * b, a * a, b * b))
+        lengths = np.sqrt(aa) * np.sqrt(bb)
+        out[:, rows] = np.divide(dot, lengths, out=np.zeros_like(dot), where=lengths > 0).T
+    return out
+
+
+def _score(similarity: np.ndarray, gold: np.ndarray) -> float:
+    return 100 * spearman(similarity, gold)
+
+
+def _padded(scores: list[float]) -> tuple[float, float | None]:
+    return scores[0], scores[1] if len(scores) > 1 else None
+
+
+def _comparable(score: float) -> float:
+    return -math.inf if math.isnan(score) else score
+
+
+def _warnings(best: Setting, own: Setting, baseline: Baseline) -> tuple[str, ...]:
+    """Where whitening does not help, in one sentence each."""
+    found = []
+    if best.score < baseline.score + _NOTHING:
+        found.append(f"No setting of the grid beats the vectors as they are ({baseline.score:.2f}): leave them.")
+    elif best.held_out is not None and baseline.held_out is not None and best.held_out < baseline.held_out:
+        found.append(
+            f"The tuned setting lowers the held-out score from {baseline.held_out:.2f} to {best.held_out:.2f}: the gain"
+            " does not carry over."
+        )
+    if own.score < baseline.score - _NOTHING:
+        found.append(
+            f"The whitening as it is (k={own.n_components}, β={own.beta:g}, γ={own.gamma:g}) lowers the score from"
+            f" {baseline.score:.2f} to {own.score:.2f}."
+        )
+    return tuple(found)

@@ -1,0 +1,168 @@
+"""The command line: quick to start, one line an error, and a search service from texts to answers."""
+
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.commands import cli
+from jaxwhiten.search import load_index
+from tests.conftest import ROOT
+from tests.tiny import SENTENCES
+
+TEXTS = [text for text in SENTENCES if text]
+
+
+def generated(n):
+    """Different sentences of words that the tiny tokenizer knows."""
+    words = sorted({word for text in TEXTS for word in text.split()})
+    rng = random.Random(0)
+    return [" ".join(rng.sample(words, 8)) for _ in range(n)]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def index(tiny_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    texts = folder / "texts.txt"
+    texts.write_text("\n".join([*TEXTS, "", "  "]) + "\n", encoding="utf-8")
+    words = ["index", texts, folder / "index", "--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
+    assert cli.main([str(word) for word in [*words, "--no-cache"]]) == 0
+    return folder / "index"
+
+
+def test_help_comes_at_once_and_imports_no_jax():
+    program = (
+        "import sys; from jaxwhiten.commands.cli import main as m; m([]); print({'jax', 'numpy'} & set(sys.modules))"
+    )
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+        times.append(time.perf_counter() - start)
+    assert done.returncode == 0, done.stderr
+    assert "search" in done.stdout
+    assert done.stdout.endswith("[]\n")
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
+def test_every_command_has_its_help(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, "--help"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.lower().count(command) >= 1
+
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--version"])
+    assert capsys.readouterr().out.startswith("jaxwhiten 0.")
+
+
+def test_a_mistyped_command_is_answered(capsys):
+    assert cli.main(["serch", "x"]) == 2
+    assert "Did you mean 'search'" in capsys.readouterr().err
+
+
+def test_a_sentence_finds_itself(index, capsys):
+    assert cli.main(["search", str(index), TEXTS[1], "-k", "2"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    score, number, text = first.split("\t")
+    assert (number, text) == ("1", TEXTS[1])
+    assert float(score) == pytest.approx(1, abs=1e-4)
+    assert float(second.split("\t")[0]) < 1
+
+
+def test_several_queries_as_json(index, capsys):
+    assert cli.main(["search", str(index), TEXTS[0], TEXTS[3], "--json", "-k", "99"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["query"] for answer in answers] == [TEXTS[0], TEXTS[3]]
+    assert [answer["hits"][0]["id"] for answer in answers] == [0, 3]
+    assert len(answers[0]["hits"]) == len(TEXTS)
+
+
+def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[2]}\n\n{TEXTS[4]}\n"))
+    assert cli.main(["search", str(index), "-k", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"> {TEXTS[2]}"
+    assert lines[1].endswith(TEXTS[2])
+    assert lines[2] == f"> {TEXTS[4]}"
+
+
+def test_indexing_says_what_it_did(tiny_model, tmp_path, capsys):
+    texts = tmp_path / "texts.txt.gz"
+    lines = generated(500)
+    texts.write_bytes(gzip.compress("\n".join(lines).encode()))
+    words = ["index", texts, tmp_path / "index", "--model", tiny_model, "--pooling", "cls", "--whiten", "-k", "8"]
+    assert cli.main([str(w) for w in [*words, "--backend", "faiss-ivf", "--option", "nprobe=3"]]) == 0
+    out, err = capsys.readouterr()
+    assert "500 texts, 8 dimensions, faiss-ivf" in out
+    assert "nlist lowered" in err
+    index = load_index(tmp_path / "index")
+    assert (index.dimension, index.options["nprobe"], index.encoding["pooling"]) == (8, 3, "cls")
+    assert cli.main(["search", str(tmp_path / "index"), lines[77], "-k", "1"]) == 0
+    assert capsys.readouterr().out.endswith(f"{lines[77]}\n")
+
+
+def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(generated(400)))
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
+    whitening = Whitening().fit(encoder.encode(texts.read_text().splitlines()))
+    whitening.save(tmp_path / "whitening.safetensors")
+    words = ["index", texts, tmp_path / "index", "--model", tiny_model, "--pooling", "mean"]
+    assert cli.main([str(w) for w in [*words, "--whitening", tmp_path / "whitening.safetensors", "-k", "5"]]) == 0
+    assert load_index(tmp_path / "index").dimension == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["index", "{absent}", "{out}"], "no such file"),
+        (["index", "{empty}", "{out}"], "no texts"),
+        (["index", "{texts}", "{out}", "--backend", "fais-flat"], "Did you mean 'faiss-flat'"),
+        (["index", "{texts}", "{out}", "-k", "8"], "give --whiten"),
+        (["index", "{texts}", "{out}", "--whiten", "--whitening", "x"], "one of the two"),
+        (["index", "{texts}", "{out}", "--option", "nprobe"], "NAME=NUMBER"),
+        (["index", "{texts}", "{out}", "--option", "nprobe=many"], "NAME=NUMBER"),
+        (["index", "{texts}", "{out}", "--model", "{absent}"], "{absent}"),
+        (["search", "{absent}", "query"], "expected an index folder"),
+    ],
+)
+def test_errors_are_one_line(words, message, tmp_path, capsys):
+    places = {name: str(tmp_path / name) for name in ("absent", "empty", "texts", "out")}
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "texts").write_text("a\nb\n")
+    assert cli.main([word.format(**places) for word in words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message.format(**places) in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_index_of_another_model_refuses_the_query(index, tmp_path, capsys):
+    from tests.tiny import write_model
+
+    other = write_model(tmp_path / "other", seed=5)
+    assert cli.main(["search", str(index), "query", "--model", str(other)]) == 2
+    assert "fingerprint is" in capsys.readouterr().err
+
+
+def test_a_reader_that_stops_is_no_error(index):
+    command = f"{sys.executable} -m jaxwhiten.commands.cli search {index} a b c d e f g | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert "Traceback" not in done.stderr
+    assert done.stdout.startswith("> a")

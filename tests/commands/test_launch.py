@@ -1,0 +1,69 @@
+"""How programs start: overrides, typos, exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+CONFIG = """
+from ml_collections import ConfigDict
+def get_config(variant="plain"):
+    return ConfigDict({"model": variant, "optimizer": {"rate": 0.1}, "steps": 3})
+"""
+PROGRAM = """
+import sys
+from jaxwhiten.commands import launch
+from jaxwhiten.errors import DataError
+def main(config):
+    if config.steps == 0:
+        raise DataError("rows.tsv, line 7: not a number")
+    if config.steps < 0:
+        raise KeyboardInterrupt
+    print(config.model, config.optimizer.rate, config.steps)
+launch.run(main, sys.argv.pop(1))
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    config, program = tmp_path / "plain.py", tmp_path / "program.py"
+    config.write_text(CONFIG)
+    program.write_text(PROGRAM)
+
+    def run(*arguments, default=config):
+        command = [sys.executable, str(program), str(default), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+
+    run.config = config
+    return run
+
+
+def test_defaults_overrides_and_variants(start):
+    assert start().stdout == "plain 0.1 3\n"
+    assert start("--config.optimizer.rate=0.5", "--config.steps=9").stdout == "plain 0.5 9\n"
+    assert start(f"--config={start.config}:other").stdout == "other 0.1 3\n"
+    assert start("--config", f"{start.config}:third").stdout == "third 0.1 3\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config.step=1"], "Unknown config key 'step'. Did you mean 'steps'"),
+        (["--config.optimizer.rat=1"], "'optimizer.rate'"),
+        (["--config=configs/stss.py"], "Unknown config file 'configs/stss.py'"),
+        (["--confg=x"], "Unknown flag '--confg'"),
+        (["--config.steps=0"], "rows.tsv, line 7"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, message):
+    done = start(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_interrupt_is_130(start):
+    assert start("--config.steps=-1").returncode == 130

@@ -1,0 +1,70 @@
+"""Batches hold every sentence once, within the budget, in few shapes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.encoding.batching import halved, length_ladder, plan_batches
+
+
+def check(batch, lengths, multiple):
+    """A batch has room for its sentences on every device."""
+    assert batch.height % multiple == batch.tokens % multiple == 0
+    assert len(batch.rows) <= batch.height
+    assert lengths[batch.rows].max() <= batch.length
+    assert batch.tokens <= batch.height * batch.length
+    for device in range(multiple):
+        assert lengths[batch.rows[device::multiple]].sum() <= batch.tokens // multiple
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 128), max_size=300),
+    budget=st.sampled_from([64, 100, 512, 4096]),
+    multiple=st.sampled_from([1, 2, 8]),
+    max_rows=st.none() | st.integers(1, 40),
+)
+def test_every_sentence_once_in_a_batch_that_fits_it(lengths, budget, multiple, max_rows):
+    lengths = np.asarray(lengths, np.int64)
+    batches = list(plan_batches(lengths, max_length=128, token_budget=budget, multiple=multiple, max_rows=max_rows))
+    rows = np.concatenate([b.rows for b in batches]) if batches else np.empty(0, int)
+    np.testing.assert_array_equal(np.sort(rows), np.arange(len(lengths)))
+    for batch in batches:
+        check(batch, lengths, multiple)
+        assert batch.tokens <= budget or len(batch.rows) <= multiple
+        assert max_rows is None or batch.height <= max(max_rows, multiple)
+
+
+def test_few_shapes_and_little_padding_for_many_sentences():
+    lengths = np.random.default_rng(0).integers(3, 65, 50_000)
+    batches = list(plan_batches(lengths, max_length=64, token_budget=4096))
+    assert len({(b.height, b.length, b.tokens) for b in batches}) <= len(length_ladder(64)) + 2
+    assert sum(b.tokens for b in batches) < 1.02 * lengths.sum()
+    assert sum(b.height * b.length for b in batches) < 1.3 * lengths.sum()
+
+
+def test_ten_sentences_are_one_batch():
+    lengths = np.arange(4, 14)
+    assert len(list(plan_batches(lengths, max_length=64, token_budget=4096))) == 1
+
+
+@given(
+    lengths=st.lists(st.integers(2, 64), min_size=1, max_size=60),
+    multiple=st.sampled_from([1, 2, 8]),
+)
+def test_halves_hold_the_sentences_in_order(lengths, multiple):
+    lengths = np.asarray(lengths, np.int64)
+    for batch in plan_batches(lengths, max_length=64, token_budget=512, multiple=multiple):
+        parts = halved(batch, lengths, multiple)
+        np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), batch.rows)
+        for part in parts:
+            check(part, lengths, multiple)
+            assert part.height < batch.height or batch.height == multiple
+
+
+@pytest.mark.parametrize("max_length", [3, 8, 64, 100, 512])
+def test_ladder_rises_to_max_length(max_length):
+    ladder = length_ladder(max_length)
+    assert ladder[-1] == max_length
+    assert (np.diff(ladder) > 0).all()

@@ -1,0 +1,180 @@
+"""Text to vectors: equal to the plain computation, whatever the neighbours, batch size, order or dtype."""
+
+import itertools
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten import POOLINGS, Encoder
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head.pooling import pool
+from jaxwhiten.models import load_model
+from tests.tiny import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48)
+
+
+def one_by_one(folder, sentences, names, max_length=48):
+    """Each sentence alone, unpadded, straight through the model."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(max_length)
+    model, _, _ = load_model(folder)
+    rows = []
+    for sentence in sentences:
+        ids = jnp.asarray([tokenizer.encode(sentence).ids])
+        rows.append(pool(model(ids, jnp.ones_like(ids)), jnp.ones_like(ids), names))
+    return {name: np.concatenate([row[name] for row in rows]) for name in names}
+
+
+def test_encode_equals_one_sentence_at_a_time(encoder, tiny_model):
+    names = tuple(POOLINGS)
+    sentences = SENTENCES[-4:]
+    expected = one_by_one(tiny_model, sentences, names)
+    got = encoder.encode(SENTENCES, pooling=names)
+    for name in names:
+        assert got[name].dtype == np.float32
+        np.testing.assert_allclose(got[name][-4:], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_one_pooling_gives_an_array_and_aliases_work(encoder):
+    vectors = encoder.encode(SENTENCES)
+    assert vectors.shape == (len(SENTENCES), encoder.dimension)
+    np.testing.assert_array_equal(vectors, encoder.encode(SENTENCES, pooling=["last_avg"])["last_avg"])
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+def test_batch_size_and_order_change_nothing(encoder, batch_size):
+    order = np.random.default_rng(batch_size).permutation(len(SENTENCES))
+    expected = encoder.encode(SENTENCES)
+    got = encoder.encode([SENTENCES[i] for i in order], batch_size=batch_size)
+    np.testing.assert_allclose(got, expected[order], atol=1e-5)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(codec=None), max_size=200), min_size=1, max_size=6))
+def test_any_text_is_encoded_and_depends_on_itself_only(encoder, sentences):
+    together = encoder.encode(sentences)
+    assert np.isfinite(together).all()
+    for index in {0, len(sentences) - 1}:
+        np.testing.assert_allclose(encoder.encode([sentences[index]])[0], together[index], atol=1e-5)
+
+
+def test_hard_texts(encoder):
+    texts = ["", "a" * 10_000, "word " * 10_000, "😀𝔘𝔫𝔦", "nul\0inside", "lone \ud800 surrogate", "\udfff"]
+    vectors = encoder.encode(texts)
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(vectors[5], encoder.encode(["lone � surrogate"])[0], atol=1e-5)
+
+
+def test_no_sentences_no_vectors(encoder):
+    assert encoder.encode([]).shape == (0, encoder.dimension)
+    assert list(encoder.encode_stream([])) == []
+
+
+@pytest.mark.parametrize("bad", [None, 3, b"bytes", float("nan")])
+def test_an_item_that_is_no_string_is_refused_by_index(encoder, bad):
+    with pytest.raises(InputError, match="Sentence 2 "):
+        encoder.encode(["a", "b", bad, "c"])
+    with pytest.raises(InputError, match="one string"):
+        encoder.encode("a sentence")
+
+
+def test_stream_gives_blocks_in_order_and_reads_lazily(encoder):
+    read = itertools.count()
+
+    def endless():
+        for sentence in itertools.cycle(SENTENCES):
+            next(read)
+            yield sentence
+
+    stream = encoder.encode_stream(endless(), block_size=16)
+    first = [next(stream) for _ in range(3)]
+    stream.close()
+    assert next(read) <= 16 * 6
+    everything = [s for s, _ in zip(itertools.cycle(SENTENCES), range(48), strict=False)]
+    np.testing.assert_allclose(np.concatenate(first), encoder.encode(everything), atol=1e-5)
+
+
+def test_stream_yields_what_came_before_a_bad_item(encoder):
+    stream = encoder.encode_stream(iter(["a", "b", "c", None]), block_size=2)
+    assert next(stream).shape == (2, encoder.dimension)
+    with pytest.raises(InputError, match="Sentence 3 "):
+        list(stream)
+
+
+def test_several_poolings_in_a_stream(encoder):
+    blocks = list(encoder.encode_stream(SENTENCES, pooling=["cls", "max"], block_size=4))
+    assert [set(block) for block in blocks] == [{"cls", "max"}] * 3
+
+
+def test_all_devices_share_a_batch(encoder):
+    assert jax.local_device_count() == 8
+    ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
+    vectors = encoder._program._forward(ids, lengths, 64, ("mean",))["mean"]
+    shards = vectors.addressable_shards
+    assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
+    assert len({shard.device for shard in shards}) == 8
+
+
+def test_fingerprint_follows_the_weights(encoder, tiny_model, tmp_path):
+    from tests.tiny import write_model
+
+    copy = shutil.copytree(tiny_model, tmp_path / "copy")
+    assert Encoder.from_pretrained(copy, max_length=48).fingerprint == encoder.fingerprint
+    other = write_model(tmp_path / "other", seed=1)
+    assert Encoder.from_pretrained(other, max_length=48).fingerprint != encoder.fingerprint
+
+
+def test_bfloat16(tiny_model, encoder):
+    rough = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=48, dtype="bfloat16").encode(SENTENCES)
+    exact = encoder.encode(SENTENCES)
+    cosine = (rough * exact).sum(1) / np.linalg.norm(rough, axis=1) / np.linalg.norm(exact, axis=1)
+    assert rough.dtype == np.float32
+    assert cosine.min() > 0.999
+
+
+def test_bad_settings_say_what_is_valid(tiny_model, encoder, tmp_path):
+    with pytest.raises(InputError, match="'mean'"):
+        Encoder.from_pretrained(tiny_model, pooling="meen")
+    with pytest.raises(InputError, match="64"):
+        Encoder.from_pretrained(tiny_model, max_length=65)
+    with pytest.raises(InputError, match="bfloat16"):
+        Encoder.from_pretrained(tiny_model, dtype="bfloat")
+    with pytest.raises(InputError, match="batch_size"):
+        encoder.encode(["a"], batch_size=0)
+    copy = shutil.copytree(tiny_model, tmp_path / "copy")
+    (copy / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match="tokenizer"):
+        Encoder.from_pretrained(copy)
+
+
+def test_vocab_txt_is_enough(minilm, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).symlink_to(minilm / name)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        shutil.copy(minilm / name, tmp_path / name)
+    texts = ["A man plays a guitar.", "Élan vital; naïve café."]
+    np.testing.assert_allclose(
+        Encoder.from_pretrained(tmp_path, pooling="mean").encode(texts),
+        Encoder.from_pretrained(minilm, pooling="mean").encode(texts),
+        atol=1e-5,
+    )
+
+
+def test_real_weights_equal_sentence_transformers(minilm):
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")
+    texts = [s for s in SENTENCES if s]
+    ours = Encoder.from_pretrained(minilm, pooling="auto", max_length=256).encode(texts)
+    ours /= np.linalg.norm(ours, axis=1, keepdims=True)
+    np.testing.assert_allclose(ours, theirs.encode(texts), atol=1e-5)

@@ -1,0 +1,201 @@
+"""Embeddings on disk: read, not computed again; never for another setting; resumed after a kill; mended if damaged."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+from jaxwhiten.errors import InputError
+from tests.tiny import SENTENCES, write_model
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+class Counting:
+    """An encoder that counts the sentences it is asked for, and can die after some."""
+
+    def __init__(self, encoder, die_after=None):
+        self._encoder, self.count, self.die_after = encoder, 0, die_after
+
+    def __getattr__(self, name):
+        return getattr(self._encoder, name)
+
+    def encode_stream(self, sentences, **options):
+        for block in self._encoder.encode_stream(sentences, **options):
+            rows = len(next(iter(block.values())))
+            if self.die_after is not None and self.count + rows > self.die_after:
+                raise KeyboardInterrupt
+            self.count += rows
+            yield block
+
+
+def test_what_is_read_is_what_was_computed(encoder, tmp_path):
+    counting, store = Counting(encoder), EmbeddingStore(tmp_path, shard_rows=4)
+    first = store.encode(counting, SENTENCES)
+    second = store.encode(counting, SENTENCES)
+    assert counting.count == len(SENTENCES)
+    np.testing.assert_allclose(first, encoder.encode(SENTENCES), atol=1e-5)
+    np.testing.assert_array_equal(first, second)
+    assert isinstance(second, np.memmap)
+    assert not second.flags.writeable
+    assert second.dtype == np.float32
+    assert not list(tmp_path.rglob("shard-*"))
+
+
+def test_shards_of_a_finished_array_are_removed(encoder, tmp_path):
+    # A run killed between the sidecar and the removal of the shards leaves both.
+    store = EmbeddingStore(tmp_path, shard_rows=4)
+    whole = store.encode(encoder, SENTENCES)
+    (folder,) = tmp_path.iterdir()
+    np.save(folder / "shard-4-000000.npy", whole[:4])
+    np.testing.assert_array_equal(store.encode(encoder, SENTENCES), whole)
+    assert not list(tmp_path.rglob("shard-*"))
+
+
+def test_several_poolings_take_one_pass_and_only_the_missing_are_computed(encoder, tmp_path):
+    counting, store = Counting(encoder), EmbeddingStore(tmp_path, shard_rows=4)
+    store.encode(counting, SENTENCES, pooling="cls")
+    both = store.encode(counting, SENTENCES, pooling=("cls", "first_last_avg", "max"))
+    assert counting.count == 2 * len(SENTENCES)
+    assert set(both) == {"cls", "first_last_avg", "max"}
+    expected = encoder.encode(SENTENCES, pooling=tuple(both))
+    for name, array in both.items():
+        np.testing.assert_allclose(array, expected[name], atol=1e-5)
+    store.encode(counting, SENTENCES, pooling=tuple(both))
+    assert counting.count == 2 * len(SENTENCES)
+
+
+def test_two_names_of_one_pooling_are_one_entry(encoder, tmp_path):
+    store = EmbeddingStore(tmp_path)
+    store.encode(encoder, SENTENCES, pooling="mean")
+    counting = Counting(encoder)
+    assert set(store.encode(counting, SENTENCES, pooling=["last_avg"])) == {"last_avg"}
+    assert counting.count == 0
+
+
+def test_every_setting_has_its_own_entry(encoder, tiny_model, tmp_path):
+    store = EmbeddingStore(tmp_path / "store")
+    other_weights = write_model(tmp_path / "other", seed=1)
+    settings = [
+        (encoder, SENTENCES, "mean"),
+        (encoder, SENTENCES, "cls"),
+        (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=8), SENTENCES, "mean"),
+        (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16"), SENTENCES, "mean"),
+        (Encoder.from_pretrained(other_weights, pooling="mean", max_length=32), SENTENCES, "mean"),
+        (encoder, SENTENCES[::-1], "mean"),
+        (encoder, [*SENTENCES[:-1], SENTENCES[-1] + "!"], "mean"),
+        (encoder, SENTENCES[:-1], "mean"),
+    ]
+    for enc, sentences, pooling in settings:
+        np.testing.assert_allclose(
+            store.encode(enc, sentences, pooling=pooling), enc.encode(sentences, pooling=pooling), atol=1e-2
+        )
+    assert len(list((tmp_path / "store").iterdir())) == len(settings)
+
+
+def test_the_same_weights_from_another_folder_share_the_entry(encoder, tiny_model, tmp_path):
+    store = EmbeddingStore(tmp_path / "store")
+    store.encode(encoder, SENTENCES)
+    folder = shutil.copytree(tiny_model, tmp_path / "copy")
+    copy = Counting(Encoder.from_pretrained(folder, pooling="mean", max_length=32))
+    store.encode(copy, SENTENCES)
+    assert copy.count == 0
+
+
+def test_text_fingerprints_delimit_sentences():
+    assert text_fingerprint(["ab", "c"]) != text_fingerprint(["a", "bc"])
+    assert text_fingerprint(["a", ""]) != text_fingerprint(["a"])
+    assert text_fingerprint(iter(["a", "b"])) == text_fingerprint(["a", "b"])
+
+
+@pytest.mark.parametrize("die_after", [0, 3, 6, 9])
+def test_an_interrupted_run_goes_on_where_it_stopped(encoder, die_after, tmp_path):
+    store = EmbeddingStore(tmp_path, shard_rows=3)
+    with pytest.raises(KeyboardInterrupt):
+        store.encode(Counting(encoder, die_after), SENTENCES, pooling=("mean", "cls"))
+    counting = Counting(encoder)
+    found = store.encode(counting, SENTENCES, pooling=("mean", "cls"))
+    assert counting.count == len(SENTENCES) - die_after
+    expected = encoder.encode(SENTENCES, pooling=("mean", "cls"))
+    for name in found:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+
+
+def test_a_killed_process_leaves_whole_shards(tiny_model, encoder, tmp_path):
+    program = textwrap.dedent(
+        f"""
+        import os, signal
+        from jaxwhiten import Encoder
+        from jaxwhiten.encoding.store import EmbeddingStore
+        from tests.tiny import SENTENCES
+        encoder = Encoder.from_pretrained({str(tiny_model)!r}, pooling="mean", max_length=32)
+        stream = encoder.encode_stream
+        def dying(*args, **options):
+            for number, block in enumerate(stream(*args, **options)):
+                if number == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield block
+        encoder.encode_stream = dying
+        EmbeddingStore({str(tmp_path)!r}, shard_rows=2).encode(encoder, SENTENCES)
+        """
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    counting = Counting(encoder)
+    found = EmbeddingStore(tmp_path, shard_rows=2).encode(counting, SENTENCES)
+    assert counting.count == len(SENTENCES) - 4
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
+
+
+def test_a_damaged_entry_is_reported_and_made_again(encoder, tmp_path):
+    store = EmbeddingStore(tmp_path)
+    expected = np.array(store.encode(encoder, SENTENCES))
+    (array,) = tmp_path.rglob("embeddings.npy")
+    data = bytearray(array.read_bytes())
+    for damaged in (data[:-5], bytes(len(data)), data[:-1] + bytes([data[-1] ^ 1])):
+        array.write_bytes(damaged)
+        with pytest.warns(UserWarning, match="damaged embeddings"):
+            again = store.encode(encoder, SENTENCES)
+        np.testing.assert_allclose(again, expected, atol=1e-5)
+    (sidecar,) = tmp_path.rglob("embeddings.json")
+    sidecar.write_text("{}")
+    with pytest.warns(UserWarning, match="damaged embeddings"):
+        store.encode(encoder, SENTENCES)
+
+
+def test_a_torn_shard_is_made_again(encoder, tmp_path):
+    store = EmbeddingStore(tmp_path, shard_rows=3)
+    with pytest.raises(KeyboardInterrupt):
+        store.encode(Counting(encoder, 6), SENTENCES)
+    shard = min(tmp_path.rglob("shard-*.npy"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    counting = Counting(encoder)
+    found = store.encode(counting, SENTENCES)
+    assert counting.count == len(SENTENCES) - 3
+    np.testing.assert_allclose(found, encoder.encode(SENTENCES), atol=1e-5)
+
+
+def test_what_cannot_be_encoded_is_refused(encoder, tmp_path):
+    store = EmbeddingStore(tmp_path)
+    with pytest.raises(InputError, match="No sentences"):
+        store.encode(encoder, [])
+    with pytest.raises(InputError, match="Sentence 1 is a int"):
+        store.encode(encoder, ["a", 3])
+    with pytest.raises(InputError, match="empty list"):
+        store.encode(encoder, ["a"], pooling=[])
+    with pytest.raises(InputError, match="Unknown pooling"):
+        store.encode(encoder, ["a"], pooling="meen")
+    with pytest.raises(InputError, match="shard_rows"):
+        EmbeddingStore(tmp_path, shard_rows=0)
+    assert not list(tmp_path.iterdir())

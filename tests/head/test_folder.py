@@ -1,0 +1,275 @@
+"""Whole sentence-transformers folders: vectors equal to SentenceTransformer's, and what is not supported is named."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import ModelError
+from jaxwhiten.head.folder import load_head, plain_pooling
+from jaxwhiten.models import load_config
+from tests.tiny import SENTENCES
+
+TYPES = {
+    "Transformer": "sentence_transformers.models.Transformer",
+    "Pooling": "sentence_transformers.models.Pooling",
+    "Dense": "sentence_transformers.models.Dense",
+    "Normalize": "sentence_transformers.models.Normalize",
+    "WeightedLayerPooling": "sentence_transformers.models.WeightedLayerPooling",
+}
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+def write_json(file, value):
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(value))
+
+
+def pooling(*modes, **more):
+    keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    return {"word_embedding_dimension": 32} | {f"pooling_mode_{key}": key in modes for key in keys} | more
+
+
+def dense(inputs, outputs, activation=TANH, **more):
+    return {"in_features": inputs, "out_features": outputs, "bias": True, "activation_function": activation} | more
+
+
+@pytest.fixture
+def write(tiny_model, tmp_path):
+    """Makes a folder of modules, each a name, its config.json and its tensors."""
+
+    def make(*modules, settings=None, config=None, max_length=64, **transformer):
+        folder = shutil.copytree(tiny_model, tmp_path / "model")
+        rows = [{"idx": 0, "name": "0", "path": "", "type": TYPES["Transformer"]}]
+        for number, (kind, raw, *tensors) in enumerate(modules, start=1):
+            path = f"{number}_{kind.rpartition('.')[2]}"
+            rows.append({"idx": number, "name": str(number), "path": path, "type": TYPES.get(kind, kind)})
+            (folder / path).mkdir()
+            if raw is not None:
+                write_json(folder / path / "config.json", raw)
+            for arrays in tensors:
+                save_file(arrays, folder / path / "model.safetensors")
+        write_json(folder / "modules.json", rows)
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, **transformer})
+        if settings is not None:
+            write_json(folder / "config_sentence_transformers.json", settings)
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | (config or {})))
+        return folder
+
+    return make
+
+
+def tensors(*sizes, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    inputs, outputs = sizes
+    arrays = {"linear.weight": (outputs, inputs), "linear.bias": (outputs,), **more}
+    return {name: rng.normal(size=shape).astype(np.float32) * 0.4 for name, shape in arrays.items()}
+
+
+def assert_equals_sentence_transformers(folder):
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+    encoder = Encoder.from_pretrained(folder, pooling="auto")
+    ours = encoder.encode(SENTENCES)
+    assert ours.shape == theirs.shape == (len(SENTENCES), encoder.dimension)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    return encoder
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        ("cls_token",),
+        ("max_tokens",),
+        ("mean_sqrt_len_tokens",),
+        ("weightedmean_tokens",),
+        ("lasttoken",),
+        ("lasttoken", "mean_tokens", "cls_token"),
+    ],
+)
+def test_modes_of_pooling(write, modes):
+    encoder = assert_equals_sentence_transformers(write(("Pooling", pooling(*modes))))
+    assert encoder.pooling == {"cls_token": "cls", "max_tokens": "max"}.get(modes[0], "auto")
+
+
+def test_dense_and_normalize(write):
+    without_bias = {"linear.weight": tensors(20, 8)["linear.weight"]}
+    folder = write(
+        ("Pooling", pooling("mean_tokens")),
+        ("Dense", dense(32, 20), tensors(32, 20)),
+        ("Dense", dense(20, 8, "torch.nn.modules.linear.Identity", bias=False), without_bias),
+        ("Normalize", None),
+    )
+    encoder = assert_equals_sentence_transformers(folder)
+    assert encoder.pooling == "auto"
+    assert encoder.dimension == 8
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
+
+    both = encoder.encode(SENTENCES, pooling=["auto", "mean", "prompt"])
+    assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
+    explicit = Encoder.from_pretrained(folder, pooling="mean")
+    np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)
+    assert explicit.dimension == 32
+    blocks = list(encoder.encode_stream(SENTENCES, block_size=4))
+    np.testing.assert_allclose(np.concatenate(blocks), both["auto"], atol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", [32, 12])
+def test_dense_with_a_residual(write, outputs):
+    more = {} if outputs == 32 else {"residual.weight": (outputs, 32)}
+    gelu = dense(32, outputs, "torch.nn.modules.activation.GELU", use_residual=True)
+    folder = write(("Pooling", pooling("mean_tokens")), ("Dense", gelu, tensors(32, outputs, **more)))
+    assert_equals_sentence_transformers(folder)
+
+
+@pytest.mark.parametrize("handed_out", [True, False])
+def test_weighted_layers(write, handed_out):
+    weights = {"layer_weights": np.array([0.5, 2.0, 1.0], np.float32)}
+    folder = write(
+        ("WeightedLayerPooling", {"word_embedding_dimension": 32, "layer_start": 1, "num_hidden_layers": 3}, weights),
+        ("Pooling", pooling("mean_tokens")),
+        config={"output_hidden_states": handed_out},
+    )
+    encoder = assert_equals_sentence_transformers(folder)
+    assert encoder.pooling == ("auto" if handed_out else "mean")
+
+
+def test_default_prompt_and_lower_case(write):
+    settings = {"prompts": {"query": "Query with words: ", "passage": ""}, "default_prompt_name": "query"}
+    folder = write(("Pooling", pooling("mean_tokens")), settings=settings, do_lower_case=True, max_length=20)
+    encoder = assert_equals_sentence_transformers(folder)
+    assert encoder.max_length == 20
+    assert encoder.pooling == "auto"
+
+
+def test_a_default_prompt_that_is_empty_changes_nothing(write):
+    settings = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "document"}
+    encoder = assert_equals_sentence_transformers(write(("Pooling", pooling("mean_tokens")), settings=settings))
+    assert encoder.pooling == "mean"
+
+
+def test_the_folders_longest_sentence_counts_with_auto_only(write):
+    folder = write(("Pooling", pooling("mean_tokens")), ("Normalize", None), max_length=11)
+    assert assert_equals_sentence_transformers(folder).max_length == 11
+    assert Encoder.from_pretrained(folder, pooling="auto", max_length=33).max_length == 33
+    assert Encoder.from_pretrained(folder, pooling="mean").max_length == 64
+
+
+def test_a_folder_that_sentence_transformers_saves(write, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    folder = write(
+        ("Pooling", pooling("mean_tokens", "cls_token")), ("Dense", dense(64, 5), tensors(64, 5)), ("Normalize", {})
+    )
+    model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    model.save(str(tmp_path / "saved"))
+    assert_equals_sentence_transformers(tmp_path / "saved")
+
+
+def test_the_real_model_with_its_normalize(minilm):
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    texts = [*SENTENCES, "word " * 400]
+    ours = Encoder.from_pretrained(minilm, pooling="auto").encode(texts)
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu").encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_the_fingerprint_follows_the_head(write):
+    folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)))
+    first = Encoder.from_pretrained(folder, pooling="auto").fingerprint
+    assert Encoder.from_pretrained(folder, pooling="auto").fingerprint == first
+    assert Encoder.from_pretrained(folder, pooling="mean", max_length=64).fingerprint != first
+    save_file(tensors(32, 6, seed=1), folder / "2_Dense" / "model.safetensors")
+    second = Encoder.from_pretrained(folder, pooling="auto").fingerprint
+    write_json(folder / "2_Dense" / "config.json", dense(32, 6, "torch.nn.modules.activation.ReLU"))
+    assert len({first, second, Encoder.from_pretrained(folder, pooling="auto").fingerprint}) == 3
+
+
+def test_bfloat16_keeps_the_head_in_float32(write):
+    folder = write(("Pooling", pooling("mean_tokens")), ("Dense", dense(32, 6), tensors(32, 6)), ("Normalize", None))
+    exact = Encoder.from_pretrained(folder, pooling="auto").encode(SENTENCES)
+    rough = Encoder.from_pretrained(folder, pooling="auto", dtype="bfloat16").encode(SENTENCES)
+    assert rough.dtype == np.float32
+    assert (exact * rough).sum(1).min() > 0.999
+
+
+def test_a_folder_without_modules_json(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    with pytest.raises(ModelError, match=r"no modules\.json"):
+        load_head(folder, load_config(folder))
+    write_json(folder / "1_Pooling" / "config.json", pooling("max_tokens"))
+    assert plain_pooling(load_head(folder, load_config(folder))) == "max"
+
+
+MEAN = ("Pooling", pooling("mean_tokens"))
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        ([MEAN, ("sentence_transformers.models.LSTM", {})], r"'sentence_transformers\.models\.LSTM' is not supported"),
+        ([MEAN, ("somebody.modules.Dense", {})], r"'somebody\.modules\.Dense' is not supported"),
+        ([], "expected one Transformer, then one Pooling"),
+        ([MEAN, MEAN], "one Pooling"),
+        ([("Dense", dense(32, 6), tensors(32, 6)), MEAN], "Dense is in a place"),
+        ([("Normalize", None), MEAN], "Normalize is in a place"),
+        ([MEAN, ("WeightedLayerPooling", {})], "WeightedLayerPooling is in a place"),
+        ([("Pooling", pooling("mean_tokens", word_embedding_dimension=48))], "48.*32"),
+        ([("Pooling", {"embedding_dimension": 32, "pooling_mode": "median"})], "median"),
+        ([MEAN, ("Dense", dense(16, 6), tensors(16, 6))], "16.*has 32"),
+        ([MEAN, ("Dense", dense(32, 6), tensors(32, 7))], r"linear\.weight.*\(7, 32\).*\(6, 32\)"),
+        ([MEAN, ("Dense", dense(32, 10**9), tensors(32, 6))], r"linear\.weight"),
+        ([MEAN, ("Dense", dense(32, 6))], "no weights"),
+        ([MEAN, ("Dense", dense(32, 6, "os.system"), tensors(32, 6))], r"os\.system"),
+        ([MEAN, ("Dense", dense(32, 6, "torch.nn.modules.activation.Softmax"), tensors(32, 6))], "Softmax"),
+        ([MEAN, ("Dense", dense(32, 6, module_input_name="token_embeddings"), tensors(32, 6))], "token_embeddings"),
+        ([MEAN, ("Normalize", {"module_input_name": "token_embeddings"})], "token_embeddings"),
+    ],
+)
+def test_what_is_not_supported_is_named(write, modules, message):
+    folder = write(*modules)
+    with pytest.raises(ModelError, match=message):
+        Encoder.from_pretrained(folder, pooling="auto")
+    Encoder.from_pretrained(folder, pooling="mean")  # with a pooling named, only the transformer is read
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"type": TYPES["Transformer"], "path": ""}, {"type": TYPES["Pooling"], "path": "../x"}], "no name of"),
+        ([{"type": TYPES["Transformer"]}], "not a readable list"),
+        ({"type": 3}, "not a readable list"),
+    ],
+)
+def test_a_damaged_list_of_modules(write, rows, message):
+    folder = write(MEAN)
+    write_json(folder / "modules.json", rows)
+    with pytest.raises(ModelError, match=message):
+        load_head(folder, load_config(folder))
+
+
+def test_prompts_that_are_not_pooled_are_refused(write):
+    settings = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    folder = write(("Pooling", pooling("mean_tokens", include_prompt=False)), settings=settings)
+    with pytest.raises(ModelError, match="include_prompt"):
+        load_head(folder, load_config(folder))
+
+
+def test_pickled_dense_weights_are_never_opened(write):
+    folder = write(MEAN, ("Dense", dense(32, 6)))
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"\x80")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin.*pickled"):
+        load_head(folder, load_config(folder))
+
+
+@pytest.mark.parametrize("first", [-1, 4, "one"])
+def test_layers_that_are_not_there(write, first):
+    raw = {"word_embedding_dimension": 32, "layer_start": first, "num_hidden_layers": 3}
+    layers = ("WeightedLayerPooling", raw, {"layer_weights": np.ones(3, np.float32)})
+    folder = write(layers, MEAN, config={"output_hidden_states": True})
+    with pytest.raises(ModelError, match=r"layer_start|layer_weights"):
+        load_head(folder, load_config(folder))
+    assert load_file(folder / "1_WeightedLayerPooling" / "model.safetensors")

@@ -1,0 +1,187 @@
+"""Each pooling against a plain loop over sentences and tokens."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head.pooling import PARAMETRIC, POOLINGS, canonical, pool, resolve
+from jaxwhiten.models import EncoderOutput
+from tests.tiny import tiny_config
+
+LENGTHS = (5, 1, 7)
+
+
+@pytest.fixture
+def states():
+    rng = np.random.default_rng(0)
+    hidden = [rng.normal(size=(3, 7, 4)).astype(np.float32) for _ in range(4)]
+    mask = (np.arange(7) < np.array(LENGTHS)[:, None]).astype(np.int32)
+    return hidden, mask, rng.normal(size=(3, 4)).astype(np.float32)
+
+
+def by_hand(name, hidden, pooler):
+    last = hidden[-1]
+    one = {
+        "cls": lambda b, n: last[b, 0],
+        "mean": lambda b, n: last[b, :n].mean(0),
+        "max": lambda b, n: last[b, :n].max(0),
+        "first_last_avg": lambda b, n: (hidden[1][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
+        "embeddings_last_avg": lambda b, n: (hidden[0][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
+        "last2avg": lambda b, n: (hidden[-2][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
+        "pooler": lambda b, n: pooler[b],
+    }[name]
+    return np.stack([one(b, n) for b, n in enumerate(LENGTHS)])
+
+
+@pytest.mark.parametrize("name", sorted(POOLINGS))
+def test_pooling_equals_a_plain_loop(states, name):
+    hidden, mask, pooler = states
+    output = EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler))
+    got = pool(output, jnp.asarray(mask), (name,))[name]
+    assert got.dtype == jnp.float32
+    np.testing.assert_allclose(got, by_hand(name, hidden, pooler), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(POOLINGS))
+def test_padding_changes_nothing(states, name):
+    hidden, mask, pooler = states
+    poisoned = [np.where(mask[:, :, None] > 0, h, 1e6).astype(np.float32) for h in hidden]
+    results = [
+        pool(EncoderOutput(tuple(map(jnp.asarray, h)), jnp.asarray(pooler)), jnp.asarray(mask), (name,))[name]
+        for h in (hidden, poisoned)
+    ]
+    np.testing.assert_array_equal(*results)
+
+
+def test_alias_and_typo():
+    assert canonical("last_avg") == "mean"
+    with pytest.raises(InputError, match="'first_last_avg'"):
+        canonical("first_last")
+
+
+def test_a_model_without_pooler_says_so(states):
+    hidden, mask, _ = states
+    with pytest.raises(ModelError, match="no pooler"):
+        pool(EncoderOutput(tuple(map(jnp.asarray, hidden)), None), jnp.asarray(mask), ("pooler",))
+
+
+MASK_ID, PAD_ID = 4, 0
+IDS = np.array([[2, 9, 4, 7, 3, 0, 0], [4, 0, 0, 0, 0, 0, 0], [2, 4, 8, 9, 4, 6, 3]])
+TABLE = np.array([0, 0, 0, 0, 0, 0, 0.7, 1.9, 0.4, 2.5], np.float32)
+
+
+@pytest.fixture
+def output(states):
+    hidden, mask, pooler = states
+    scores = np.random.default_rng(1).random((3, 3, 2, 7)).astype(np.float32)  # layers, batch, heads, length
+    result = EncoderOutput(tuple(map(jnp.asarray, hidden)), jnp.asarray(pooler), tuple(map(jnp.asarray, scores)))
+    return result, jnp.asarray(mask), hidden, scores
+
+
+def parametric(output, name):
+    table = {"t": jnp.asarray(TABLE)}
+    return pool(output[0], output[1], (name,), ids=jnp.asarray(IDS), mask_token=MASK_ID, idf=table)[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [("layers:1+3", (1, 3)), ("layers:0, -1", (0, 3)), ("layers:2", (2,)), ("layers:0,1,2,3", (0, 1, 2, 3))],
+)
+def test_a_mix_of_layers_equals_a_plain_loop(output, name, chosen):
+    hidden = output[2]
+    expected = [np.mean([hidden[i][b, :n].mean(0) for i in chosen], axis=0) for b, n in enumerate(LENGTHS)]
+    np.testing.assert_allclose(parametric(output, name), np.stack(expected), atol=1e-5)
+
+
+def test_mixes_of_layers_agree_with_the_named_poolings(output):
+    for mix, name in {
+        "layers:1,-1": "first_last_avg",
+        "layers:0,3": "embeddings_last_avg",
+        "layers:-1": "mean",
+    }.items():
+        np.testing.assert_allclose(parametric(output, mix), parametric(output, name), atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "layer", "head"), [("ditto:0,1", 0, 1), ("ditto:2+0", 2, 0)])
+def test_ditto_equals_a_plain_loop(output, name, layer, head):
+    _, _, hidden, scores = output
+    expected = np.zeros((3, 4))
+    for b, n in enumerate(LENGTHS):
+        for i in range(n):
+            expected[b] += scores[layer][b, head, i] * (hidden[0][b, i] + hidden[-1][b, i]) / 2
+    np.testing.assert_allclose(parametric(output, name), expected, atol=1e-5)
+
+
+def test_prompt_takes_the_templates_own_mask_token(output):
+    last = output[2][-1]
+    np.testing.assert_array_equal(parametric(output, "prompt"), last[np.arange(3), [2, 0, 4]])
+    mask_first = parametric(output, "prompt:{mask} means {text}")
+    np.testing.assert_array_equal(mask_first, last[np.arange(3), [2, 0, 1]])
+
+
+def test_idf_equals_a_plain_loop_and_weightless_tokens_count_alike(output):
+    last = output[2][-1]
+    expected = np.zeros((3, 4))
+    for b, n in enumerate(LENGTHS):
+        weights = [TABLE[IDS[b, i]] for i in range(n)]
+        weights = weights if sum(weights) else [1.0] * n
+        for i in range(n):
+            expected[b] += weights[i] * last[b, i] / sum(weights)
+    np.testing.assert_allclose(parametric(output, "idf:t"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["layers:0+2", "ditto:1+1", "prompt", "idf:t"])
+def test_padding_changes_no_parametric_pooling(output, name):
+    _, mask, hidden, scores = output
+    poisoned = EncoderOutput(
+        tuple(jnp.where(mask[:, :, None] > 0, h, 1e6) for h in hidden),
+        None,
+        tuple(jnp.where(mask[:, None] > 0, s, 1e6) for s in scores),
+    )
+    expected = parametric(output, name)
+    np.testing.assert_allclose(parametric((poisoned, mask), name), expected, atol=1e-5)
+
+
+def test_canonical_names_of_parametric_poolings():
+    assert canonical("layers: 1 , 6") == canonical("layers:1+6") == "layers:1+6"
+    assert canonical("ditto:0,9") == "ditto:0+9"
+    assert canonical("prompt") == "prompt"
+    assert canonical("auto") == "auto"
+    assert {canonical(name) for name in ("last_avg", "mean")} == {"mean"}
+    assert not PARAMETRIC.keys() & POOLINGS.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("layers", "layers:1\\+12"),
+        ("layers:", "expected layers"),
+        ("layers:1,x", "expected layers"),
+        ("ditto", "ditto:0\\+9"),
+        ("ditto:1", "expected ditto"),
+        ("ditto:1,2,3", "expected ditto"),
+        ("prompt:no places", "each once"),
+        ("idf", "fit_idf"),
+        ("mean:3", "Unknown pooling"),
+        ("layer:1,2", "layers"),
+        ("dito:0,9", "'ditto'"),
+    ],
+)
+def test_names_that_say_too_little_are_answered(name, message):
+    with pytest.raises(InputError, match=message):
+        canonical(name)
+
+
+@pytest.mark.parametrize("name", ["layers:0,4", "layers:-5", "ditto:3,0", "ditto:0,4", "ditto:-4,0"])
+def test_layers_and_heads_the_model_has_not(name):
+    with pytest.raises(InputError, match=r"this model has \w+ ?\w+s? 0 to"):
+        resolve(name).check(tiny_config())
+    resolve("layers:3,-4").check(tiny_config())
+    resolve("ditto:2,3").check(tiny_config())
+
+
+def test_what_is_not_at_hand_is_named(output):
+    for name, message in {"prompt": "mask token", "idf:t": "table"}.items():
+        with pytest.raises(InputError, match=message):
+            pool(output[0], output[1], (name,))

@@ -1,0 +1,160 @@
+"""Every measure against an independent numpy form, its known extremes, and IsoScore against its package."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics import geometry as g
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((300, 12)) * np.linspace(3, 0.2, 12) + 0.7
+
+
+def isoscore_by_the_steps_of_the_paper(x):
+    d = x.shape[1]
+    variances = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2
+    variances = variances * math.sqrt(d) / np.linalg.norm(variances)
+    defect = np.linalg.norm(variances - 1) / math.sqrt(2 * (d - math.sqrt(d)))
+    used = (d - defect**2 * (d - math.sqrt(d))) ** 2 / d**2
+    return (d * used - 1) / (d - 1)
+
+
+def test_isoscore_follows_the_paper(rows):
+    assert g.isoscore(rows) == pytest.approx(isoscore_by_the_steps_of_the_paper(rows), abs=1e-12)
+    assert g.isoscore(rows.astype(np.float32)) == pytest.approx(g.isoscore(rows), abs=1e-5)
+
+
+def test_isoscore_equals_its_package(rows):
+    pytest.importorskip("torch")
+    package = pytest.importorskip("IsoScore.IsoScore")
+    for x in (rows, rows[:, :2], rows[:8]):
+        assert g.isoscore(x) == pytest.approx(float(package.IsoScore(x)), abs=1e-5)
+    sigma = np.cov(rows.T)
+    assert g.isoscore_from_covariance(sigma) == pytest.approx(float(package.IsoScore_cov(sigma)), abs=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 2**31), st.floats(1e-3, 1e3))
+def test_isoscore_lies_between_0_and_1_and_sees_neither_scale_nor_place_nor_rotation(d, seed, scale):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((30, d)) * rng.uniform(0.1, 3, d)
+    score = g.isoscore(x)
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    assert -1e-12 <= score <= 1 + 1e-12
+    assert g.isoscore(scale * x @ rotation + rng.standard_normal(d)) == pytest.approx(score, abs=1e-9)
+
+
+def test_isoscore_extremes():
+    line = np.outer(np.linspace(-1, 1, 20), [1.0, 2.0, 3.0])
+    assert g.isoscore(line) == pytest.approx(0, abs=1e-12)
+    assert g.isoscore(np.concatenate([np.eye(3), -np.eye(3)])) == pytest.approx(1, abs=1e-12)
+    assert math.isnan(g.isoscore(np.ones((4, 3))))
+    with pytest.raises(InputError, match="two dimensions"):
+        g.isoscore(np.random.default_rng(0).standard_normal((5, 1)))
+
+
+def test_effective_rank_is_the_exponential_of_the_entropy(rows):
+    singular = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
+    p = singular / singular.sum()
+    assert g.effective_rank(rows) == pytest.approx(math.exp(-(p * np.log(p)).sum()), rel=1e-9)
+
+
+def test_effective_rank_extremes(rows):
+    assert g.effective_rank(np.concatenate([np.eye(5), -np.eye(5)])) == pytest.approx(5)
+    assert g.effective_rank(np.outer(np.arange(9.0), [1.0, 2.0, 3.0])) == pytest.approx(1)
+    # A hundred columns of rank twelve: null directions do not count.
+    wide = rows @ np.random.default_rng(1).standard_normal((12, 100))
+    singular = np.linalg.svd(wide - wide.mean(axis=0), compute_uv=False)[:12]
+    p = singular / singular.sum()
+    assert g.effective_rank(wide) == pytest.approx(math.exp(-(p * np.log(p)).sum()), rel=1e-6)
+    assert math.isnan(g.effective_rank(np.ones((4, 3))))
+
+
+@pytest.mark.parametrize("t", [2.0, 0.5])
+def test_uniformity_is_over_all_pairs(rows, t):
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    i, j = np.triu_indices(len(unit), 1)
+    potential = np.exp(-t * ((unit[i] - unit[j]) ** 2).sum(axis=1))
+    assert g.uniformity(rows, t) == pytest.approx(math.log(potential.mean()), abs=1e-5)
+    assert g.uniformity(rows.astype(np.float32), t) == pytest.approx(math.log(potential.mean()), abs=1e-5)
+
+
+def test_uniformity_extremes():
+    assert g.uniformity(np.tile([[1.0, 2.0]], (10, 1))) == pytest.approx(0, abs=1e-5)
+    assert g.uniformity(np.array([[1.0, 0.0], [-3.0, 0.0]])) == pytest.approx(-8, abs=1e-5)
+    # A zero row lies at distance 1 from every direction.
+    assert g.uniformity(np.array([[1.0, 0.0], [0.0, 0.0]])) == pytest.approx(-2, abs=1e-5)
+
+
+def test_blocks_do_not_change_what_is_counted(rows, monkeypatch):
+    whole = g.uniformity(rows), g.k_occurrence(rows, 5)
+    monkeypatch.setattr(g, "_SIMILARITY_BYTES", 4 * 300 * 16)
+    assert g.uniformity(rows) == pytest.approx(whole[0], abs=1e-5)
+    np.testing.assert_array_equal(g.k_occurrence(rows, 5), whole[1])
+
+
+def test_alignment(rows):
+    other = rows + np.random.default_rng(1).standard_normal(rows.shape)
+    a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rows, other))
+    distance = np.sqrt(((a - b) ** 2).sum(axis=1))
+    assert g.alignment(rows, other) == pytest.approx((distance**2).mean())
+    assert g.alignment(rows, other, alpha=1.0) == pytest.approx(distance.mean())
+    assert g.alignment(rows, 3 * rows) == pytest.approx(0, abs=1e-12)
+    with pytest.raises(InputError, match="pair"):
+        g.alignment(rows[:0], other[:0])
+
+
+def test_k_occurrence_counts_neighbours(rows):
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    np.fill_diagonal(cosines, -np.inf)
+    nearest = np.argsort(-cosines, axis=1, kind="stable")[:, :7]
+    counts = np.bincount(nearest.ravel(), minlength=len(rows))
+    np.testing.assert_array_equal(g.k_occurrence(rows, 7), counts)
+    skewness = ((counts - counts.mean()) ** 3).mean() / counts.std() ** 3
+    assert g.hubness(rows, 7) == pytest.approx(skewness)
+
+
+def test_hubness_extremes(rows):
+    # Points on a circle: each is neighbour of its two neighbours.
+    angle = 2 * np.pi * np.arange(16) / 16
+    assert g.hubness(np.stack([np.cos(angle), np.sin(angle)], axis=1), 2) == 0
+    # A centre that all others point to.
+    star = np.concatenate([np.eye(20), np.full((1, 20), 1.0)])
+    assert g.hubness(star, 1) > 4
+    with pytest.raises(InputError, match="between 1 and 299"):
+        g.k_occurrence(rows, 300)
+
+
+def test_geometry_gathers_all_and_samples_large_sets(rows):
+    found = g.geometry(rows)
+    assert found == {
+        "n": 300,
+        "isoscore": pytest.approx(g.isoscore(rows)),
+        "average_cosine": pytest.approx(g.average_cosine(rows)),
+        "effective_rank": pytest.approx(g.effective_rank(rows)),
+        "uniformity": pytest.approx(g.uniformity(rows)),
+        "hubness": pytest.approx(g.hubness(rows)),
+    }
+    sampled = g.geometry(rows, max_rows=100, seed=3)
+    assert sampled["n"] == 100
+    assert sampled == g.geometry(rows, max_rows=100, seed=3)
+    assert sampled["isoscore"] == pytest.approx(found["isoscore"], abs=0.2)
+    assert math.isnan(g.geometry(rows[:8])["hubness"])
+
+
+def test_input_is_checked(rows):
+    for measure in (g.geometry, g.isoscore, g.effective_rank, g.uniformity, g.hubness):
+        with pytest.raises(InputError, match="two rows"):
+            measure(rows[:1])
+    rows[7, 3] = np.nan
+    for measure in (g.geometry, g.isoscore, g.effective_rank, g.uniformity, g.hubness):
+        with pytest.raises(NonFiniteError, match="Row 7"):
+            measure(rows)

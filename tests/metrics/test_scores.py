@@ -1,0 +1,172 @@
+"""`jaxwhiten.metrics.scores` against plain forms and scipy."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from jaxwhiten import metrics
+from jaxwhiten.errors import InputError, NonFiniteError
+
+few_values = st.lists(st.integers(-3, 3), min_size=2, max_size=30)
+
+
+def plain_spearman(x, y):
+    """Ranks by counting, correlation from its definition."""
+    rx = np.array([sum(b < a for b in x) + (sum(b == a for b in x) + 1) / 2 for a in x])
+    ry = np.array([sum(b < a for b in y) + (sum(b == a for b in y) + 1) / 2 for a in y])
+    return np.corrcoef(rx, ry)[0, 1]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_spearman_with_ties(data):
+    x = data.draw(few_values)
+    y = data.draw(st.lists(st.integers(-3, 3), min_size=len(x), max_size=len(x)))
+    found = metrics.spearman(np.array(x, dtype=np.float64), np.array(y))
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(plain_spearman(x, y), abs=1e-12)
+
+
+def test_spearman_equals_scipy_on_float32():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=2000).astype(np.float32)
+    y = np.round(x + rng.normal(size=2000), 1)
+    assert metrics.spearman(x, y) == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+
+
+def test_spearman_undefined_is_nan_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert math.isnan(metrics.spearman(np.ones(5), np.arange(5.0)))
+        assert math.isnan(metrics.spearman(np.arange(5.0), np.ones(5)))
+        assert math.isnan(metrics.spearman(np.ones(1), np.ones(1)))
+        assert math.isnan(metrics.spearman(np.zeros(0), np.zeros(0)))
+
+
+def test_spearman_refuses_nan_with_its_row():
+    with pytest.raises(NonFiniteError, match="row 3"):
+        metrics.spearman(np.array([0.0, 1, 2, np.nan]), np.arange(4.0))
+
+
+def test_cosine_pairs():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 50, 7)).astype(np.float32)
+    a[3] = 0
+    b[4] = 0
+    found = metrics.cosine_pairs(a, b)
+    expected = np.array(
+        [
+            0.0 if not x.any() or not y.any() else x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+            for x, y in zip(a.astype(np.float64), b.astype(np.float64), strict=True)
+        ]
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert found[3] == 0
+    assert found[4] == 0
+
+
+def test_sts_scores_three_aggregates():
+    rng = np.random.default_rng(1)
+    subsets = ["z"] * 40 + ["a"] * 10 + ["z"] * 5 + ["m"] * 25
+    gold = np.round(rng.uniform(0, 5, 80), 1)
+    similarity = gold / 5 + rng.normal(scale=0.3, size=80) + np.array([0.5 * (s == "a") for s in subsets])
+    found = metrics.sts_scores(similarity, gold, subsets)
+    each = {
+        name: 100 * spearmanr(similarity[[s == name for s in subsets]], gold[[s == name for s in subsets]]).statistic
+        for name in ("z", "a", "m")
+    }
+    assert list(found["subsets"]) == ["z", "a", "m"]
+    assert found["subsets"] == pytest.approx(each)
+    assert found["mean"] == pytest.approx(sum(each.values()) / 3)
+    assert found["wmean"] == pytest.approx((45 * each["z"] + 10 * each["a"] + 25 * each["m"]) / 80)
+    assert found["all"] == pytest.approx(100 * spearmanr(similarity, gold).statistic)
+    assert len({round(found[name], 3) for name in metrics.AGGREGATES}) == 3
+
+
+def test_sts_scores_of_an_undefined_subset():
+    found = metrics.sts_scores(np.arange(6.0), np.array([1.0, 1, 1, 0, 1, 2]), ["a"] * 3 + ["b"] * 3)
+    assert math.isnan(found["subsets"]["a"])
+    assert found["subsets"]["b"] == pytest.approx(100)
+    assert math.isnan(found["mean"])
+    assert math.isnan(found["wmean"])
+    assert math.isfinite(found["all"])
+
+
+def test_sts_scores_refuses_what_does_not_fit():
+    with pytest.raises(InputError, match="subset names"):
+        metrics.sts_scores(np.arange(3.0), np.arange(3.0), ["a"])
+    with pytest.raises(InputError, match="No scored pairs"):
+        metrics.sts_scores(np.zeros(0), np.zeros(0), [])
+
+
+def test_average_cosine_is_the_mean_over_all_pairs():
+    x = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32) + 1
+    x[5] = 0
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30)
+    cosines = unit @ unit.T
+    assert metrics.average_cosine(x) == pytest.approx(cosines[~np.eye(40, dtype=bool)].mean(), abs=1e-5)
+    assert metrics.average_cosine(np.tile(x[:1], (9, 1))) == pytest.approx(1)
+    with pytest.raises(InputError, match="two vectors"):
+        metrics.average_cosine(x[:1])
+
+
+def plain_retrieval(ranked, gold, k):
+    rr, recall, ndcg = [], [], []
+    for row, wanted in zip(ranked, gold, strict=True):
+        wanted = set(wanted)
+        if not wanted:
+            continue
+        hits = [i in wanted for i in row[:k]]
+        rr.append(next((1 / (r + 1) for r, hit in enumerate(hits) if hit), 0.0))
+        recall.append(sum(hits) / len(wanted))
+        ideal = sum(1 / math.log2(r + 2) for r in range(min(k, len(wanted))))
+        ndcg.append(sum(hit / math.log2(r + 2) for r, hit in enumerate(hits)) / ideal)
+    return np.mean(rr), np.mean(recall), np.mean(ndcg)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 50])
+def test_retrieval_measures(k):
+    rng = np.random.default_rng(k)
+    ranked = np.stack([rng.permutation(30)[:12] for _ in range(60)]) * 1_000_003
+    ranked[7, 4:] = -1
+    gold = [rng.integers(0, 30, size=rng.integers(0, 6)) * 1_000_003 for _ in range(60)]
+    mrr, recall, ndcg = plain_retrieval(ranked.tolist(), [g.tolist() for g in gold], k)
+    queries = np.repeat(np.arange(60), [len(g) for g in gold])
+    shuffled = rng.permutation(len(queries))
+    pairs = metrics.Gold.from_pairs(queries[shuffled], np.concatenate(gold)[shuffled], 60)
+    for form in (gold, metrics.Gold.from_lists(gold), pairs):
+        assert metrics.mrr_at_k(ranked, form, k) == pytest.approx(mrr)
+        assert metrics.recall_at_k(ranked, form, k) == pytest.approx(recall)
+        assert metrics.ndcg_at_k(ranked, form, k) == pytest.approx(ndcg)
+    ranks = metrics.reciprocal_ranks(ranked, gold, k)
+    assert len(ranks) == sum(len(g) > 0 for g in gold)
+    assert ranks.mean() == pytest.approx(mrr)
+
+
+def test_retrieval_without_gold_is_nan():
+    ranked = np.arange(6).reshape(2, 3)
+    for measure in (metrics.mrr_at_k, metrics.recall_at_k, metrics.ndcg_at_k):
+        assert math.isnan(measure(ranked, [[], []]))
+
+
+def test_minus_one_never_counts_as_found():
+    assert metrics.mrr_at_k(np.array([[-1, -1, 5]]), [[-1, 5]], 10) == pytest.approx(1 / 3)
+
+
+def test_retrieval_refuses_what_does_not_fit():
+    ranked = np.array([[1, 2], [3, 3]])
+    with pytest.raises(InputError, match="Row 1 of the results names an id twice"):
+        metrics.mrr_at_k(ranked, [[1], [3]])
+    with pytest.raises(InputError, match="gold for 1 queries"):
+        metrics.mrr_at_k(ranked, [[1]])
+    with pytest.raises(InputError, match="k must be"):
+        metrics.recall_at_k(ranked, [[1], [3]], 0)
+    with pytest.raises(InputError, match="Query number 5"):
+        metrics.Gold.from_pairs(np.array([5]), np.array([1]), 2)

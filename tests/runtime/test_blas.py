@@ -1,0 +1,65 @@
+"""BLAS on all cores: every share once and in order, one BLAS thread in each, and BLAS's own threads back afterwards."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from jaxwhiten.runtime import blas
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 511, 1024, 5001])
+@pytest.mark.parametrize("most", [1, 700, 10_000])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_row_is_dealt_once(n, most, threads):
+    shares = blas.deal(range(10, 10 + n), most, threads)
+    assert len(shares) == min(n, max(1, min(threads, n // 512)))
+    chunks = sorted((chunk for share in shares for chunk in share), key=lambda chunk: chunk.start)
+    assert [row for chunk in chunks for row in range(chunk.start, chunk.stop)] == list(range(10, 10 + n))
+    for share in shares:
+        assert max(chunk.stop - chunk.start for chunk in share) == share[0].stop - share[0].start <= most
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_every_share_has_a_thread_and_one_blas_thread(count):
+    before = blas_threads()
+    assert before
+    together = threading.Barrier(count)
+
+    def work(share):
+        together.wait(10)  # passes only if all of them run at the same time
+        return share, blas_threads()
+
+    assert blas.on_cores(work, range(count)) == [(i, [1] * len(before)) for i in range(count)]
+    assert blas_threads() == before
+
+
+def test_a_single_share_leaves_blas_its_threads():
+    before = blas_threads()
+    assert blas.on_cores(lambda share: (threading.current_thread(), blas_threads()), ["all"]) == [
+        (threading.current_thread(), before)
+    ]
+
+
+def test_an_error_reaches_the_caller_and_blas_has_its_threads_back():
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError):
+        blas.on_cores(lambda share: 1 / share, [1, 0, 2])
+    assert blas_threads() == before
+
+
+def test_callers_side_by_side_leave_blas_its_threads():
+    before = blas_threads()
+    x = np.random.default_rng(0).standard_normal((300, 300))
+    expected = x @ x
+    for _ in range(5):
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: blas.on_cores(lambda a: a @ a, [x, x]), range(16)))
+        assert all(np.allclose(product, expected) for products in found for product in products)
+        assert blas_threads() == before

@@ -1,0 +1,56 @@
+"""Compiled programs go to the cache folder, unless the user has said otherwise."""
+
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from jaxwhiten.runtime import compilation
+
+
+@pytest.fixture
+def nothing_chosen(monkeypatch, tmp_path):
+    """As in a new process; afterwards the settings are as they were."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    for name in ("JAXWHITEN_COMPILATION_CACHE", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield tmp_path
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_they_are_kept_in_the_cache_folder(nothing_chosen):
+    compilation.keep_compiled()
+    assert jax.config.jax_compilation_cache_dir == str(nothing_chosen / "xla")
+
+
+def test_the_users_folder_stays(nothing_chosen):
+    jax.config.update("jax_compilation_cache_dir", "/elsewhere")
+    compilation.keep_compiled()
+    assert jax.config.jax_compilation_cache_dir == "/elsewhere"
+
+
+def test_they_are_not_kept_if_the_user_says_so(nothing_chosen, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
+    compilation.keep_compiled()
+    assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_later_process_finds_them(nothing_chosen):
+    """Compilation is announced as a miss first, then as a hit."""
+    code = """
+import jax, jax.numpy as jnp
+from jaxwhiten.runtime import compilation
+events = []
+jax.monitoring.register_event_listener(lambda name, **_: events.append(name))
+compilation._WORTH_KEEPING = 0
+compilation.keep_compiled()
+jax.jit(lambda x: jnp.linalg.inv(x) @ x)(jnp.eye(3)).block_until_ready()
+print(any("cache_hits" in name for name in events))
+"""
+    said = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [one.stdout.strip() for one in said] == ["False", "True"]

@@ -1,0 +1,92 @@
+"""WordPiece vocabularies: the same on every run, read alike by transformers and here."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.text.tokenization import BulkTokenizer, copy_tokenizer
+from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
+from tests.tiny import SENTENCES
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = SENTENCES * 3
+
+
+def train(size=150, **settings):
+    return train_wordpiece(lambda: iter([TEXT[:7], TEXT[7:]]), size, **{"alphabet": 40, **settings})
+
+
+def test_special_tokens_characters_then_words():
+    tokens = train()
+    assert tuple(tokens[:5]) == SPECIAL_TOKENS
+    assert len(tokens) == len(set(tokens)) == 150
+    characters = [token for token in tokens[5:] if len(token) == 1]
+    assert tokens[5 : 5 + len(characters)] == sorted(characters)
+    assert set(characters) == {c for text in TEXT for c in text.lower() if not c.isspace()}
+    assert [t for t in tokens if len(t.removeprefix("##")) > 1 and t not in SPECIAL_TOKENS]
+
+
+def test_the_most_frequent_characters_are_kept():
+    counts = Counter(c for text in TEXT for c in text.lower() if not c.isspace())
+    kept = [token for token in train(size=60, alphabet=10)[5:] if len(token) == 1]
+    assert len(kept) == 10
+    assert min(counts[c] for c in kept) >= max(counts[c] for c in counts if c not in kept)
+
+
+def test_another_process_trains_the_same():
+    """The trainer's hash tables are seeded anew in every process."""
+    program = "import json; from tests.text.test_vocabulary import train; print(json.dumps(train()))"
+    for _ in range(2):
+        out = subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert json.loads(out.stdout) == train()
+
+
+def test_cased():
+    assert any(any(c.isupper() for c in token) for token in train(lower_case=False)[5:])
+
+
+def test_transformers_reads_the_same_ids(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder = save_wordpiece(train(), tmp_path / "t", max_length=64)
+    peer = transformers.AutoTokenizer.from_pretrained(folder)
+    texts = [*SENTENCES, "Ünïcode wörds, 漢字 and 12,345.6!", "[MASK] stays"]
+    ours = BulkTokenizer(folder, 64)(texts)
+    for text, start, length in zip(texts, ours.starts, ours.lengths, strict=True):
+        assert peer(text)["input_ids"] == ours.flat[start : start + length].tolist()
+    assert (peer.mask_token, peer.pad_token_id, peer.model_max_length) == ("[MASK]", 0, 64)
+    assert ours.flat[0] == 2
+    assert BulkTokenizer(folder, 64).mask_token_id == 4
+
+
+def test_known_text_is_not_unknown(tmp_path):
+    tokens = BulkTokenizer(save_wordpiece(train(), tmp_path / "t", max_length=64), 64)(["two dogs run in the street"])
+    assert 1 not in tokens.flat
+
+
+def test_cached_by_key(tmp_path):
+    made = cached_wordpiece(lambda: iter([TEXT]), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
+    again = cached_wordpiece(lambda: pytest.fail("trained"), "a", 150, max_length=64, alphabet=40, cache=tmp_path)
+    assert made == again
+    assert cached_wordpiece(lambda: iter([TEXT]), "b", 150, max_length=64, alphabet=40, cache=tmp_path) != made
+    copy_tokenizer(made, tmp_path / "copy")
+    assert {file.name for file in (tmp_path / "copy").iterdir()} == {
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    }
+    np.testing.assert_array_equal(BulkTokenizer(tmp_path / "copy", 64)(TEXT).flat, BulkTokenizer(made, 64)(TEXT).flat)
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="cannot hold 40 characters"):
+        train(size=60)
+    with pytest.raises(InputError, match="no text"):
+        train_wordpiece(lambda: iter([["  "]]), 150, alphabet=40)

@@ -1,0 +1,89 @@
+"""The sums of a block: equal to their definitions on either route, for any number of devices, cores and chunks."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxwhiten.runtime import blas, hardware
+from jaxwhiten.whitening import reduction
+from jaxwhiten.whitening.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def sample(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, d)) @ rng.standard_normal((d, d)) / np.sqrt(d) + 5 * rng.standard_normal(d)
+
+
+def assert_sums(found, X, centre, scale, tolerance):
+    """Within `tolerance` of the sizes of what is summed."""
+    y = (X.astype(np.float64) - centre) * scale
+    s = (y * y).sum(axis=1)
+    expected = Sums(y.T @ y, np.stack([y.sum(axis=0), s @ y]), np.array([s.sum(), s @ s]))
+    size = np.abs(y)
+    sizes = Sums(size.T @ size, np.stack([size.sum(axis=0), s @ size]), expected.squares)
+    for name in Sums._fields:
+        difference = np.abs(np.asarray(getattr(found, name)) - getattr(expected, name))
+        assert np.all(difference <= tolerance * getattr(sizes, name)), name
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (511, 4), (1024, 5), (3001, 16), (4097, 8)])
+@pytest.mark.parametrize("cores", [1, 2, 3, 8])
+def test_host_sums_with_any_number_of_cores_and_chunks(monkeypatch, cores, n, d, dtype):
+    monkeypatch.setattr(hardware, "cores", lambda: cores)
+    monkeypatch.setattr(reduction, "_CHUNK_BYTES", 600 * d * dtype.itemsize)
+    X = sample(n, d).astype(dtype)
+    centre, scale = centre_and_scale(X, dtype)
+    found = sums_on_host(X, centre, scale)
+    assert all(sums.dtype == np.float64 for sums in found)
+    assert np.array_equal(found.product, found.product.T)
+    assert_sums(found, X, centre, scale, 2e-6 if dtype == FLOAT32 else 1e-14)
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_host_sums_do_not_depend_on_chance(monkeypatch, cores):
+    monkeypatch.setattr(hardware, "cores", lambda: cores)
+    monkeypatch.setattr(reduction, "_CHUNK_BYTES", 1)
+    X = sample(20_000, 6).astype(np.float32)
+    centre, scale = centre_and_scale(X, FLOAT32)
+    first, *others = (sums_on_host(X, centre, scale) for _ in range(4))
+    assert_sums(first, X, centre, scale, 2e-6)
+    for other in others:
+        assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_matrices_too_wide_for_every_core_are_left_to_blas(monkeypatch):
+    X = sample(2000, 6).astype(np.float32)
+    monkeypatch.setattr(reduction, "_MATRICES_BYTES", 1)
+    monkeypatch.setattr(blas, "_on_one_thread", None)  # must not be asked for
+    centre, scale = centre_and_scale(X, FLOAT32)
+    assert_sums(sums_on_host(X, centre, scale), X, centre, scale, 2e-6)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_device_sums(count):
+    X = sample(999, 7).astype(np.float32)
+    centre, scale = centre_and_scale(X, FLOAT32)
+    found = sums_on_devices(X, centre, scale, jax.local_devices()[:count], 1024)
+    assert_sums(found, X, centre, scale, 2e-6)
+
+
+def test_eight_devices_are_used():
+    assert len(jax.local_devices()) == 8
+    found = sums_on_devices(np.ones((16, 2), np.float32), np.zeros(2, np.float32), 1.0, jax.local_devices(), 16)
+    assert all(len(sums.devices()) == 8 for sums in found)
+    assert np.array_equal(np.asarray(found.product), np.full((2, 2), 16.0))
+    assert np.array_equal(np.asarray(found.vectors), [[16.0, 16.0], [32.0, 32.0]])
+    assert np.array_equal(np.asarray(found.squares), [32.0, 64.0])
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_float64_is_centred_before_rounding_where_the_device_has_no_float64(monkeypatch, count):
+    monkeypatch.setattr(reduction, "_DOUBLE_PLATFORMS", ())
+    X = sample(500, 5) + 1e9
+    centre, scale = centre_and_scale(X, FLOAT64)
+    found = sums_on_devices(X, centre, scale, jax.local_devices()[:count], 512)
+    assert all(sums.dtype == np.float32 for sums in found)
+    assert_sums(found, X, centre, scale, 2e-6)

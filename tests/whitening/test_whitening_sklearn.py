@@ -1,0 +1,63 @@
+"""scikit-learn's own checks of the estimator, and its place among scikit-learn's tools."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import NotFittedError
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+# The checks fit on tiny data, which is what the warning is about.
+# It is an estimator by its methods alone, which scikit-learn warns of.
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore::{WhiteningWarning.__module__}.{WhiteningWarning.__name__}"),
+    pytest.mark.filterwarnings("ignore:.*does not inherit from:UserWarning"),
+]
+
+
+@pytest.mark.parametrize(
+    "estimator", [Whitening(), Whitening(beta=0.5, gamma=0.5, shrinkage="ledoit-wolf")], ids=["default", "shrunk"]
+)
+def test_check_estimator(estimator):
+    results = check_estimator(estimator, on_skip=None, on_fail="raise")
+    status = {r["check_name"]: r["status"] for r in results}
+    assert len(status) > 40
+    # Array API input is checked only where $SCIPY_ARRAY_API asks for it.
+    assert {name for name, s in status.items() if s != "passed"} <= {"check_array_api_input"}
+
+
+def test_works_in_a_pipeline_and_a_grid_search():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 6)) * [100, 1, 1, 1, 1, 1]
+    y = (X[:, 1] > 0).astype(int)
+    search = GridSearchCV(
+        make_pipeline(Whitening(), KNeighborsClassifier()), {"whitening__gamma": [0.0, 1.0], "whitening__beta": [1.0]}
+    ).fit(X, y)
+    assert search.best_params_["whitening__gamma"] == 1.0
+
+
+def test_clone_keeps_parameters_only():
+    fitted = Whitening(n_components=2, gamma=0.5).fit(np.random.default_rng(0).standard_normal((50, 3)))
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    with pytest.raises(SklearnNotFittedError) as caught:
+        copy.transform(np.eye(3))
+    assert isinstance(caught.value, NotFittedError)
+
+
+def test_sklearn_is_not_imported_by_the_library():
+    program = (
+        "import sys, jaxwhiten.whitening as w; w.Whitening().fit([[0.0], [1.0]] * 20); print('sklearn' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], check=True, timeout=120, capture_output=True, text=True)
+    assert run.stdout.strip() == "False"
