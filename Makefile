@@ -46,8 +46,8 @@ test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
 test-fast: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests that take less than about 20 seconds each
 	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-lint: $(call stamp,dev) ## ruff: lint and format check
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+lint: $(call stamp,dev) ## ruff: lint and format check; import-linter: the way imports run
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
 
 types: $(call stamp,dev) ## mypy, strict, on the library
 	@$(BIN)/mypy

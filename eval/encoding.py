@@ -13,7 +13,7 @@ from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import NLIRows
 from jaxwhiten.encoding.store import text_fingerprint
-from jaxwhiten.head.pooling import canonical
+from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval

@@ -12,7 +12,7 @@ from jaxwhiten._version import __version__
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding.encoder import Encoder
-    from jaxwhiten.head.pooling import PARAMETRIC, POOLINGS
+    from jaxwhiten.head import PARAMETRIC, POOLINGS
     from jaxwhiten.whitening.moments import Moments
     from jaxwhiten.whitening.tuning import ScoredPairs, tune
     from jaxwhiten.whitening.whitening import Whitening, normalize

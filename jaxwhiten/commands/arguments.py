@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxwhiten.encoding.encoder import Encoder
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-# What decides whether a whitening and an encoder belong together. Another max_length is told, not refused.
-_TOGETHER = ("fingerprint", "pooling")
 _TOLD = "what the file was made with"
 
 
@@ -59,7 +55,11 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
     Raises:
       InputError: A shrinkage that is neither a number nor a name.
     """
-    values = {"n_components": args.dimension, "beta": args.beta, "gamma": args.gamma}
+    values = {
+        "n_components": args.dimension,
+        "beta": getattr(args, "beta", None),
+        "gamma": getattr(args, "gamma", None),
+    }
     shrinkage = getattr(args, "shrinkage", None)
     if shrinkage is not None:
         try:
@@ -74,7 +74,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
 
 def load_encoder(args: argparse.Namespace) -> Encoder:
     """The encoder that `add_model`'s arguments name."""
-    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.encoding import Encoder
 
     return Encoder.from_pretrained(
         args.model, pooling=args.pooling or "auto", max_length=args.max_length, dtype=args.dtype
@@ -91,46 +91,32 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
 
     Raises:
       FormatError: Not a whitening.
-      MismatchError: It was fitted on vectors of another encoder or pooling.
+      MismatchError: It was fitted on vectors of another encoder, pooling or width.
       InputError: A knob out of range.
     """
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.whitening import Whitening
 
     whitening = Whitening.load(path)
-    if changes := knobs(args):
-        whitening = whitening.with_params(**changes)
     if encoder is not None:
-        check_encoder(path, whitening.provenance, encoder)
-        if whitening.n_features_in_ != encoder.dimension:
-            raise MismatchError(
-                f"{path}: takes vectors of {whitening.n_features_in_} dimensions, {encoder.name} gives"
-                f" {encoder.dimension}."
-            )
-    return whitening
+        encoder.check_whitening(whitening, path)
+    changes = knobs(args)
+    return whitening.with_params(**changes) if changes else whitening
 
 
-def check_encoder(path: str | Path, provenance: dict[str, Any], encoder: Encoder) -> None:
-    """Refuses an encoder that a file was not fitted with, as far as its provenance says; tells another max_length.
+def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
+    """The encoder that the arguments name, with the whitening they name behind it, if any.
+
+    Args:
+      args: What `add_model` and `add_knobs` define, and `whitening`.
+      normalize: Whether whitened vectors are scaled to unit length.
 
     Raises:
-      MismatchError: Another encoder or pooling.
+      InputError: Knobs without a whitening, or out of range.
+      FormatError, MismatchError: As `load_whitening`.
     """
-    from jaxwhiten.search import encoding_of
-
-    found = encoding_of(encoder)
-    for key in _TOGETHER:
-        told = provenance.get(key)
-        if told is not None and told != found[key]:
-            name = f" ({provenance.get('model')}, not {found['model']})" if key == "fingerprint" else ""
-            raise MismatchError(
-                f"{path}: was fitted on vectors whose {key} is {told}, the encoder's is {found[key]}{name}. Encode as"
-                " it was fitted, or fit another one."
-            )
-    told = provenance.get("max_length")
-    if told is not None and told != encoder.max_length:
-        say(f"{path}: was fitted with sentences of up to {told} tokens, here they have up to {encoder.max_length}")
-
-
-def say(note: str) -> None:
-    """One line on stderr that is not an error."""
-    print(f"note: {note}", file=sys.stderr)
+    if args.whitening is None:
+        if knobs(args):
+            raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")
+        return load_encoder(args)
+    whitening = load_whitening(args.whitening, args)
+    return load_encoder(args).with_whitening(whitening, normalize=normalize, where=args.whitening)

@@ -204,11 +204,10 @@ def _model(folder: Path) -> Check | str:
     """Reads all of it and encodes a sentence."""
     import numpy as np
 
-    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.head import says_head
 
-    parts = ("modules.json", "1_Pooling/config.json")
-    pooling = "auto" if any((folder / part).is_file() for part in parts) else "mean"
-    encoder = Encoder.from_pretrained(folder, pooling=pooling)
+    encoder = Encoder.from_pretrained(folder, pooling="auto" if says_head(folder) else "mean")
     vectors = encoder.encode(["A sentence.", "Another one."])
     if not np.isfinite(vectors).all():
         return Check(str(folder), False, "gives vectors that are not finite")
@@ -219,7 +218,7 @@ def _model(folder: Path) -> Check | str:
     config = encoder.config
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
-        f" weights; vectors of {encoder.dimension} dimensions by {encoder.pooling}"
+        f" weights; vectors of {encoder.dimension} dimensions by {encoder.head.summary}"
     )
 
 

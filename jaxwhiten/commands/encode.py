@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder, load_whitening
+from jaxwhiten.commands.arguments import add_knobs, add_model, whitened_encoder
 from jaxwhiten.commands.texts import add_texts, sentences
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import DataError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,29 +34,22 @@ def run(args: argparse.Namespace) -> None:
     Args:
       args: What `add_arguments` defines.
     """
-    if not args.whitening and knobs(args):
-        raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")
     from jaxwhiten.commands.vectors import check_output, vector_writer
+    from jaxwhiten.head import Normalize
 
     check_output(args.output)
     texts = Remembered(_first(args))
-    encoder = load_encoder(args)
-    whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
-    width = encoder.dimension if whitening is None else whitening.n_components or encoder.dimension
+    encoder = whitened_encoder(args, normalize=args.normalize)
+    if args.normalize and not args.whitening:
+        encoder = encoder.then(Normalize())
     n = 0
-    with vector_writer(args.output, width) as write:
+    with vector_writer(args.output, encoder.dimension) as write:
         blocks: Any = encoder.encode_stream(texts, block_size=args.block)
         for block in blocks:
-            if whitening is not None:
-                block = whitening.transform(block)
-            if args.normalize:
-                from jaxwhiten.arrays import normalize
-
-                block = normalize(block)
             write(texts.take(len(block)), block)
             n += len(block)
     if args.output != "-":
-        print(f"{args.output}: {n:,} vectors of {width} dimensions", file=sys.stderr)
+        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions", file=sys.stderr)
 
 
 def _first(args: argparse.Namespace) -> Iterator[str]:

@@ -1,28 +1,26 @@
-"""`jaxwhiten export --format F --output DIR`: an encoder with its whitening as other libraries load it."""
+"""`jaxwhiten export --output DIR`: an encoder with its whitening as other libraries load it."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, check_encoder, knobs, load_encoder, load_whitening
+from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder, load_whitening, whitened_encoder
 from jaxwhiten.errors import InputError, unknown_name
 
-if TYPE_CHECKING:
-    from jaxwhiten.whitening.whitening import Whitening
-
-FORMATS = ("sentence-transformers", "faiss", "onnx", "hub")
+FORMATS = ("sentence-transformers", "onnx", "faiss")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("--format", required=True, metavar="FORMAT", help=", ".join(FORMATS))
+    parser.add_argument(
+        "--format", default=FORMATS[0], metavar="FORMAT", help=f"{', '.join(FORMATS)}; default: {FORMATS[0]}"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
-    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening; faiss and hub need one")
+    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening; default: the one in the model's folder")
     add_knobs(parser)
     add_model(parser)
-    parser.add_argument("--name", help="of the model, for the card of a hub folder; default: the folder's")
+    parser.add_argument("--name", help="of the model, for its card; default: the folder's")
     parser.add_argument(
         "--score", action="append", default=[], metavar="TASK=POINTS", help='for the card, such as "STS-B test=71.3"'
     )
@@ -36,39 +34,26 @@ def run(args: argparse.Namespace) -> None:
     """
     if args.format not in FORMATS:
         raise unknown_name("format", args.format, FORMATS)
-    if args.whitening is None and (args.format in ("faiss", "hub") or knobs(args)):
-        raise InputError(f"--format {args.format} with these options needs a whitening: give --whitening FILE.")
-    if args.format != "hub" and (args.score or args.name):
-        raise InputError("--score and --name are for the card of --format hub.")
+    if args.format != FORMATS[0] and (args.score or args.name):
+        raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
     scores = _scores(args.score)
 
     from jaxwhiten import export
 
     if args.format == "faiss":
-        export.save_faiss(args.output, load_whitening(args.whitening, args))
-        _done(args.output, "whitening.vt (LinearTransform) and index.faiss (an empty index that whitens)")
-        return
-    whitening = _whitening(args)
-    encoding = {"pooling": args.pooling, "max_length": args.max_length}
-    if args.format == "hub" and whitening is not None:
-        export.save_hub_folder(args.output, args.model, whitening, name=args.name, scores=scores, **encoding)
-        _done(args.output, "a folder to upload; README.md is its card")
+        whitening = load_whitening(args.whitening, args) if args.whitening else load_encoder(args).head.whitening
+        if whitening is None:
+            raise InputError(f"{args.model}: no whitening in it; give --whitening FILE.")
+        changes = {} if args.whitening else knobs(args)
+        export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
+        what = "whitening.vt (LinearTransform) and index.faiss (an empty index that whitens)"
     elif args.format == "onnx":
-        export.save_onnx(args.output, args.model, whitening=whitening, **encoding)
-        _done(args.output, "model.onnx and the tokenizer")
+        export.save_onnx(args.output, whitened_encoder(args))
+        what = "model.onnx and the tokenizer"
     else:
-        export.export_sentence_transformer(args.output, args.model, whitening=whitening, **encoding)
-        _done(args.output, "a sentence-transformers folder")
-
-
-def _whitening(args: argparse.Namespace) -> Whitening | None:
-    """The whitening, checked against the encoder where the file says what it was fitted with."""
-    if args.whitening is None:
-        return None
-    whitening = load_whitening(args.whitening, args)
-    if whitening.provenance.get("fingerprint"):
-        check_encoder(args.whitening, whitening.provenance, load_encoder(args))
-    return whitening
+        export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
+        what = "a sentence-transformers folder; README.md is its card"
+    print(f"{args.output}: {what}", file=sys.stderr)
 
 
 def _scores(words: list[str]) -> dict[str, float]:
@@ -82,7 +67,3 @@ def _scores(words: list[str]) -> dict[str, float]:
         if not task:
             raise InputError(f'--score {word}: expected TASK=POINTS, such as "STS-B test=71.3".')
     return scores
-
-
-def _done(folder: str, what: str) -> None:
-    print(f"{folder}: {what}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`jaxwhiten fit INPUT --output FILE`: a whitening, or the moments it is made of, from sentences or from vectors."""
+"""`jaxwhiten fit INPUT --output PATH`: an encoder with its whitening, the whitening alone, or its moments."""
 
 from __future__ import annotations
 
@@ -13,19 +13,27 @@ from jaxwhiten.commands.texts import STDIN, add_texts, sentences
 from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
-    from jaxwhiten.whitening.moments import Moments
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.whitening import Moments
+
+_FILE = ".safetensors"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_texts(parser, "sentences, or vectors in a .npy file")
-    add_outputs(parser)
+    add_outputs(
+        parser,
+        "PATH",
+        "a folder for the encoder with its whitening, which every command takes as its --model; or a .safetensors file "
+        "for the whitening alone",
+    )
     add_model(parser)
 
 
-def add_outputs(parser: argparse.ArgumentParser) -> None:
+def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """--output, --moments and the knobs of the whitening."""
-    parser.add_argument("-o", "--output", metavar="FILE", help="the whitening to write, a .safetensors file")
+    parser.add_argument("-o", "--output", metavar=metavar, help=what)
     parser.add_argument(
         "--moments", metavar="FILE", help="the moments to write: they merge with others and serve every setting"
     )
@@ -38,63 +46,79 @@ def run(args: argparse.Namespace) -> None:
     Args:
       args: What `add_arguments` defines.
     """
-    check_outputs(args)
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
-    moments, facts = _of_vectors(args.input) if from_vectors else _of_sentences(args)
-    write_outputs(args, moments, {"corpus": Path(args.input).name if args.input != STDIN else "stdin", **facts})
+    check_outputs(args, folder=not from_vectors)
+    moments, encoder = (_of_vectors(args.input), None) if from_vectors else _of_sentences(args)
+    corpus = Path(args.input).name if args.input != STDIN else "stdin"
+    write_outputs(args, moments, {"corpus": corpus, **(encoder.encoding() if encoder else {})}, encoder)
 
 
-def check_outputs(args: argparse.Namespace) -> None:
-    """Refuses a command that would write nothing, before anything is computed."""
+def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
+    """Refuses a command that would write nothing, or something else than its name says, before anything is computed.
+
+    Args:
+      args: What `add_outputs` defines.
+      folder: Whether there is an encoder, so that a folder can be written.
+    """
     if not args.output and not args.moments:
-        raise InputError("Nothing to write: give --output FILE for a whitening, --moments FILE for moments, or both.")
+        raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
     if not args.output and knobs(args):
-        raise InputError("-k, --beta, --gamma and --shrinkage belong to a whitening: give --output FILE with them.")
+        raise InputError("-k, --beta, --gamma and --shrinkage belong to a whitening: give --output PATH with them.")
+    if not args.output:
+        return
+    ending = Path(args.output).suffix
+    if ending != _FILE and not folder:
+        raise InputError(f"{args.output}: vectors alone make a whitening, a {_FILE} file; a folder needs sentences.")
+    if ending in (".npy", ".jsonl", ".parquet", ".json", ".txt"):
+        raise InputError(f"{args.output}: a whitening is a {_FILE} file or a model folder, not {ending}.")
 
 
-def write_outputs(args: argparse.Namespace, moments: Moments, provenance: dict[str, Any]) -> None:
+def write_outputs(
+    args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
+) -> None:
     """Writes the moments, the whitening, or both, and says so on stderr."""
     if args.moments:
         moments.save(args.moments, provenance)
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
     if args.output:
-        from jaxwhiten.whitening.whitening import Whitening
+        from jaxwhiten.whitening import Whitening
 
         whitening = Whitening.from_moments(moments, **knobs(args), provenance=provenance)
-        whitening.save(args.output)
+        what = "whitening"
+        if encoder is None or Path(args.output).suffix == _FILE:
+            whitening.save(args.output)
+        else:
+            from jaxwhiten.export import export_sentence_transformer
+
+            export_sentence_transformer(args.output, encoder, whitening=whitening)
+            what = f"{encoder.name} with its whitening"
         k = whitening.n_components or whitening.n_features_in_
         print(
-            f"{args.output}: whitening of {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
+            f"{args.output}: {what} of {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
             f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows of rank {whitening.rank_}",
             file=sys.stderr,
         )
 
 
-def _of_sentences(args: argparse.Namespace) -> tuple[Moments, dict[str, Any]]:
-    from jaxwhiten.search import encoding_of
-    from jaxwhiten.whitening.moments import Moments
-
+def _of_sentences(args: argparse.Namespace) -> tuple[Moments, Encoder]:
     texts = (text for text in sentences(args.input, args.format, args.column) if text.strip())
     first = next(texts, None)
     if first is None:
         raise DataError(f"{args.input}: no sentences in it.")
     encoder = load_encoder(args)
-    moments = Moments()
 
     def stream() -> Iterator[str]:
         yield first
         yield from texts
 
-    for block in encoder.encode_stream(stream()):
-        moments.update(block)
-    return moments, encoding_of(encoder)
+    return encoder.moments(stream()), encoder
 
 
-def _of_vectors(path: str) -> tuple[Moments, dict[str, Any]]:
+def _of_vectors(path: str) -> Moments:
     from jaxwhiten.commands.vectors import open_vectors
-    from jaxwhiten.whitening.moments import Moments
+    from jaxwhiten.whitening import Moments
 
     vectors = open_vectors(path)
     if not len(vectors):
         raise DataError(f"{path}: no vectors in it.")
-    return Moments().update(vectors), {}
+    return Moments().update(vectors)

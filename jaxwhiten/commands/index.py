@@ -1,23 +1,23 @@
-"""`jaxwhiten index TEXTS INDEX`: encodes a file of texts, one a line, and builds a search index of them."""
+"""`jaxwhiten index INPUT --output DIR`: encodes texts and builds a search index of them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.commands.arguments import add_model, load_encoder, load_whitening
+from jaxwhiten.commands.texts import add_texts, sentences
+from jaxwhiten.errors import DataError, InputError, unknown_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("texts", help="a UTF-8 file with one text a line, plain or gzip")
-    parser.add_argument("index", help="the folder to write; an index already there is replaced")
-    parser.add_argument("--model", default="sentence-transformers/all-MiniLM-L6-v2", help="hub id or folder")
-    parser.add_argument("--pooling", default="auto", help="default: what the model's folder says")
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="default: what the model's folder says, or 64")
-    parser.add_argument("--dtype", default="float32", help="float32 (default) or bfloat16")
+    add_texts(parser, "texts")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="DIR", help="the folder to write; an index already there is replaced"
+    )
+    add_model(parser)
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to put inside the index")
     parser.add_argument("--whiten", action="store_true", help="fit a whitening on the texts themselves")
     parser.add_argument("-k", "--dimension", type=int, help="dimensions that the whitening keeps; default: all")
@@ -40,46 +40,39 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
     options = _options(args.option)
 
-    from jaxwhiten.encoding.encoder import Encoder
-    from jaxwhiten.encoding.store import EmbeddingStore
-    from jaxwhiten.search import BACKENDS, build_index, encoding_of
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.encoding import EmbeddingStore
+    from jaxwhiten.search import BACKENDS, build_index
+    from jaxwhiten.whitening import Whitening
 
     if args.backend not in BACKENDS:
-        from jaxwhiten.errors import unknown_name
-
         raise unknown_name("search backend", args.backend, BACKENDS)
-    texts, blank = _texts(args.texts)
-    whitening = Whitening.load(args.whitening) if args.whitening else None
-    encoder = Encoder.from_pretrained(args.model, pooling=args.pooling, max_length=args.max_length, dtype=args.dtype)
+    texts, blank = _texts(args)
+    encoder = load_encoder(args)
+    whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     vectors = encoder.encode(texts) if args.no_cache else EmbeddingStore().encode(encoder, texts)
     if args.whiten:
         whitening = Whitening(n_components=args.dimension).fit(vectors)
-    elif whitening is not None and args.dimension is not None:
-        whitening = whitening.with_params(n_components=args.dimension)
     index = build_index(
-        vectors, args.backend, whitening=whitening, encoding=encoding_of(encoder), documents=texts, **options
+        vectors, args.backend, whitening=whitening, encoding=encoder.encoding(), documents=texts, **options
     )
-    index.save(args.index)
+    index.save(args.output)
     for note in index.notes:
         print(f"note: {note}", file=sys.stderr)
-    skipped = f" ({blank:,} blank lines left out)" if blank else ""
+    skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(
-        f"{args.index}: {index.size:,} texts{skipped}, {index.dimension} dimensions, {index.backend},"
+        f"{args.output}: {index.size:,} texts{skipped}, {index.dimension} dimensions, {index.backend},"
         f" {index.nbytes / 1e6:.1f} MB"
     )
-    print(f'Next: jaxwhiten search {args.index} "a query"')
+    print(f'Next: jaxwhiten search {args.output} "a query"')
 
 
-def _texts(path: str) -> tuple[list[str], int]:
-    """The lines of a file that are not blank, and the number of those that are."""
-    from jaxwhiten.datasets.textfile import line_blocks
-
-    lines = [line.strip() for _, block in line_blocks(Path(path)) for line in block]
-    texts = [line for line in lines if line]
+def _texts(args: argparse.Namespace) -> tuple[list[str], int]:
+    """The texts that are not blank, and the number of those that are."""
+    found = [text.strip() for text in sentences(args.input, args.format, args.column)]
+    texts = [text for text in found if text]
     if not texts:
-        raise DataError(f"{path}: no texts in it; expected one a line.")
-    return texts, len(lines) - len(texts)
+        raise DataError(f"{args.input}: no texts in it.")
+    return texts, len(found) - len(texts)
 
 
 def _options(words: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.whitening import Whitening
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
       args: What `add_arguments` defines.
     """
     from jaxwhiten.commands.plots import check_plot, plot_spectrum
-    from jaxwhiten.whitening.spectrum import spectrum, suggest
+    from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
     kind, whitening = load_fitted(args.file)
@@ -66,8 +66,7 @@ def load_fitted(path: str) -> tuple[str, Whitening]:
     """
     from jaxwhiten import io
     from jaxwhiten.errors import FormatError
-    from jaxwhiten.whitening.moments import Moments
-    from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+    from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
     _, header = io.load_tensors(path, kind=("whitening", "moments"))
     if header["kind"] == "whitening":

@@ -15,7 +15,7 @@ _SAME = ("fingerprint", "pooling", "max_length", "dtype")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="moments files, such as `jaxwhiten fit` writes")
-    add_outputs(parser)
+    add_outputs(parser, "FILE", "the whitening to write, a .safetensors file")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
       args: What `add_arguments` defines.
     """
     check_outputs(args)
-    from jaxwhiten.whitening.moments import Moments
+    from jaxwhiten.whitening import Moments
 
     total, facts, corpora = Moments(), dict[str, Any](), list[str]()
     for path in args.files:

@@ -12,7 +12,7 @@ from jaxwhiten.errors import unknown_name
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
 
 if TYPE_CHECKING:
-    from jaxwhiten.whitening.tuning import Tuning
+    from jaxwhiten.whitening import Tuning
 
 
 def check_plot(path: str | None) -> None:

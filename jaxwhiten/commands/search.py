@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
     Args:
       args: What `add_arguments` defines.
     """
-    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index, search_text
 
     index = load_index(args.index)

@@ -7,15 +7,15 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add_model, check_encoder, load_encoder
-from jaxwhiten.errors import DataError, InputError, MismatchError, unknown_name
+from jaxwhiten.commands.arguments import add_model, load_encoder
+from jaxwhiten.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
     import numpy as np
 
     from jaxwhiten.datasets import Pairs
-    from jaxwhiten.encoding.encoder import Encoder
-    from jaxwhiten.whitening.tuning import ScoredPairs, Tuning
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.whitening import ScoredPairs, Tuning
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
@@ -52,17 +52,13 @@ def run(args: argparse.Namespace) -> None:
     """
     from jaxwhiten.commands.inspect import finite, load_fitted
     from jaxwhiten.commands.plots import check_plot, plot_tuning
-    from jaxwhiten.whitening.tuning import GRID, tune
+    from jaxwhiten.whitening import GRID, tune
 
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
     (name, pairs), held = _pairs(args)
     encoder = _encoder(args, whitening.provenance)
-    if encoder.dimension != whitening.n_features_in_:
-        raise MismatchError(
-            f"{args.file}: of vectors of {whitening.n_features_in_} dimensions, {encoder.name} gives"
-            f" {encoder.dimension}."
-        )
+    encoder.check_whitening(whitening, args.file)
     scored = _encode(args, encoder, [pairs] if held is None else [pairs, held[1]])
     tuning = tune(
         whitening,
@@ -151,17 +147,15 @@ def _encoder(args: argparse.Namespace, provenance: dict[str, Any]) -> Encoder:
     if args.model is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
     args.dtype = args.dtype or "float32"
-    encoder = load_encoder(args)
-    check_encoder(args.file, provenance, encoder)
-    return encoder
+    return load_encoder(args)
 
 
 def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> list[ScoredPairs]:
     """Every different sentence once, and the pairs as rows of the result."""
     import numpy as np
 
-    from jaxwhiten.encoding.store import EmbeddingStore
-    from jaxwhiten.whitening.tuning import ScoredPairs
+    from jaxwhiten.encoding import EmbeddingStore
+    from jaxwhiten.whitening import ScoredPairs
 
     numbers: dict[str, int] = {}
     for part in parts:

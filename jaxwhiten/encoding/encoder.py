@@ -1,7 +1,8 @@
-"""Text to vectors: tokenise, batch by length, run encoder and pooling as one compiled function, in any amount.
+"""Text to vectors: tokenise, batch by length, run encoder and head as one compiled function, in any amount.
 
-    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
+    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
     vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
+    encoder.whiten(corpus, k=128).save("small")  # a sentence-transformers folder that gives 128 numbers
 
 While the device works on one block of sentences, the host tokenises the next. Batches are split over all local
 devices. A vector depends on its own sentence only: not on its neighbours, the batch size or the order.
@@ -10,6 +11,7 @@ devices. A vector depends on its own sentence only: not on its neighbours, the b
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import hashlib
 import itertools
@@ -25,18 +27,17 @@ from jaxtyping import Float, Int
 from tqdm import tqdm
 
 from jaxwhiten.encoding.batching import Batch, halved, plan_batches
-from jaxwhiten.encoding.forward import Program
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
-from jaxwhiten.head.folder import SentenceHead, resolve_auto
-from jaxwhiten.head.pooling import canonical
+from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, ModelError
+from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical, read_head, says_head, write_folder
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
-DEFAULT_POOLING = "first_last_avg"
 DEFAULT_MAX_LENGTH = 64
 
-# Tokens a batch holds on each device. On a CPU small batches stay in the cache; accelerators want large ones.
+# Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
 _BLOCK = 16_384  # sentences tokenised and sorted together
 
@@ -45,8 +46,12 @@ Names = str | Sequence[str] | None
 _Wait = Callable[[], dict[str, np.ndarray]]
 
 
+class PoolingWarning(UserWarning):
+    """A model folder that does not say how its vectors are pooled."""
+
+
 class Encoder:
-    """A BERT-family encoder with its tokenizer and a pooling.
+    """A BERT-family encoder with its tokenizer and a head: what is done after the hidden states.
 
     Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
 
@@ -56,14 +61,16 @@ class Encoder:
       pooling: Default pooling, a name of `jaxwhiten.POOLINGS`.
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
-      head: What the pooling `"auto"` stands for.
+      head: Takes the place of `pooling`.
 
     Attributes:
       name: As given.
-      pooling: Default pooling.
+      head: The default head.
+      pooling: Its name; `"auto"` for a head that does more than a pooling.
       max_length: As given.
       dtype: What matrix products run in, `"float32"` or `"bfloat16"`.
-      dimension: Width d of the vectors of the default pooling.
+      dimension: Width d of the vectors of the default head.
+      tokenizer: Its tokenizer, truncating to `max_length`.
     """
 
     def __init__(
@@ -71,26 +78,27 @@ class Encoder:
         model: TransformerEncoder,
         tokenizer_folder: str | Path,
         *,
-        pooling: str = DEFAULT_POOLING,
+        pooling: str = "mean",
         max_length: int = DEFAULT_MAX_LENGTH,
         name: str = "",
-        head: SentenceHead | None = None,
+        head: Head | None = None,
     ):
         self.config = model.config
         self.name = name or str(tokenizer_folder)
-        self.pooling = canonical(pooling)
-        self.max_length = self._checked_length(max_length)
-        self._tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
-        if self._tokenizer.vocab_size > self.config.vocab_size:
+        if not 3 <= max_length <= self.config.longest_input:
+            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.longest_input} tokens.")
+        self.max_length = max_length
+        self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
+        if self.tokenizer.vocab_size > self.config.vocab_size:
             raise ModelError(
-                f"{tokenizer_folder}: the tokenizer has {self._tokenizer.vocab_size} entries, the model's embedding "
+                f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
                 f"{self.config.vocab_size} rows; they do not belong together."
             )
-        self._program = Program(model, head, self._tokenizer.mask_token_id)
-        self.dtype = self._program.dtype
-        self._token_budget = _TOKENS_PER_DEVICE.get(self._program.platform, 2048) * self._program.devices
-        self._check_pooling(self.pooling)
-        self.dimension = self.width(self.pooling)
+        self._tables = Tables(self.tokenizer.mask_token_id, {})
+        self._forward = Forward(model)
+        self.dtype = self._forward.dtype
+        self._token_budget = _TOKENS_PER_DEVICE.get(self._forward.platform, 2048) * self._forward.devices
+        self._set_head(head or self._named(canonical(pooling)))
         keep_compiled()
 
     @classmethod
@@ -98,7 +106,7 @@ class Encoder:
         cls,
         model: str | Path,
         *,
-        pooling: str = DEFAULT_POOLING,
+        pooling: str = AUTO,
         max_length: int | None = None,
         dtype: str = "float32",
         revision: str | None = None,
@@ -106,10 +114,10 @@ class Encoder:
         """Reads an encoder from a local folder or the hub.
 
         Args:
-          model: Folder or hub id; plain Hugging Face and sentence-transformers layouts.
-          pooling: The default pooling (see `jaxwhiten.head.pooling`), or `"auto"` for all that a sentence-transformers
-            folder does after its Transformer.
-          max_length: Longest sentence in tokens; by default 64, or with `"auto"` what the folder says.
+          model: Folder or hub id; plain Hugging Face and sentence-transformers layouts, whitened ones included.
+          pooling: `"auto"` for all that a sentence-transformers folder does after its Transformer, and the mean with a
+            warning where the folder does not say; or a name of `jaxwhiten.POOLINGS` or `jaxwhiten.PARAMETRIC`.
+          max_length: Longest sentence in tokens; by default what the folder says with `"auto"`, else 64.
           dtype: `"float32"` or `"bfloat16"`.
           revision: Commit, tag or branch on the hub.
 
@@ -124,26 +132,206 @@ class Encoder:
         pooling = canonical(pooling)
         module, config, weights_folder = loading.load_model(folder, dtype=dtype)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
-        pooling, head, max_length = resolve_auto(folder, config, pooling, max_length)
+        head = None
+        if pooling == AUTO and says_head(folder):
+            head, longest = read_head(folder, config)
+            if max_length is None:
+                max_length = min(longest or config.longest_input, config.longest_input)
+        elif pooling == AUTO:
+            pooling = "mean"
+            warnings.warn(
+                f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
+                " for similarity is often better with pooling='first_last_avg'; pooling='mean' silences this.",
+                PoolingWarning,
+                stacklevel=2,
+            )
         length = DEFAULT_MAX_LENGTH if max_length is None else max_length
         return cls(module, tokenizer_folder, pooling=pooling, max_length=length, name=str(model), head=head)
 
-    def _checked_length(self, max_length: int) -> int:
-        if not 3 <= max_length <= self.config.longest_input:
-            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.longest_input} tokens.")
-        return max_length
+    def __repr__(self) -> str:
+        return (
+            f"Encoder({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
+            f" up to {self.max_length} tokens, {self.dtype})"
+        )
+
+    def _set_head(self, head: Head) -> None:
+        self.head, self.pooling = head, head.name
+        self.dimension = self._width(head)
+        self._placed: dict[str, tuple[Step, ...]] = {}
+        self.__dict__.pop("fingerprint", None)
+
+    def _named(self, name: str) -> Head:
+        """The head of a name; `"auto"` is this encoder's own.
+
+        Raises:
+          InputError, ModelError: No such pooling, or one that this model cannot serve.
+        """
+        if name == AUTO:
+            if self.pooling != AUTO:
+                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
+            return self.head
+        head = Head.named(name, self._tables)
+        self._width(head)
+        return head
+
+    def _width(self, head: Head) -> int:
+        try:
+            return head.width(self.config)
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {error}") from error
+
+    def _steps(self, name: str) -> tuple[Step, ...]:
+        """The steps of a head, on the devices."""
+        if name not in self._placed:
+            self._placed[name] = self._forward.place(self._named(name).steps)
+        return self._placed[name]
 
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        digest = hashlib.sha256(self._tokenizer.to_json().encode())
-        for part in self._program.contents():
+        digest = hashlib.sha256(self.tokenizer.to_json().encode())
+        for part in itertools.chain(self._forward.contents(), self.head.contents() if self.pooling == AUTO else ()):
             digest.update(part)
         return digest.hexdigest()[:24]
 
+    def encoding(self, pooling: str | None = None) -> dict[str, Any]:
+        """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
+
+        Args:
+          pooling: The pooling used, where it is not the encoder's own.
+
+        Returns:
+          model, fingerprint, pooling, max_length and dtype.
+        """
+        return {
+            "model": str(self.name),
+            "fingerprint": self.fingerprint,
+            "pooling": canonical(pooling or self.pooling),
+            "max_length": self.max_length,
+            "dtype": self.dtype,
+        }
+
+    def model(self) -> TransformerEncoder:
+        """The Flax module, sharing its parameters."""
+        return self._forward.model()
+
     def width(self, pooling: str) -> int:
         """Width of the vectors of a pooling."""
-        return self._program.width(pooling)
+        return self._named(canonical(pooling)).width(self.config)
+
+    def with_pooling(self, pooling: str) -> Encoder:
+        """An encoder with another pooling by default; weights and compiled programs are shared.
+
+        Raises:
+          InputError, ModelError: No such pooling, or one that this model cannot serve.
+        """
+        result = copy.copy(self)
+        result._set_head(self._named(canonical(pooling)))
+        return result
+
+    def then(self, *steps: Step) -> Encoder:
+        """An encoder whose head has further steps; weights and compiled programs are shared.
+
+        Args:
+          *steps: Steps on vectors, such as `jaxwhiten.head.Truncate(64)`.
+
+        Raises:
+          MismatchError, InputError: A step that takes vectors of another width.
+        """
+        result = copy.copy(self)
+        result._set_head(self.head.then(*steps))
+        return result
+
+    def with_whitening(
+        self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
+    ) -> Encoder:
+        """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
+
+        Args:
+          whitening: A fitted whitening of this encoder's vectors.
+          normalize: Whether the whitened vectors are scaled to unit length.
+          where: What the whitening is called in messages, such as its file.
+          **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
+
+        Returns:
+          The encoder; weights are shared.
+
+        Raises:
+          MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
+          InputError: A parameter that cannot be.
+          NotFittedError: The whitening was not fitted.
+        """
+        if changes:
+            whitening = whitening.with_params(**changes)
+        self.check_whitening(whitening, where)
+        return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
+
+    def check_whitening(self, whitening: Whitening, where: str = "The whitening") -> None:
+        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
+
+        Args:
+          whitening: A fitted whitening.
+          where: What it is called in messages.
+        """
+        check_provenance(where, whitening.provenance, self.encoding())
+        if whitening.n_features_in_ != self.dimension:
+            raise MismatchError(
+                f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
+            )
+
+    def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
+        """Fits a whitening and puts it behind this encoder.
+
+        Args:
+          rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
+          k: Dimensions kept; None for all.
+          **params: `beta`, `gamma`, `shrinkage` and others of `jaxwhiten.Whitening`.
+
+        Returns:
+          The encoder, see `with_whitening`.
+
+        Raises:
+          InputError: No rows, an item that is not a string, or a parameter that cannot be.
+        """
+        moments = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
+        return self.with_whitening(
+            Whitening.from_moments(moments, n_components=k, provenance=self.encoding(), **params)
+        )
+
+    def moments(self, sentences: Iterable[str]) -> Moments:
+        """Moments of the vectors of any number of sentences, in bounded memory.
+
+        Args:
+          sentences: Read once.
+
+        Raises:
+          InputError: An item is not a string; its index is named.
+        """
+        moments = Moments()
+        for block in self.encode_stream(sentences):
+            moments.update(block)
+        return moments
+
+    def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
+        """Writes a sentence-transformers folder: encoder, tokenizer, and every step of the head.
+
+        `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
+
+        Args:
+          folder: Made if missing; files of the same names are replaced.
+          card: Text of README.md; none is written without it.
+          dtype: Type of the stored weights; by default this encoder's.
+
+        Returns:
+          The folder.
+
+        Raises:
+          InputError: A step that no module of sentence-transformers can do, or the model's own folder.
+        """
+        folder = Path(folder)
+        if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
+            raise InputError(f"{folder}: is the model's own folder; name another one.")
+        return write_folder(folder, self.model(), self.tokenizer, self.head, dtype=dtype or self.dtype, card=card)
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
         """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
@@ -163,7 +351,7 @@ class Encoder:
         total, counts = 0, np.zeros(self.config.vocab_size, np.int64)
         for block in _checked_blocks(sentences, _BLOCK):
             total += len(block)
-            counts += self._tokenizer(block).document_frequencies(self.config.vocab_size)
+            counts += self.tokenizer(block).document_frequencies(self.config.vocab_size)
         if not total:
             raise InputError("No sentences to count tokens in.")
         return self.add_idf(np.log((total + 1) / (counts + 1)))
@@ -172,7 +360,7 @@ class Encoder:
         """Takes a weight for every token id; `fit_idf` makes them of a corpus.
 
         Args:
-          weights: One a row of the model's word embedding, none below 0.
+          weights: One per row of the model's word embedding, none below 0.
 
         Returns:
           The pooling's name.
@@ -180,7 +368,12 @@ class Encoder:
         Raises:
           InputError: Weights of another length, below 0, or not finite.
         """
-        return self._program.add_idf(weights)
+        weights = np.ascontiguousarray(weights, np.float32)
+        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
+        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
+        self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
+        return f"idf:{table}"
 
     @overload
     def encode(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
@@ -207,7 +400,7 @@ class Encoder:
           sentences: Any number of strings; an empty string is encoded as `[CLS] [SEP]`.
           pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
             it is; one that rewrites it, such as `prompt`, takes its own.
-          batch_size: At most this many sentences a batch; by default a token budget decides.
+          batch_size: At most this many sentences per batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
         Returns:
@@ -242,7 +435,7 @@ class Encoder:
         Args:
           sentences: Read lazily, at most two blocks ahead.
           pooling: As in `encode`.
-          block_size: Sentences a block; they are sorted by length within it.
+          block_size: Sentences per block; they are sorted by length within it.
           batch_size: As in `encode`.
           show_progress: As in `encode`.
 
@@ -267,28 +460,21 @@ class Encoder:
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
         for name in names:
-            self._check_pooling(name)
+            self._steps(name)
         return names, single
-
-    def _check_pooling(self, name: str) -> None:
-        """Raises if this encoder cannot pool so, before anything is encoded."""
-        try:
-            self._program.check(name)
-        except ModelError as error:
-            raise ModelError(f"{self.name}: {error}") from error
 
     def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
         """How sentences of these lengths are cut into batches on this machine, see `jaxwhiten.encoding.batching`.
 
         Args:
           lengths: Tokens of each sentence.
-          batch_size: At most this many sentences a batch.
+          batch_size: At most this many sentences per batch.
         """
         return plan_batches(
             lengths,
             max_length=self.max_length,
             token_budget=self._token_budget,
-            multiple=self._program.devices,
+            multiple=self._forward.devices,
             max_rows=batch_size,
         )
 
@@ -298,12 +484,15 @@ class Encoder:
         """Encodes blocks of sentences, tokenising the next one while the device works on this one."""
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
-        blocks, groups = iter(blocks), self._program.by_form(names)
+        groups = collections.defaultdict[TextForm, tuple[str, ...]](tuple)  # of one forward pass
+        for name in names:
+            groups[self._named(name).form] += (name,)
+        blocks = iter(blocks)
         pool_, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
 
         def tokenize_next() -> list[TokenIds] | None:
             block = next(blocks, None)
-            return None if block is None else [self._tokenizer(block, form) for form in groups]
+            return None if block is None else [self.tokenizer(block, form) for form in groups]
 
         try:
             upcoming = pool_.submit(tokenize_next)
@@ -346,7 +535,7 @@ class Encoder:
                     pending.append((part, self._start(tokens, part, names)))
                 except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
                     pending.append((part, None))
-                while len(pending) >= self._program.in_flight or (pending and pending[-1][1] is None):
+                while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
                     read_oldest()
         while pending:
             read_oldest()
@@ -354,10 +543,10 @@ class Encoder:
 
     def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
         """The batch, or parts of it where the budget has shrunk since it was planned."""
-        if batch.tokens <= self._token_budget or batch.height <= self._program.devices:
+        if batch.tokens <= self._token_budget or batch.height <= self._forward.devices:
             yield batch
             return
-        for part in halved(batch, lengths, self._program.devices):
+        for part in halved(batch, lengths, self._forward.devices):
             yield from self._within_budget(part, lengths)
 
     def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
@@ -367,9 +556,9 @@ class Encoder:
           JaxwhitenError: It cannot be split.
           Exception: The error, where it is another one.
         """
-        if not self._program.is_out_of_memory(error):
+        if not self._forward.is_out_of_memory(error):
             raise error
-        parts = halved(batch, lengths, self._program.devices)
+        parts = halved(batch, lengths, self._forward.devices)
         size = f"{batch.height} sentences of {batch.length} tokens"
         if parts[0].height == batch.height:
             raise JaxwhitenError(
@@ -390,7 +579,7 @@ class Encoder:
         ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
         lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._program.start(ids, lengths, batch.tokens, names)
+        return self._forward.start(ids, lengths, batch.tokens, {name: self._steps(name) for name in names})
 
 
 def _split(sentences: list[str], size: int) -> Iterator[list[str]]:

@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.head.pooling import canonical
+from jaxwhiten.head import canonical
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older code are not read.

@@ -1,17 +1,21 @@
-"""How others see us: folders and files that other libraries load."""
+"""Exports: folders and files that other libraries load, and their model cards."""
 
+from jaxwhiten.export.cards import head_card, masked_model_card, model_card
 from jaxwhiten.export.faiss import save_faiss
-from jaxwhiten.export.hub import save_hub_folder
 from jaxwhiten.export.onnx import save_onnx
-from jaxwhiten.export.sentence_transformers import export_sentence_transformer, model_card, save_sentence_transformer
-from jaxwhiten.export.source import check_pooling
+from jaxwhiten.export.sentence_transformers import (
+    check_pooling,
+    export_sentence_transformer,
+    save_sentence_transformer,
+)
 
 __all__ = [
     "check_pooling",
     "export_sentence_transformer",
+    "head_card",
+    "masked_model_card",
     "model_card",
     "save_faiss",
-    "save_hub_folder",
     "save_onnx",
     "save_sentence_transformer",
 ]

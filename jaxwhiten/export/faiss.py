@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.search.faiss import _chain, _import_faiss
 from jaxwhiten.search.prepare import Prepare
-from jaxwhiten.whitening.whitening import Whitening
+from jaxwhiten.whitening import Whitening
 
 TRANSFORM, INDEX = "whitening.vt", "index.faiss"
 

@@ -17,8 +17,9 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten import io
-from jaxwhiten.encoding.encoder import DEFAULT_POOLING, Encoder
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, missing_dependency
+from jaxwhiten.head import AUTO
 
 
 @runtime_checkable
@@ -58,7 +59,7 @@ class MTEBEncoder:
         name: str | None = None,
     ) -> None:
         if not isinstance(encoder, Encoder):
-            encoder = Encoder.from_pretrained(encoder, pooling=pooling or DEFAULT_POOLING)
+            encoder = Encoder.from_pretrained(encoder, pooling=pooling or AUTO)
         self.encoder = encoder
         self.whitening = whitening
         self.pooling = pooling or encoder.pooling

@@ -1,4 +1,4 @@
-"""Encoder, pooling and whitening as one ONNX graph, written operator by operator from the model's configuration.
+"""Encoder and head as one ONNX graph, written operator by operator from the model's configuration.
 
 Nothing is traced: the graph follows `models/layers.py`, so that it holds for every batch size and length, and needs no
 converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
@@ -16,14 +16,13 @@ from flax import nnx
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.export.source import TOKEN_POOLINGS, Source, check_pooling, layer_weights, load_source
-from jaxwhiten.head.folder import Dense, Normalize
-from jaxwhiten.head.pooling import AUTO
+from jaxwhiten.encoding import Encoder
+from jaxwhiten.errors import InputError, missing_dependency, unknown_name
+from jaxwhiten.export.source import as_encoder
+from jaxwhiten.head import AUTO
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
-from jaxwhiten.text.tokenization import PLAIN, copy_tokenizer
-from jaxwhiten.whitening.whitening import Whitening
+from jaxwhiten.whitening import Whitening
 
 MODEL = "model.onnx"
 _OPSET = 17
@@ -34,7 +33,7 @@ _MAX_BYTES = 2_000_000_000  # of one protobuf message
 
 def save_onnx(
     folder: str | Path,
-    model: str | Path,
+    model: Encoder | str | Path,
     *,
     pooling: str = AUTO,
     max_length: int | None = None,
@@ -45,9 +44,9 @@ def save_onnx(
 
     Args:
       folder: Made if missing; files of the same names are replaced.
-      model: A local folder or a hub id.
-      pooling: `"mean"`, `"cls"`, `"max"`, an average of hidden states such as `"first_last_avg"`, or `"auto"`.
-      max_length: Longest sentence in tokens; longer inputs fail. Default: what the folder says with `"auto"`, else 64.
+      model: An encoder, or what `Encoder.from_pretrained` reads with the arguments below.
+      pooling: As in `Encoder.from_pretrained`.
+      max_length: Longest sentence in tokens; longer inputs fail.
       whitening: Follows the pooling; vectors are then scaled to unit length. None for neither.
       revision: Commit, tag or branch on the hub.
 
@@ -55,37 +54,33 @@ def save_onnx(
       The folder.
 
     Raises:
-      InputError: A pooling or a model that cannot be written so.
-      MismatchError: A whitening of vectors of another width.
+      InputError: A step of the head or a model that cannot be written so.
+      MismatchError: A whitening of other vectors.
       MissingDependencyError: The package onnx is not installed.
     """
     try:
         import onnx
     except ImportError as error:
         raise missing_dependency("onnx", "export", "Exporting to ONNX") from error
-    source = load_source(model, pooling=pooling, max_length=max_length, revision=revision)
-    source.check_whitening(whitening)
-    _check(source)
+    encoder = as_encoder(model, pooling=pooling, max_length=max_length, whitening=whitening, revision=revision)
+    form = encoder.head.form
+    if form.prompt or form.lower_case:
+        raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     folder = Path(folder)
-    graph = _Graph(onnx)
-    vectors = _pooled(graph, source, _hidden_states(graph, source.model, source.max_length))
-    if whitening is not None:
-        weight, bias = whitening.kernel
-        vectors = graph.op("MatMul", vectors, graph.constant("whitening.weight", weight))
-        vectors = graph.op("Add", vectors, graph.constant("whitening.bias", bias))
-        vectors = _normalized(graph, vectors)
+    graph = Graph(onnx)
+    vectors = encoder.head.to_onnx(graph, _hidden_states(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
-    proto = graph.finish(whitening.n_components or source.width if whitening else source.width, source)
+    proto = graph.finish(encoder.dimension, {"max_length": str(encoder.max_length), "head": encoder.head.summary})
     if graph.nbytes > _MAX_BYTES:
         raise InputError(f"{model}: {graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
     onnx.checker.check_model(proto)
     with io.atomic_path(folder / MODEL) as temporary:
         temporary.write_bytes(proto.SerializeToString())
-    copy_tokenizer(source.tokenizer_folder, folder)
+    encoder.tokenizer.save(folder, form)
     return folder
 
 
-class _Graph:
+class Graph:
     """Nodes and constants in the making. Values are known by their names."""
 
     def __init__(self, onnx: Any):
@@ -114,7 +109,17 @@ class _Graph:
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [output], **attributes))
         return output
 
-    def finish(self, width: int, source: Source) -> Any:
+    def activation(self, name: str, x: str) -> str:
+        """An activation by its name in a `config.json`, or its class in torch.nn.
+
+        Raises:
+          InputError: There are no operators for it.
+        """
+        if name not in _ACTIVATIONS:
+            raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
+        return _ACTIVATIONS[name](self, x)
+
+    def finish(self, width: int, facts: dict[str, str]) -> Any:
         helper, types = self._onnx.helper, self._onnx.TensorProto
         shape = ["batch", "length"]
         inputs = [helper.make_tensor_value_info(name, types.INT64, shape) for name in ("input_ids", "attention_mask")]
@@ -127,55 +132,41 @@ class _Graph:
             producer_name="jaxwhiten",
             producer_version=__version__,
         )
-        pooling = source.head.summary if source.head is not None else source.pooling
-        helper.set_model_props(model, {"max_length": str(source.max_length), "pooling": pooling})
+        helper.set_model_props(model, facts)
         return model
-
-
-def _check(source: Source) -> None:
-    """Refuses what the graph has no operators for, before anything is written."""
-    head = source.head
-    if head is None:
-        check_pooling(source.pooling)
-        return
-    steps = [type(step).__name__ for step in head.steps if not isinstance(step, Normalize | Dense)]
-    if head.form != PLAIN or not set(head.modes) <= set(TOKEN_POOLINGS) or steps:
-        raise InputError(f"{source.folder}: what its modules do ({head.summary}) cannot be exported to ONNX.")
-    if any(isinstance(step, Dense) and (step.residual or step.activation not in _ACTIVATIONS) for step in head.steps):
-        raise InputError(f"{source.folder}: a Dense layer of its modules ({head.summary}) cannot be exported to ONNX.")
 
 
 def _array(parameter: Any) -> np.ndarray:
     return np.asarray(parameter[...], np.float32)
 
 
-def _linear(graph: _Graph, x: str, name: str, layer: nnx.Linear) -> str:
+def _linear(graph: Graph, x: str, name: str, layer: nnx.Linear) -> str:
     y = graph.op("MatMul", x, graph.constant(f"{name}.weight", _array(layer.kernel)))
     if layer.bias is None:
         return y
     return graph.op("Add", y, graph.constant(f"{name}.bias", _array(layer.bias)))
 
 
-def _layer_norm(graph: _Graph, x: str, name: str, norm: nnx.LayerNorm) -> str:
+def _layer_norm(graph: Graph, x: str, name: str, norm: nnx.LayerNorm) -> str:
     inputs = [x, graph.constant(f"{name}.weight", _array(norm.scale))]
     if norm.bias is not None:
         inputs.append(graph.constant(f"{name}.bias", _array(norm.bias)))
     return graph.op("LayerNormalization", *inputs, axis=-1, epsilon=float(norm.epsilon))
 
 
-def _gelu(graph: _Graph, x: str) -> str:
+def _gelu(graph: Graph, x: str) -> str:
     erf = graph.op("Erf", graph.op("Mul", x, graph.number(math.sqrt(0.5))))
     return graph.op("Mul", graph.op("Mul", x, graph.number(0.5)), graph.op("Add", erf, graph.number(1.0)))
 
 
-def _gelu_tanh(graph: _Graph, x: str) -> str:
+def _gelu_tanh(graph: Graph, x: str) -> str:
     cube = graph.op("Mul", graph.op("Mul", graph.op("Mul", x, x), x), graph.number(0.044715))
     inner = graph.op("Mul", graph.op("Add", x, cube), graph.number(math.sqrt(2 / math.pi)))
     tanh = graph.op("Add", graph.op("Tanh", inner), graph.number(1.0))
     return graph.op("Mul", graph.op("Mul", x, graph.number(0.5)), tanh)
 
 
-def _silu(graph: _Graph, x: str) -> str:
+def _silu(graph: Graph, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x))
 
 
@@ -196,14 +187,14 @@ _ACTIVATIONS: dict[str, Any] = {
 }
 
 
-def _cut(graph: _Graph, table: str, length: str, axes: tuple[int, ...]) -> str:
+def _cut(graph: Graph, table: str, length: str, axes: tuple[int, ...]) -> str:
     """The first `length` entries of a constant along each axis."""
     for axis in axes:
         table = graph.op("Slice", table, graph.integers(0), length, graph.integers(axis))
     return table
 
 
-def _hidden_states(graph: _Graph, model: TransformerEncoder, longest: int) -> list[str]:
+def _hidden_states(graph: Graph, model: TransformerEncoder, longest: int) -> list[str]:
     """All hidden states, the embedding output first."""
     config, parts = model.config, model.embeddings
     length = graph.op("Shape", "input_ids", start=1, end=2)
@@ -254,7 +245,7 @@ def _hidden_states(graph: _Graph, model: TransformerEncoder, longest: int) -> li
 _Context = tuple[str, str | None, tuple[str, str] | None]
 
 
-def _layer(graph: _Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
+def _layer(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
     layer = model.layers[number]
 
     def attention_norm(y: str) -> str:
@@ -274,7 +265,7 @@ def _layer(graph: _Graph, x: str, name: str, model: TransformerEncoder, number: 
     return feed_forward_norm(graph.op("Add", x, _feed_forward(graph, x, f"{name}.feed_forward", model, number)))
 
 
-def _attention(graph: _Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
+def _attention(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
     config, part = model.config, model.layers[number].attention
     mask, bias, angles = context
     shape = graph.integers(0, 0, config.num_heads, config.head_size)
@@ -296,7 +287,7 @@ def _attention(graph: _Graph, x: str, name: str, model: TransformerEncoder, numb
     return _linear(graph, mixed, f"{name}.output", part.output)
 
 
-def _turned(graph: _Graph, x: str, size: int, cos: str, sin: str) -> str:
+def _turned(graph: Graph, x: str, size: int, cos: str, sin: str) -> str:
     """Queries or keys, turned by their positions' angles."""
     half, whole, axis = graph.integers(size // 2), graph.integers(size), graph.integers(3)
     first = graph.op("Slice", x, graph.integers(0), half, axis)
@@ -306,58 +297,9 @@ def _turned(graph: _Graph, x: str, size: int, cos: str, sin: str) -> str:
     return graph.op("Concat", left, right, axis=-1)
 
 
-def _feed_forward(graph: _Graph, x: str, name: str, model: TransformerEncoder, number: int) -> str:
+def _feed_forward(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int) -> str:
     part = model.layers[number].feed_forward
-    inner = _ACTIVATIONS[model.config.hidden_act](graph, _linear(graph, x, f"{name}.up", part.up))
+    inner = graph.activation(model.config.hidden_act, _linear(graph, x, f"{name}.up", part.up))
     if part.gate is not None:
         inner = graph.op("Mul", inner, _linear(graph, x, f"{name}.gate", part.gate))
     return _linear(graph, inner, f"{name}.down", part.down)
-
-
-def _pooled(graph: _Graph, source: Source, states: list[str]) -> str:
-    """The pooling, or all that the model's folder does after its Transformer."""
-    head = source.head
-    if head is None:
-        weights = layer_weights(source.pooling, source.model.config.num_layers)
-        if weights is None:
-            mode = source.pooling if source.pooling in TOKEN_POOLINGS else "mean"
-            return _tokens_pooled(graph, mode, states[-1])
-        return _tokens_pooled(graph, "mean", _mixed(graph, states, {i: float(w) for i, w in weights.items()}))
-    x = states[-1]
-    if head.mix is not None:
-        x = _mixed(graph, states, dict(enumerate(_array(head.mix.weights).tolist(), start=head.mix.first)))
-    x = graph.op("Concat", *(_tokens_pooled(graph, mode, x) for mode in head.modes), axis=-1)
-    for number, step in enumerate(head.steps):
-        if isinstance(step, Normalize):
-            x = _normalized(graph, x)
-        else:
-            dense: Any = step
-            x = graph.op("MatMul", x, graph.constant(f"head.{number}.weight", _array(dense.kernel).T))
-            if dense.bias is not None:
-                x = graph.op("Add", x, graph.constant(f"head.{number}.bias", _array(dense.bias)))
-            x = _ACTIVATIONS[dense.activation](graph, x)
-    return x
-
-
-def _mixed(graph: _Graph, states: list[str], weights: dict[int, float]) -> str:
-    total = sum(weights.values())
-    parts = [graph.op("Mul", states[i], graph.number(w / total)) for i, w in weights.items() if w]
-    return parts[0] if len(parts) == 1 else graph.op("Sum", *parts)
-
-
-def _tokens_pooled(graph: _Graph, mode: str, x: str) -> str:
-    if mode == "cls":
-        return graph.op("Gather", x, graph.constant("first", np.int64(0)), axis=1)
-    mask = graph.op("Unsqueeze", "attention_mask", graph.integers(2))
-    if mode == "max":
-        x = graph.op("Where", graph.op("Cast", mask, to=9), x, graph.constant("lowest", _LOWEST))
-        return graph.op("ReduceMax", x, axes=[1], keepdims=0)
-    weights = graph.op("Cast", mask, to=1)  # float32
-    total = graph.op("ReduceSum", graph.op("Mul", x, weights), graph.integers(1), keepdims=0)
-    count = graph.op("ReduceSum", weights, graph.integers(1), keepdims=0)
-    return graph.op("Div", total, graph.op("Max", count, graph.number(1.0)))
-
-
-def _normalized(graph: _Graph, x: str) -> str:
-    length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)
-    return graph.op("Div", x, graph.op("Max", length, graph.number(1e-12)))

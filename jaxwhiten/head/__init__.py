@@ -1,5 +1,42 @@
-"""What follows the hidden states: poolings, and what a sentence-transformers folder does after its Transformer."""
+"""What follows the hidden states: a list of steps, from the mix of layers and the pooling to the whitening."""
 
-from jaxwhiten.head.pooling import AUTO, PARAMETRIC, POOLINGS, canonical, pool
+from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
+from jaxwhiten.head.head import Head, pool, run
+from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
+from jaxwhiten.head.pooling import Pooling
+from jaxwhiten.head.states import LayerMix, TokenWeights
+from jaxwhiten.head.steps import STEPS, Module, States, StateStep, Step, Target, VectorStep, array, dense_module, step
+from jaxwhiten.head.vectors import WHITENING_FILE, Dense, Normalize, Truncate, Whiten
 
-__all__ = ["AUTO", "PARAMETRIC", "POOLINGS", "canonical", "pool"]
+__all__ = [
+    "AUTO",
+    "PARAMETRIC",
+    "POOLINGS",
+    "STEPS",
+    "WHITENING_FILE",
+    "Dense",
+    "Head",
+    "LayerMix",
+    "Module",
+    "Normalize",
+    "Pooling",
+    "StateStep",
+    "States",
+    "Step",
+    "Tables",
+    "Target",
+    "TokenWeights",
+    "Truncate",
+    "VectorStep",
+    "Whiten",
+    "array",
+    "canonical",
+    "dense_module",
+    "modules_of",
+    "pool",
+    "read_head",
+    "run",
+    "says_head",
+    "step",
+    "write_folder",
+]

@@ -1,15 +1,10 @@
-"""From hidden states to one vector a sentence: one pure function a pooling, one registry.
+"""From hidden states to one vector per sentence: one class per pooling.
 
-The mask counts [CLS] and [SEP] as tokens, padding never. All poolings return float32.
-
-`POOLINGS` holds those that hidden states and mask are enough for. Others take parameters in their names, after a
-colon, and are in `PARAMETRIC`: `layers:1+12`, `ditto:0+9`, `prompt`, `idf:…`.
+The mask counts [CLS] and [SEP] as tokens, padding never. All poolings return float32. Their names are in
+`jaxwhiten.head.names`.
 
 References:
-  Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
   Reimers & Gurevych 2019, "Sentence-BERT", section 3 (cls, mean, max).
-  Gao et al. 2021, "SimCSE": what that paper calls first-last is `embeddings_last_avg` here.
-  Huang et al. 2021, "WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach", section 3 (layers).
   Chen et al. 2023, "Ditto: A Simple and Efficient Approach to Improve Sentence Embeddings", section 3 (ditto).
   Jiang et al. 2022, "PromptBERT: Improving BERT Sentence Embeddings with Prompts", section 4 (prompt).
 """
@@ -17,274 +12,341 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import functools
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten.errors import InputError, ModelError, unknown_name
-from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.layers import EncoderOutput
-from jaxwhiten.text.tokenization import PLAIN, TextForm
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head.steps import (
+    Found,
+    GraphStates,
+    Module,
+    States,
+    Step,
+    Target,
+    array,
+    step,
+    word_weights_module,
+)
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.text import PLAIN, TextForm
 
 Pooled = Float[Array, "batch d"]
-Mask = Int[Array, "batch length"]
-
-AUTO = "auto"  # what the model's own folder says, see sentence_head.py
-PROMPT = 'This sentence : "{text}" means {mask} .'
+HiddenState = Float[Array, "batch length d"]
 
 
-def masked_mean(x: Float[Array, "batch length d"], mask: Mask) -> Pooled:
-    """Mean over the tokens whose mask is 1; a row without tokens gives zeros."""
-    weights = mask.astype(jnp.float32)[:, :, None]
-    total = jnp.sum(x.astype(jnp.float32) * weights, axis=1)
-    return total / jnp.maximum(jnp.sum(weights, axis=1), 1.0)
+class Pooling(Step):
+    """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
+
+    Attributes:
+      mode: The mode of sentence-transformers' Pooling module that does the same, or None.
+      torch: The same in PyTorch, for a card, or None.
+    """
+
+    mode: ClassVar[str | None] = None
+    torch: ClassVar[str | None] = None
+    # The key of the mode in older folders, where it differs from `pooling_mode_<mode>_tokens`.
+    older_key: ClassVar[str | None] = None
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        """Pools one hidden state."""
+        raise NotImplementedError
+
+    def __call__(self, states: States) -> Pooled:
+        # A hidden state's vector is the same in every mix that has it: the compiler takes it once for a whole grid.
+        pooled = [(share, self.pool(states.output.hidden_states[layer], states)) for layer, share in states.mix]
+        if len(pooled) == 1:
+            return pooled[0][1]
+        total: Pooled = sum(share * vectors for share, vectors in pooled)
+        return total
+
+    @property
+    def form(self) -> TextForm:
+        """How sentences are written before they are tokenised. Another form takes another forward pass."""
+        return PLAIN
+
+    def to_folder(self, target: Target) -> list[Module]:
+        if self.mode is None:
+            return super().to_folder(target)
+        return [pooling_module(self.mode, width=target.config.hidden_size)]
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        return super().to_onnx(graph, x)
+
+    def to_torch(self, folder: str) -> str | None:
+        return self.torch
+
+    def words(self) -> str:
+        return self.mode or super().words()
 
 
-def cls(output: EncoderOutput, mask: Mask) -> Pooled:
-    """Last layer, first token."""
-    del mask
-    return output.hidden_states[-1][:, 0].astype(jnp.float32)
+def pooling_module(*modes: str, width: int) -> Module:
+    """A Pooling module of sentence-transformers, in the spelling that old and new versions read."""
+    known = {_older_key(mode): mode in modes for mode in MODES}
+    return Module("Pooling", {"word_embedding_dimension": width, **known})
 
 
-def mean(output: EncoderOutput, mask: Mask) -> Pooled:
-    """Masked mean of the last layer."""
-    return masked_mean(output.hidden_states[-1], mask)
+def _older_key(mode: str) -> str:
+    """The key of a mode in the `config.json` of a Pooling module."""
+    return MODES[mode].older_key or f"pooling_mode_{mode}_tokens"
 
 
-def max_over_time(output: EncoderOutput, mask: Mask) -> Pooled:
-    """Masked maximum of the last layer."""
-    x = output.hidden_states[-1].astype(jnp.float32)
-    return jnp.max(jnp.where(mask[:, :, None] > 0, x, jnp.finfo(jnp.float32).min), axis=1)
+def _weighted_sum(x: HiddenState, weights: Float[Array, "batch length"]) -> Pooled:
+    return jnp.sum(x.astype(jnp.float32) * weights[:, :, None], axis=1)
 
 
-def _mean_of_layers(first: int, second: int) -> Callable[[EncoderOutput, Mask], Pooled]:
-    """Masked mean of two layers' average. The release sums them; halving changes no cosine and no whitening."""
-
-    def pool(output: EncoderOutput, mask: Mask) -> Pooled:
-        return masked_mean((output.hidden_states[first] + output.hidden_states[second]) / 2, mask)
-
-    return pool
+def _over(total: Pooled, weight: Float[Array, "batch 1"]) -> Pooled:
+    """The quotient; a row whose weight is 0 gives zeros."""
+    return total / jnp.where(weight > 0, weight, 1.0)
 
 
-first_last_avg = _mean_of_layers(1, -1)
-embeddings_last_avg = _mean_of_layers(0, -1)
-last2avg = _mean_of_layers(-1, -2)
+def _token(x: HiddenState, place: Int[Array, " batch"]) -> Pooled:
+    return jnp.take_along_axis(x, place[:, None, None], axis=1)[:, 0].astype(jnp.float32)
 
 
-def pooler(output: EncoderOutput, mask: Mask) -> Pooled:
+def _onnx_sum(graph: Any, x: GraphStates, weights: str) -> tuple[str, str]:
+    """The weighted sum of the tokens and the sum of the weights, [batch, 1]."""
+    column = graph.op("Unsqueeze", weights, graph.integers(2))
+    total = graph.op("ReduceSum", graph.op("Mul", x.mixed, column), graph.integers(1), keepdims=0)
+    return total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
+
+
+@step
+class Cls(Pooling):
+    """First token."""
+
+    mode = "cls"
+    older_key = "pooling_mode_cls_token"
+    torch = "pooled = x[:, 0]"
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        return x[:, 0].astype(jnp.float32)
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        return graph.op("Gather", x.mixed, graph.constant("first", np.int64(0)), axis=1)
+
+
+@step
+class Max(Pooling):
+    """Largest value of each column."""
+
+    mode = "max"
+    torch = "pooled = x.masked_fill(mask == 0, -torch.inf).amax(1)"
+
+    def __call__(self, states: States) -> Pooled:
+        hidden = states.output.hidden_states
+        x: HiddenState = sum(share * hidden[layer].astype(jnp.float32) for layer, share in states.mix)
+        return jnp.max(jnp.where(states.mask[:, :, None] > 0, x, jnp.finfo(jnp.float32).min), axis=1)
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        mask = graph.op("Cast", graph.op("Unsqueeze", "attention_mask", graph.integers(2)), to=9)  # bool
+        kept = graph.op("Where", mask, x.mixed, graph.constant("lowest", np.finfo(np.float32).min))
+        return graph.op("ReduceMax", kept, axes=[1], keepdims=0)
+
+
+@step
+class Mean(Pooling):
+    """Mean of the tokens, each by its weight."""
+
+    mode = "mean"
+    torch = "pooled = (x * mask).sum(1) / mask.sum(1)"
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        return _over(_weighted_sum(x, states.weights), jnp.sum(states.weights, axis=1, keepdims=True))
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        return graph.op("Div", *_onnx_sum(graph, x, x.weights))
+
+
+@step
+class MeanSqrtLen(Pooling):
+    """Sum of the tokens over the square root of their number."""
+
+    mode = "mean_sqrt_len_tokens"
+    older_key = "pooling_mode_mean_sqrt_len_tokens"
+    torch = "pooled = (x * mask).sum(1) / mask.sum(1).sqrt()"
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        return _over(_weighted_sum(x, states.weights), jnp.sqrt(jnp.sum(states.weights, axis=1, keepdims=True)))
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        total, weight = _onnx_sum(graph, x, x.weights)
+        return graph.op("Div", total, graph.op("Sqrt", weight))
+
+
+@step
+class WeightedMean(Pooling):
+    """Mean of the tokens, each weighted by its position from 1."""
+
+    mode = "weightedmean"
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        weights = states.weights * jnp.arange(1, x.shape[1] + 1)
+        return _over(_weighted_sum(x, weights), jnp.sum(weights, axis=1, keepdims=True))
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        positions = graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
+        return graph.op("Div", *_onnx_sum(graph, x, graph.op("Mul", positions, x.weights)))
+
+
+@step
+class LastToken(Pooling):
+    """Last token."""
+
+    mode = "lasttoken"
+    older_key = "pooling_mode_lasttoken"
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        return _token(x, jnp.maximum(jnp.sum(states.mask, axis=1) - 1, 0))
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
+        place = graph.op("Unsqueeze", graph.op("Sub", length, graph.integers(1)), graph.integers(2))
+        return graph.op("Squeeze", _gathered(graph, x.mixed, place), graph.integers(1))
+
+
+def _gathered(graph: Any, x: str, place: str) -> str:
+    """One token per sentence: x at [batch, 1, 1] places along the length."""
+    width = graph.op("Shape", x, start=2, end=3)
+    shape = graph.op("Concat", graph.op("Shape", place, end=2), width, axis=0)
+    return graph.op("GatherElements", x, graph.op("Expand", place, shape), axis=1)
+
+
+@step
+class Pooler(Pooling):
     """BERT's pooler output: a dense layer and tanh on the first token."""
-    del mask
-    if output.pooler is None:
-        raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
-    return output.pooler.astype(jnp.float32)
 
+    def __call__(self, states: States) -> Pooled:
+        if states.output.pooler is None:
+            raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
+        return states.output.pooler.astype(jnp.float32)
 
-POOLINGS: dict[str, Callable[[EncoderOutput, Mask], Pooled]] = {
-    "cls": cls,
-    "mean": mean,
-    "max": max_over_time,
-    "first_last_avg": first_last_avg,
-    "embeddings_last_avg": embeddings_last_avg,
-    "last2avg": last2avg,
-    "pooler": pooler,
-}
-ALIASES = {"last_avg": "mean"}
-
-
-class Tokens(NamedTuple):
-    """What a pooling may know of a batch beside its hidden states.
-
-    Attributes:
-      mask: 1 for tokens, 0 for padding.
-      ids: Token ids, or None where they are not at hand.
-      mask_token: Id of the tokenizer's mask token, or None.
-      idf: Weights of all token ids, by the table's name.
-    """
-
-    mask: Mask
-    ids: Int[Array, "batch length"] | None = None
-    mask_token: int | None = None
-    idf: Mapping[str, Float[Array, " vocab"]] = {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Pooling:
-    """A pooling as its name says it.
-
-    Attributes:
-      name: The name, in its canonical form.
-      function: From what the encoder returned and the tokens to [batch, d].
-      check: Raises if a model of this configuration cannot be pooled so.
-      form: How sentences are written before they are tokenised. Poolings of another form take another forward pass.
-      idf: The table of weights it needs, or None.
-    """
-
-    name: str
-    function: Callable[[EncoderOutput, Tokens], Pooled]
-    check: Callable[[EncoderConfig], None] = lambda config: None
-    form: TextForm = PLAIN
-    idf: str | None = None
-
-
-def _plain(name: str) -> Pooling:
-    def check(config: EncoderConfig) -> None:
-        if name == "pooler" and not config.pooler:
+    def check(self, config: EncoderConfig) -> None:
+        if not config.pooler:
             raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
 
-    return Pooling(name, lambda output, tokens: POOLINGS[name](output, tokens.mask), check)
 
-
-def _integers(name: str, parameters: str, usage: str, count: int | None = None) -> list[int]:
-    """Whole numbers between "+" or ",". The canonical form has "+", so that names can stand in a list with commas."""
-    numbers = re.split(r"\s*[,+]\s*", parameters.strip())
-    if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
-        raise InputError(f"Pooling {name}:{parameters}: expected {usage}.")
-    return [int(n) for n in numbers]
-
-
-def _in_range(name: str, what: str, number: int, size: int) -> None:
-    if not -size <= number < size:
-        raise InputError(f"Pooling {name!r}: there is no {what} {number}; this model has {what}s 0 to {size - 1}.")
-
-
-def layers(parameters: str) -> Pooling:
-    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
-    chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
-    name = "layers:" + "+".join(map(str, chosen))
-
-    def function(output: EncoderOutput, tokens: Tokens) -> Pooled:
-        # A layer's mean is the same in every pooling that has it: the compiler takes it once for a whole grid.
-        means = [masked_mean(output.hidden_states[i], tokens.mask) for i in chosen]
-        return jnp.mean(jnp.stack(means), axis=0)
-
-    def check(config: EncoderConfig) -> None:
-        for number in chosen:
-            _in_range(name, "hidden state", number, config.num_layers + 1)
-
-    return Pooling(name, function, check)
-
-
-def ditto(parameters: str) -> Pooling:
-    """`ditto:LAYER+HEAD`: embeddings and last layer averaged, each token weighted by its attention to itself.
+@step
+class Ditto(Pooling):
+    """Embeddings and last layer averaged, each token weighted by its attention to itself.
 
     Layers and heads are counted from 0. The paper's choices: 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and
     10 for ELECTRA.
+
+    Attributes:
+      layer: Of the attention map.
+      head: Of the attention map.
     """
-    layer, head = _integers("ditto", parameters, "ditto:LAYER+HEAD, such as ditto:0+9 for bert-base", 2)
-    name = f"ditto:{layer}+{head}"
 
-    def function(output: EncoderOutput, tokens: Tokens) -> Pooled:
-        weights = output.attention_diagonals[layer][:, head] * tokens.mask
-        x = (output.hidden_states[0].astype(jnp.float32) + output.hidden_states[-1].astype(jnp.float32)) / 2
-        return jnp.sum(x * weights[:, :, None], axis=1)
+    layer: int
+    head: int
 
-    def check(config: EncoderConfig) -> None:
-        _in_range(name, "layer", layer, config.num_layers)
-        _in_range(name, "head", head, config.num_heads)
+    def __call__(self, states: States) -> Pooled:
+        hidden = states.output.hidden_states
+        weights = states.output.attention_diagonals[self.layer][:, self.head] * states.mask
+        return _weighted_sum((hidden[0].astype(jnp.float32) + hidden[-1].astype(jnp.float32)) / 2, weights)
 
-    return Pooling(name, function, check)
+    def check(self, config: EncoderConfig) -> None:
+        for what, number, size in (("layer", self.layer, config.num_layers), ("head", self.head, config.num_heads)):
+            if not -size <= number < size:
+                raise InputError(f"There is no {what} {number}; this model has {what}s 0 to {size - 1}.")
+
+    def words(self) -> str:
+        return f"ditto {self.layer}+{self.head}"
 
 
-def prompt(parameters: str) -> Pooling:
-    """`prompt`: the last layer's vector of the mask token in a template around the sentence.
+@step
+class MaskToken(Pooling):
+    """The mask token of a template around the sentence.
 
-    `prompt:TEMPLATE` takes another one, with `{text}` and `{mask}` in it.
+    A sentence may hold a mask token of its own; that of the template is taken.
+
+    Attributes:
+      template: With `{text}` and `{mask}` in it.
+      mask_id: Id of the tokenizer's mask token.
     """
-    template = parameters or PROMPT
-    if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
-        raise InputError(f"Pooling prompt:{template}: expected a template with {{text}} and {{mask}}, each once.")
-    mask_is_last = template.index("{text}") < template.index("{mask}")
 
-    def function(output: EncoderOutput, tokens: Tokens) -> Pooled:
-        if tokens.ids is None or tokens.mask_token is None:
-            raise InputError("Pooling 'prompt' needs token ids and the id of the mask token.")
-        here = (tokens.ids == tokens.mask_token) & (tokens.mask > 0)  # the sentence may hold a mask token of its own
+    template: str
+    mask_id: int
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        if states.ids is None:
+            raise InputError("Pooling 'prompt' needs the token ids.")
+        here = (states.ids == self.mask_id) & (states.mask > 0)
         last = here.shape[1] - 1 - jnp.argmax(here[:, ::-1], axis=1)
-        place = last if mask_is_last else jnp.argmax(here, axis=1)
-        x = output.hidden_states[-1]
-        return jnp.take_along_axis(x, place[:, None, None], axis=1)[:, 0].astype(jnp.float32)
+        is_last = self.template.index("{text}") < self.template.index("{mask}")
+        return _token(x, last if is_last else jnp.argmax(here, axis=1))
 
-    return Pooling(f"prompt:{parameters}" if parameters else "prompt", function, form=TextForm(template))
+    @property
+    def form(self) -> TextForm:
+        return TextForm(self.template)
+
+    def to_folder(self, target: Target) -> list[Module]:
+        """The mean in which the mask token alone counts; the template is in the tokenizer. A mask token that is in the
+        sentence counts as well there."""
+        return [word_weights_module(self._one(target.config), target.tokenizer.vocabulary), *Mean().to_folder(target)]
+
+    def _one(self, config: EncoderConfig) -> np.ndarray:
+        return (np.arange(config.vocab_size) == self.mask_id).astype(np.float32)
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        here = graph.op("Equal", "input_ids", graph.constant("mask_id", np.int64(self.mask_id)))
+        return Mean().to_onnx(graph, dataclasses.replace(x, weights=graph.op("Cast", here, to=1)))
+
+    def words(self) -> str:
+        return f"mask token of {self.template!r}"
 
 
-def idf(parameters: str) -> Pooling:
-    """`idf:TABLE`: mean of the last layer, each token weighted by its inverse document frequency.
+@step
+class Concat(Pooling):
+    """Several poolings side by side.
 
-    `Encoder.fit_idf` makes the table and gives the name. A sentence of tokens that all weigh nothing, such as an
-    empty one, gets the plain mean.
+    Attributes:
+      parts: The poolings.
     """
-    if not parameters:
-        raise InputError(
-            "Pooling 'idf' weighs tokens by how many sentences they occur in: call Encoder.fit_idf(sentences) and "
-            "use the name it returns."
-        )
 
-    def function(output: EncoderOutput, tokens: Tokens) -> Pooled:
-        if tokens.ids is None or parameters not in tokens.idf:
-            raise InputError(f"Pooling 'idf:{parameters}' needs token ids and the table {parameters!r}.")
-        weights = tokens.idf[parameters][tokens.ids] * tokens.mask
-        weights = jnp.where(jnp.sum(weights, axis=1, keepdims=True) > 0, weights, tokens.mask.astype(jnp.float32))
-        total = jnp.sum(output.hidden_states[-1].astype(jnp.float32) * weights[:, :, None], axis=1)
-        return total / jnp.sum(weights, axis=1, keepdims=True)
+    parts: tuple[Pooling, ...] = array()
 
-    return Pooling(f"idf:{parameters}", function, idf=parameters)
+    kinds = ("Pooling",)
 
+    def __call__(self, states: States) -> Pooled:
+        return jnp.concatenate([part(states) for part in self.parts], axis=-1)
 
-PARAMETRIC: dict[str, Callable[[str], Pooling]] = {"layers": layers, "ditto": ditto, "prompt": prompt, "idf": idf}
+    def output_width(self, width: int) -> int:
+        return width * len(self.parts)
 
+    def to_folder(self, target: Target) -> list[Module]:
+        modes = [part.mode for part in self.parts]
+        if None in modes or modes != [mode for mode in MODES if mode in modes]:
+            return super().to_folder(target)
+        return [pooling_module(*filter(None, modes), width=target.config.hidden_size)]
 
-@functools.lru_cache(maxsize=4096)
-def resolve(name: str) -> Pooling:
-    """The pooling of a name or alias.
+    @classmethod
+    def from_folder(cls, found: Found) -> Step | None:
+        """The pooling of a folder; a lone mode is that pooling itself."""
+        raw = found.read()
+        modes = raw.get("pooling_mode")
+        if modes is None:
+            modes = [mode for mode in MODES if raw.get(_older_key(mode))] or ["mean"]
+        modes = [modes] if isinstance(modes, str) else modes
+        if not isinstance(modes, list) or not modes or not all(isinstance(m, str) and m in MODES for m in modes):
+            raise ModelError(f"{found.file}: asks for pooling {modes!r}; supported: {', '.join(MODES)}.")
+        declared = raw.get("embedding_dimension", raw.get("word_embedding_dimension", found.width))
+        if declared != found.width:
+            raise ModelError(f"{found.file}: pools vectors of {declared!r}, the Transformer gives {found.width}.")
+        parts = tuple(MODES[mode]() for mode in modes)
+        return parts[0] if len(parts) == 1 else cls(parts)
 
-    Args:
-      name: A key of `POOLINGS` or `ALIASES`, or one of `PARAMETRIC` with its parameters.
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)
 
-    Raises:
-      InputError: No such pooling, with the nearest names; or parameters that cannot be read.
-    """
-    kind, colon, parameters = ALIASES.get(name, name).partition(":")
-    if kind in PARAMETRIC:
-        return PARAMETRIC[kind](parameters)
-    if kind not in POOLINGS or colon:
-        raise unknown_name("pooling", name, [*POOLINGS, *PARAMETRIC])
-    return _plain(kind)
-
-
-def canonical(name: str) -> str:
-    """The pooling's own name for a name or alias; `"auto"` is its own.
-
-    Raises:
-      InputError: No such pooling; the message gives the nearest names.
-    """
-    return name if name == AUTO else resolve(name).name
+    def words(self) -> str:
+        return "+".join(part.words() for part in self.parts)
 
 
-def pool(
-    output: EncoderOutput,
-    mask: Mask,
-    names: Sequence[str] = ("first_last_avg",),
-    *,
-    ids: Int[Array, "batch length"] | None = None,
-    mask_token: int | None = None,
-    idf: Mapping[str, Float[Array, " vocab"]] | None = None,
-) -> dict[str, Pooled]:
-    """Applies poolings by name.
-
-    Args:
-      output: What the encoder returned.
-      mask: 1 for tokens, 0 for padding.
-      names: Names of poolings or aliases.
-      ids: Token ids, for `prompt` and `idf`.
-      mask_token: Id of the mask token, for `prompt`.
-      idf: Weights of all token ids by the table's name, for `idf`.
-
-    Returns:
-      One float32 array a name asked for.
-    """
-    tokens = Tokens(mask, ids, mask_token, idf or {})
-    return {name: resolve(name).function(output, tokens) for name in names}
+# In the order in which older folders concatenate them.
+MODES: dict[str, type[Pooling]] = {
+    str(pooling.mode): pooling for pooling in (Cls, Max, Mean, MeanSqrtLen, WeightedMean, LastToken)
+}

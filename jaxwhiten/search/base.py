@@ -22,9 +22,9 @@ from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
-from jaxwhiten.head.pooling import canonical
 from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.whitening import check_provenance
 
 HEADER = "header.json"
 _KIND = "index"
@@ -32,25 +32,6 @@ _KIND = "index"
 _LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
-
-
-def encoding_of(encoder: Any, pooling: str | None = None) -> dict[str, Any]:
-    """How an encoder makes its vectors: what an index keeps, and what a query must agree with.
-
-    Args:
-      encoder: An `Encoder`.
-      pooling: The pooling used, where it is not the encoder's own.
-
-    Returns:
-      model, fingerprint, pooling, max_length and dtype.
-    """
-    return {
-        "model": str(encoder.name),
-        "fingerprint": encoder.fingerprint,
-        "pooling": canonical(pooling or encoder.pooling),
-        "max_length": encoder.max_length,
-        "dtype": encoder.dtype,
-    }
 
 
 class Index(ABC):
@@ -63,7 +44,7 @@ class Index(ABC):
       input_dimension: Dimension of a raw vector.
       dimension: Dimension of a stored vector.
       prepare: What is done to a raw vector before it is stored or searched for.
-      encoding: How the documents were encoded (`encoding_of`), or None if nobody said.
+      encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
@@ -103,7 +84,7 @@ class Index(ABC):
           backend: One of the backends of this class.
           whitening: A fitted `Whitening` to put inside the index, or None.
           normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-          encoding: How the vectors were encoded (`encoding_of`); queries that say otherwise are refused.
+          encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
           documents: The texts, one a vector.
           **options: The backend's options.
 
@@ -112,6 +93,7 @@ class Index(ABC):
 
         Raises:
           InputError: A zero vector, an unknown option, or shapes that do not fit.
+          MismatchError: A whitening of other vectors than `encoding` says.
           NonFiniteError: A NaN or an infinity.
           MissingDependencyError: The backend's package or device is missing.
         """
@@ -127,6 +109,7 @@ class Index(ABC):
         index.whitening = None
         if whitening is not None:
             provenance = dict(getattr(whitening, "provenance", None) or {})
+            check_provenance("The whitening", provenance, encoding or {})
             index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
         index.documents = documents
         index.notes = []
@@ -174,7 +157,7 @@ class Index(ABC):
         if self.encoding is None:
             raise MismatchError(
                 "The index does not say how its documents were encoded, so these queries cannot be checked against it."
-                " Build it with encoding=encoding_of(encoder), or search without encoding=."
+                " Build it with encoding=encoder.encoding(), or search without encoding=."
             )
         different = [
             f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"

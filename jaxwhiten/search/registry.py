@@ -36,7 +36,7 @@ def build_index(
       backend: One of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-      encoding: How the vectors were encoded (`encoding_of`); queries that say otherwise are refused.
+      encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
       documents: The texts, one a vector.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jaxwhiten.search.base import Index, encoding_of
+from jaxwhiten.search.base import Index
 
 
 class Hit(NamedTuple):
@@ -34,7 +34,7 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
     """
     index._check_k(k)
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
-    index.check_encoding(encoding_of(encoder, pooling))
+    index.check_encoding(encoder.encoding(pooling))
     if not len(queries):
         return []
     scores, ids = index.search(encoder.encode(list(queries), pooling=pooling), k)

@@ -25,7 +25,11 @@ MASK_TOKENS = ("[MASK]", "<mask>")
 
 @dataclasses.dataclass(frozen=True)
 class TextForm:
-    """How a sentence is written before it is tokenised.
+    """How a sentence is written before the model reads it.
+
+    Text in front of the sentence (`"query: {text}"`) is tokenised together with it, as sentence-transformers does with
+    its prompts. A template with anything behind the sentence, or with a mask token, is tokenised apart from it and put
+    around its tokens, as PromptBERT does.
 
     Attributes:
       template: Where `{text}` is the sentence and `{mask}` the tokenizer's mask token.
@@ -36,9 +40,10 @@ class TextForm:
     lower_case: bool = False
 
     @property
-    def has_mask(self) -> bool:
-        """Whether the mask token is in the template."""
-        return "{mask}" in self.template
+    def prompt(self) -> str | None:
+        """The text in front, where there is nothing else; None for a template around the sentence."""
+        before, _, after = self.template.partition("{text}")
+        return None if after or "{mask}" in before else before
 
 
 PLAIN = TextForm()
@@ -103,27 +108,53 @@ class BulkTokenizer:
 
         Args:
           sentences: Strings.
-          form: How to write them. What a template has after the sentence is kept: a sentence that is too long is cut.
+          form: How to write them. A sentence that is too long is cut; the template around it is kept.
 
         Raises:
           ModelError: A template with a mask token, and the tokenizer has none; or a tokenizer that fails, gives ids
             the model has no row for, or sentences that are too long.
           InputError: A template longer than `max_length`.
         """
-        sentences = [sentence.lower() for sentence in sentences] if form.lower_case else list(sentences)
-        template = form.template
-        if form.has_mask:
+        if form.lower_case:
+            sentences = [sentence.lower() for sentence in sentences]
+        if form.prompt:
+            sentences = [form.prompt + sentence for sentence in sentences]
+        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
+        with self._refusing():
+            return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
+
+    @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
+    def _around(self, template: str) -> Any:
+        """The tokenizer with a template as part of its special tokens."""
+        from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
+
+        if "{mask}" in template:
             if self.mask_token is None:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
         with self._refusing():
-            return self._checked(self._ids(sentences, template))
-
-    def _ids(self, sentences: list[str], template: str) -> list[list[int]]:
-        if template.endswith("{text}"):
-            texts = [template.replace("{text}", text) for text in sentences] if template != "{text}" else sentences
-            return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts)]
-        return self._templated(sentences, template)
+            tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
+            tokenizer.no_truncation()
+            parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
+            probe = tokenizer.encode("a")
+            own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
+            left, right = [*probe.ids[: own[0]], *parts[0]], [*parts[1], *probe.ids[own[-1] + 1 :]]
+            if len(left) + len(right) > self.max_length:
+                raise InputError(
+                    f"max_length is {self.max_length}; the template {template!r} alone takes"
+                    f" {len(left) + len(right)} tokens."
+                )
+            pieces = {"template-left": left, "template-right": right}
+            tokenizer.post_processor = TemplateProcessing(
+                single=" ".join([*["template-left"] * bool(left), "$A", *["template-right"] * bool(right)]),
+                special_tokens=[
+                    {"id": name, "ids": ids, "tokens": [tokenizer.id_to_token(i) for i in ids]}
+                    for name, ids in pieces.items()
+                ],
+            )
+            tokenizer.enable_truncation(self.max_length)
+        return tokenizer
 
     def _checked(self, ids: list[list[int]]) -> TokenIds:
         """The ids as arrays. An embedding looked up beyond its last row would be NaN, or another token's."""
@@ -147,35 +178,6 @@ class BulkTokenizer:
                 raise
             raise ModelError(f"{self._folder}: its tokenizer is damaged: it gives {error}.") from error
 
-    def _templated(self, sentences: list[str], template: str) -> list[list[int]]:
-        texts = [template.replace("{text}", text) for text in sentences]
-        ids = [encoding.ids for encoding in self._untruncated.encode_batch_fast(texts)]
-        return [
-            found if len(found) <= self.max_length else self._cut(text, template, len(found))
-            for text, found in zip(sentences, ids, strict=True)
-        ]
-
-    def _cut(self, text: str, template: str, length: int) -> list[int]:
-        """Token ids of the template around as much of the text as fits; `length` tokens are too many."""
-        ends = [end for _, end in self._untruncated.encode(text, add_special_tokens=False).offsets]
-        kept = len(ends)
-        while kept > 0:
-            kept = max(kept - (length - self.max_length), 0)
-            shorter = text[: ends[kept - 1]] if kept else ""
-            ids = self._untruncated.encode(template.replace("{text}", shorter)).ids
-            length = len(ids)
-            if length <= self.max_length:
-                return ids
-        raise InputError(f"max_length is {self.max_length}; the template {template!r} alone takes {length} tokens.")
-
-    @functools.cached_property
-    def _untruncated(self) -> Any:
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
-        tokenizer.no_truncation()
-        return tokenizer
-
     @functools.cached_property
     def mask_token(self) -> str | None:
         """The tokenizer's mask token, or None."""
@@ -192,9 +194,35 @@ class BulkTokenizer:
         """Ids the tokenizer can produce."""
         return self._tokenizer.get_vocab_size()
 
-    def to_json(self) -> str:
-        """The tokenizer's own serialisation, without the truncation that `max_length` asks for."""
-        return json.dumps({**json.loads(self._tokenizer.to_str()), "truncation": None}, sort_keys=True)
+    @property
+    def vocabulary(self) -> list[str]:
+        """All tokens, in the order of their ids."""
+        return [self._tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
+
+    def to_json(self, form: TextForm = PLAIN) -> str:
+        """The tokenizer's own serialisation, without the truncation that `max_length` asks for.
+
+        Args:
+          form: A template becomes part of the special tokens; a prompt is left to whoever calls the tokenizer.
+        """
+        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
+        return json.dumps({**json.loads(tokenizer.to_str()), "truncation": None}, sort_keys=True)
+
+    def save(self, folder: Path, form: TextForm = PLAIN) -> None:
+        """Writes the tokenizer's files into a model folder.
+
+        Args:
+          folder: The model folder.
+          form: A template is written into `tokenizer.json`, so that every library puts it around a sentence.
+        """
+        copy_tokenizer(self._folder, folder)
+        if form.prompt is not None:
+            return
+        io.write_text(folder / "tokenizer.json", self.to_json(form))
+        settings = folder / "tokenizer_config.json"
+        raw = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+        # A tokenizer class of one family would write its own special tokens over the template.
+        io.write_json(settings, raw | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _load(folder: Path) -> Any:

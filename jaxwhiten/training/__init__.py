@@ -1,7 +1,7 @@
 """Training: one loop for every program, with its state, step, schedule, batches, checkpoints and log."""
 
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.card import hardware, masked_model_card, median_rate
+from jaxwhiten.training.card import hardware, median_rate
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
 from jaxwhiten.training.log import Log, plot_run, read_metrics
@@ -42,7 +42,6 @@ __all__ = [
     "masked_batches",
     "masked_evaluator",
     "masked_loss",
-    "masked_model_card",
     "median_rate",
     "place_batch",
     "plot_run",

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int, Shaped
 
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.head.pooling import canonical, pool
+from jaxwhiten.head import canonical, pool
 from jaxwhiten.losses import Loss
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share

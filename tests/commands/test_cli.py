@@ -36,7 +36,7 @@ def index(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     texts = folder / "texts.txt"
     texts.write_text("\n".join([*TEXTS, "", "  "]) + "\n", encoding="utf-8")
-    words = ["index", texts, folder / "index", "--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
+    words = ["index", texts, "-o", folder / "index", "--model", tiny_model, "--pooling", "mean", "--max-length", "32"]
     assert cli.main([str(word) for word in [*words, "--no-cache"]]) == 0
     return folder / "index"
 
@@ -106,7 +106,7 @@ def test_indexing_says_what_it_did(tiny_model, tmp_path, capsys):
     texts = tmp_path / "texts.txt.gz"
     lines = generated(500)
     texts.write_bytes(gzip.compress("\n".join(lines).encode()))
-    words = ["index", texts, tmp_path / "index", "--model", tiny_model, "--pooling", "cls", "--whiten", "-k", "8"]
+    words = ["index", texts, "-o", tmp_path / "index", "--model", tiny_model, "--pooling", "cls", "--whiten", "-k", "8"]
     assert cli.main([str(w) for w in [*words, "--backend", "faiss-ivf", "--option", "nprobe=3"]]) == 0
     out, err = capsys.readouterr()
     assert "500 texts, 8 dimensions, faiss-ivf" in out
@@ -123,7 +123,7 @@ def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
     whitening = Whitening().fit(encoder.encode(texts.read_text().splitlines()))
     whitening.save(tmp_path / "whitening.safetensors")
-    words = ["index", texts, tmp_path / "index", "--model", tiny_model, "--pooling", "mean"]
+    words = ["index", texts, "-o", tmp_path / "index", "--model", tiny_model, "--pooling", "mean"]
     assert cli.main([str(w) for w in [*words, "--whitening", tmp_path / "whitening.safetensors", "-k", "5"]]) == 0
     assert load_index(tmp_path / "index").dimension == 5
 
@@ -131,14 +131,14 @@ def test_a_saved_whitening_is_put_inside(tiny_model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["index", "{absent}", "{out}"], "no such file"),
-        (["index", "{empty}", "{out}"], "no texts"),
-        (["index", "{texts}", "{out}", "--backend", "fais-flat"], "Did you mean 'faiss-flat'"),
-        (["index", "{texts}", "{out}", "-k", "8"], "give --whiten"),
-        (["index", "{texts}", "{out}", "--whiten", "--whitening", "x"], "one of the two"),
-        (["index", "{texts}", "{out}", "--option", "nprobe"], "NAME=NUMBER"),
-        (["index", "{texts}", "{out}", "--option", "nprobe=many"], "NAME=NUMBER"),
-        (["index", "{texts}", "{out}", "--model", "{absent}"], "{absent}"),
+        (["index", "{absent}", "-o", "{out}"], "no such file"),
+        (["index", "{empty}", "-o", "{out}"], "no texts"),
+        (["index", "{texts}", "-o", "{out}", "--backend", "fais-flat"], "Did you mean 'faiss-flat'"),
+        (["index", "{texts}", "-o", "{out}", "-k", "8"], "give --whiten"),
+        (["index", "{texts}", "-o", "{out}", "--whiten", "--whitening", "x"], "one of the two"),
+        (["index", "{texts}", "-o", "{out}", "--option", "nprobe"], "NAME=NUMBER"),
+        (["index", "{texts}", "-o", "{out}", "--option", "nprobe=many"], "NAME=NUMBER"),
+        (["index", "{texts}", "-o", "{out}", "--model", "{absent}"], "{absent}"),
         (["search", "{absent}", "query"], "expected an index folder"),
     ],
 )

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.search import build_index, encoding_of
+from jaxwhiten.search import build_index
 from tests.commands.conftest import TEXTS
 
 
@@ -21,7 +21,7 @@ def test_a_healthy_machine(run):
 
 def test_what_is_whole_passes(run, tiny_model, whitening_file, tmp_path):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    build_index(encoder.encode(TEXTS), "jax", encoding=encoding_of(encoder)).save(tmp_path / "index")
+    build_index(encoder.encode(TEXTS), "jax", encoding=encoder.encoding()).save(tmp_path / "index")
     moments = whitening_file.parent / "moments.safetensors"
     done = run("doctor", tiny_model, whitening_file, moments, tmp_path / "index", "--json")
     report = json.loads(done.out)

@@ -102,7 +102,7 @@ def test_a_whitening_of_another_pooling_is_refused(run, tiny_model, tmp_path, wh
     words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy")
     done = run("encode", path, "--model", tiny_model, "--pooling", "cls", *words)
     assert done.code == 2
-    assert "pooling is mean, the encoder's is cls" in done.err
+    assert "pooling mean, max_length 32; here they have pooling cls, max_length 64" in done.err
     assert not (tmp_path / "e.npy").exists()
 
 

@@ -15,15 +15,16 @@ def wanted(tiny_model, whitening_file):
     return normalize(Whitening.load(whitening_file).with_params(n_components=8).transform(vectors))
 
 
-@pytest.mark.parametrize("format", ["sentence-transformers", "hub"])
+@pytest.mark.parametrize("format", ["sentence-transformers", None])
 def test_folders(run, tiny_model, whitening_file, tmp_path, wanted, format):
     library = pytest.importorskip("sentence_transformers")
-    words = ("--whitening", whitening_file, "-k", 8, "--format", format, "--output", tmp_path / "out")
+    words = ("--whitening", whitening_file, "-k", 8, "--output", tmp_path / "out")
+    words += ("--format", format) if format else ()
     done = run("export", "--model", tiny_model, *MODEL, *words)
     assert (done.code, done.out) == (0, ""), done.err
     peer = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     np.testing.assert_allclose(peer.encode(SENTENCES), wanted, atol=1e-5)
-    assert (tmp_path / "out" / "README.md").exists() == (format == "hub")
+    assert (tmp_path / "out" / "README.md").exists()
 
 
 def test_faiss_needs_no_model(run, whitening_file, tmp_path):
@@ -57,7 +58,17 @@ def test_onnx(run, tiny_model, whitening_file, tmp_path, wanted, whitened):
 
 def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
     words = ("--name", "my model", "--score", "STS-B test=71.3", "--score", "a=b=50", "--output", tmp_path / "out")
-    done = run("export", "--model", tiny_model, *MODEL, "--whitening", whitening_file, "--format", "hub", *words)
+    done = run(
+        "export",
+        "--model",
+        tiny_model,
+        *MODEL,
+        "--whitening",
+        whitening_file,
+        "--format",
+        "sentence-transformers",
+        *words,
+    )
     assert done.code == 0, done.err
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     for text in ("# my model", "| STS-B test | 71.30 |", "| a=b | 50.00 |", "600 rows of corpus.txt"):
@@ -66,9 +77,9 @@ def test_the_card_has_the_scores(run, tiny_model, whitening_file, tmp_path):
 
 def test_a_whitening_of_another_model_is_refused(run, whitening_file, tmp_path):
     other = write_model(tmp_path / "other", seed=7)
-    words = ("--whitening", whitening_file, "--format", "hub", "--output", tmp_path / "out")
+    words = ("--whitening", whitening_file, "--format", "sentence-transformers", "--output", tmp_path / "out")
     done = run("export", "--model", other, *MODEL, *words)
-    assert (done.code, "fingerprint is" in done.err) == (2, True)
+    assert (done.code, "was fitted on vectors of model" in done.err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
@@ -76,13 +87,16 @@ def test_a_whitening_of_another_model_is_refused(run, whitening_file, tmp_path):
     ("words", "message"),
     [
         (["--format", "sentence-transformer"], "Did you mean 'sentence-transformers'"),
-        (["--format", "hub"], "give --whitening"),
+        (["--format", "hub"], "Unknown format"),
         (["--format", "faiss"], "give --whitening"),
         (["--format", "sentence-transformers", "-k", "3"], "give --whitening"),
-        (["--format", "sentence-transformers", "--score", "a=1"], "for the card"),
-        (["--format", "hub", "--whitening", "{w}", "--score", "71.3"], "TASK=POINTS"),
-        (["--format", "hub", "--whitening", "{w}", "--score", "a=high"], "TASK=POINTS"),
-        (["--format", "hub", "--whitening", "{w}", "--pooling", "pooler"], "pooling is mean"),
+        (["--format", "onnx", "--score", "a=1"], "for the card"),
+        (["--format", "sentence-transformers", "--whitening", "{w}", "--score", "71.3"], "TASK=POINTS"),
+        (["--format", "sentence-transformers", "--whitening", "{w}", "--score", "a=high"], "TASK=POINTS"),
+        (
+            ["--format", "sentence-transformers", "--whitening", "{w}", "--pooling", "pooler"],
+            "here they have pooling pooler",
+        ),
         (["--format", "sentence-transformers", "--pooling", "ditto:0+1"], "first_last_avg"),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import POOLINGS, Encoder
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.pooling import pool
+from jaxwhiten.head import pool
 from jaxwhiten.models import load_model
 from tests.tiny import SENTENCES
 
@@ -32,7 +32,7 @@ def one_by_one(folder, sentences, names, max_length=48):
     rows = []
     for sentence in sentences:
         ids = jnp.asarray([tokenizer.encode(sentence).ids])
-        rows.append(pool(model(ids, jnp.ones_like(ids)), jnp.ones_like(ids), names))
+        rows.append(pool(model(ids, jnp.ones_like(ids)), jnp.ones_like(ids), names, ids=ids))
     return {name: np.concatenate([row[name] for row in rows]) for name in names}
 
 
@@ -120,7 +120,7 @@ def test_several_poolings_in_a_stream(encoder):
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
-    vectors = encoder._program._forward(ids, lengths, 64, ("mean",))["mean"]
+    vectors = encoder._forward._dispatch(ids, lengths, 64, {"mean": encoder._steps("mean")})["mean"]
     shards = vectors.addressable_shards
     assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
     assert len({shard.device for shard in shards}) == 8
@@ -130,9 +130,9 @@ def test_fingerprint_follows_the_weights(encoder, tiny_model, tmp_path):
     from tests.tiny import write_model
 
     copy = shutil.copytree(tiny_model, tmp_path / "copy")
-    assert Encoder.from_pretrained(copy, max_length=48).fingerprint == encoder.fingerprint
+    assert Encoder.from_pretrained(copy, pooling="mean", max_length=48).fingerprint == encoder.fingerprint
     other = write_model(tmp_path / "other", seed=1)
-    assert Encoder.from_pretrained(other, max_length=48).fingerprint != encoder.fingerprint
+    assert Encoder.from_pretrained(other, pooling="mean", max_length=48).fingerprint != encoder.fingerprint
 
 
 def test_bfloat16(tiny_model, encoder):
@@ -147,15 +147,15 @@ def test_bad_settings_say_what_is_valid(tiny_model, encoder, tmp_path):
     with pytest.raises(InputError, match="'mean'"):
         Encoder.from_pretrained(tiny_model, pooling="meen")
     with pytest.raises(InputError, match="64"):
-        Encoder.from_pretrained(tiny_model, max_length=65)
+        Encoder.from_pretrained(tiny_model, pooling="mean", max_length=65)
     with pytest.raises(InputError, match="bfloat16"):
-        Encoder.from_pretrained(tiny_model, dtype="bfloat")
+        Encoder.from_pretrained(tiny_model, pooling="mean", dtype="bfloat")
     with pytest.raises(InputError, match="batch_size"):
         encoder.encode(["a"], batch_size=0)
     copy = shutil.copytree(tiny_model, tmp_path / "copy")
     (copy / "tokenizer.json").write_text("{")
     with pytest.raises(ModelError, match="tokenizer"):
-        Encoder.from_pretrained(copy)
+        Encoder.from_pretrained(copy, pooling="mean")
 
 
 def test_vocab_txt_is_enough(minilm, tmp_path):
@@ -178,3 +178,10 @@ def test_real_weights_equal_sentence_transformers(minilm):
     ours = Encoder.from_pretrained(minilm, pooling="auto", max_length=256).encode(texts)
     ours /= np.linalg.norm(ours, axis=1, keepdims=True)
     np.testing.assert_allclose(ours, theirs.encode(texts), atol=1e-5)
+
+
+def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
+    expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
+    assert encoder.encoding() == {**expected, "dtype": "float32"}
+    assert encoder.encoding("last_avg")["pooling"] == "mean"
+    assert encoder.encoding("cls")["pooling"] == "cls"

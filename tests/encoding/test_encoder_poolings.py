@@ -11,8 +11,9 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import Program, _forward
+from jaxwhiten.encoding.forward import Forward, forward
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head import Head
 from jaxwhiten.models import load_model
 from tests.tiny import SENTENCES, write_model
 
@@ -43,10 +44,10 @@ def alone(tiny_model):
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
     pairs = list(itertools.combinations(range(4), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
-    passes, forward = [], Program._forward
-    monkeypatch.setattr(Program, "_forward", lambda self, *args: passes.append(args[3]) or forward(self, *args))
+    passes, dispatch = [], Forward._dispatch
+    monkeypatch.setattr(Forward, "_dispatch", lambda self, *args: passes.append(list(args[3])) or dispatch(self, *args))
     got = encoder.encode(SENTENCES, pooling=names, batch_size=1000)
-    assert passes == [tuple(names)]
+    assert passes == [names]
     _, hidden, _ = alone(SENTENCES[3])
     for (i, j), name in zip(pairs, names, strict=True):
         expected = (hidden[i].mean(0) + hidden[j].mean(0)) / 2
@@ -55,14 +56,14 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
-    graph, state = encoder._program._model
+    graph, state = encoder._forward._model
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
     mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 
     def flops(names, tokens=None):
         ids, lengths = jnp.ones((16, 1, 32), jnp.int32), jnp.full((16, 1), 32)
-        arguments = (graph, state, ids, lengths, names, None, {}, None, None, tokens, mesh)
-        cost = _forward.lower(*arguments).compile().cost_analysis()
+        arguments = (graph, state, ids, lengths, {name: Head.named(name).steps for name in names}, tokens, mesh)
+        cost = forward.lower(*arguments).compile().cost_analysis()
         return (cost[0] if isinstance(cost, list) else cost)["flops"]
 
     grid = tuple(f"layers:{i}+{j}" for i, j in itertools.combinations(range(4), 2))
@@ -89,7 +90,7 @@ def test_prompt_beside_other_poolings(encoder, alone):
         np.testing.assert_array_equal(got[name], encoder.encode(sentences, pooling=name))
     for row in (0, 3, 7, 10):
         ids, hidden, _ = alone(f'This sentence : "{sentences[row]}" means [MASK] .')
-        place = max(i for i, token in enumerate(ids) if token == encoder._tokenizer.mask_token_id)
+        place = max(i for i, token in enumerate(ids) if token == encoder.tokenizer.mask_token_id)
         np.testing.assert_allclose(got["prompt"][row], hidden[-1][place], atol=1e-5)
     assert np.isfinite(got["prompt"][11]).all()
     blocks = list(encoder.encode_stream(sentences, pooling=["prompt", "mean"], block_size=5))

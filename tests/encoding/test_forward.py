@@ -1,10 +1,13 @@
 """The compiled program on one CPU device, where batches run side by side in threads."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.encoding.forward import forward
 from tests.commands.conftest import generated
 
 TEXTS = generated(200)
@@ -19,11 +22,11 @@ def on_one_device(tiny_model, monkeypatch):
 
 
 def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, tiny_model):
-    program = on_one_device._program
+    program = on_one_device._forward
     assert (program.devices, program.in_flight) == (1, 5)
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    assert alone._program.devices == 1
-    alone._program._threads = None
+    assert alone._forward.devices == 1
+    alone._forward._threads = None
     on_one_device._token_budget = alone._token_budget = 256  # many batches
     names = ("mean", "cls")
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
@@ -32,40 +35,40 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
 
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
-    shapes, forward = [], type(on_one_device._program)._forward
+    shapes, dispatch = [], type(on_one_device._forward)._dispatch
+    lowered, lower = [], forward.lower
 
-    def counting(self, ids, lengths, tokens, names):
-        shape = (*ids.shape, tokens, *names)
-        shapes.append((shape, program._compiled[shape].is_set()))
-        return forward(self, ids, lengths, tokens, names)
+    def counting(self, ids, lengths, tokens, heads):
+        shapes.append((*ids.shape, tokens, *heads))
+        return dispatch(self, ids, lengths, tokens, heads)
 
-    program = on_one_device._program
-    monkeypatch.setattr(type(program), "_forward", counting)
+    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", counting)
+    monkeypatch.setattr(
+        "jaxwhiten.encoding.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
+    )
     on_one_device._token_budget = 128
     on_one_device.encode(TEXTS)
-    different = {shape for shape, _ in shapes}
-    assert len(shapes) > len(different)
-    assert sum(not known for _, known in shapes) == len(different)
+    assert len(shapes) > len(set(shapes)) == len(lowered)
 
 
 def test_what_a_batch_raises_is_raised(on_one_device, monkeypatch):
     def broken(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(type(on_one_device._program), "_forward", broken)
+    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         on_one_device.encode(TEXTS)
 
 
 def test_no_memory_splits_the_batch(on_one_device, monkeypatch):
-    forward, expected = type(on_one_device._program)._forward, on_one_device.encode(TEXTS)
+    dispatch, expected = type(on_one_device._forward)._dispatch, on_one_device.encode(TEXTS)
 
     def full(self, ids, lengths, tokens, names):
         if tokens > 300:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
-        return forward(self, ids, lengths, tokens, names)
+        return dispatch(self, ids, lengths, tokens, names)
 
-    monkeypatch.setattr(type(on_one_device._program), "_forward", full)
+    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", full)
     with pytest.warns(RuntimeWarning, match="ran out of memory"):
         found = on_one_device.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -75,13 +78,14 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     rng, rows, devices = np.random.default_rng(0), 21, 8
-    assert encoder._program.devices == devices
+    assert encoder._forward.devices == devices
     lengths = np.ones(40, np.int32)
     lengths[:rows] = np.sort(rng.integers(2, 25, rows))[::-1]
     ids = rng.integers(5, 200, (40, 32)).astype(np.int32)
     room = devices * int(lengths[:rows:devices].sum())
     names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
-    packed, padded = (encoder._program.start(ids, lengths, tokens, names)() for tokens in (room, ids.size))
+    heads = {name: encoder._steps(name) for name in names}
+    packed, padded = (encoder._forward.start(ids, lengths, tokens, heads)() for tokens in (room, ids.size))
     for name in names:
         assert packed[name].shape == (40, 32)
         np.testing.assert_allclose(packed[name][:rows], padded[name][:rows], atol=2e-6)

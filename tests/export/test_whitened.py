@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
-from jaxwhiten.errors import InputError, MismatchError, ModelError
-from jaxwhiten.export import export_sentence_transformer, save_faiss, save_hub_folder
-from jaxwhiten.head.folder import load_head
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.export import export_sentence_transformer, save_faiss
+from jaxwhiten.head import read_head
 from tests.tiny import SENTENCES, write_model
 
 POOLINGS = ["mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "layers:1+1+3", "layers:-1"]
@@ -79,15 +79,13 @@ def test_the_real_minilm(minilm, tmp_path):
 def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="first_last_avg"):
-        export_sentence_transformer(out, tiny_model, pooling="prompt", whitening=whitening)
+        export_sentence_transformer(out, tiny_model, pooling="ditto:0+1", whitening=whitening)
     with pytest.raises(InputError, match="no hidden state 9"):
         export_sentence_transformer(out, tiny_model, pooling="layers:9", whitening=whitening)
     with pytest.raises(InputError, match="takes 3 to 64"):
         export_sentence_transformer(out, tiny_model, pooling="mean", max_length=65)
     with pytest.raises(InputError, match="own folder"):
         export_sentence_transformer(tiny_model, tiny_model, pooling="mean")
-    with pytest.raises(ModelError, match=r"no modules\.json"):
-        export_sentence_transformer(out, tiny_model)
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
     with pytest.raises(MismatchError, match="8 dimensions; the model gives 32"):
         export_sentence_transformer(out, tiny_model, pooling="mean", whitening=narrow)
@@ -113,8 +111,8 @@ def test_faiss_whitens_and_searches(tmp_path, whitening):
 def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, whitening, pooling):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    out = save_hub_folder(
-        tmp_path / "out", tiny_model, whitening, pooling=pooling, max_length=24, scores={"STS-B test": 71.318}
+    out = export_sentence_transformer(
+        tmp_path / "out", tiny_model, whitening=whitening, pooling=pooling, max_length=24, scores={"STS-B test": 71.318}
     )
     card = (out / "README.md").read_text(encoding="utf-8")
     wanted = expected(tiny_model, pooling, whitening)
@@ -128,8 +126,9 @@ def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, 
 
 
 def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):
-    out = save_hub_folder(
-        tmp_path / "out", tiny_model, whitening, pooling="mean", name="tiny", scores={"STS-B test": 71.318}
+    settings = {"whitening": whitening, "pooling": "mean"}
+    out = export_sentence_transformer(
+        tmp_path / "out", tiny_model, **settings, name="tiny", scores={"STS-B test": 71.318}
     )
     card = (out / "README.md").read_text(encoding="utf-8")
     assert 'base_model: "tiny-bert"' in card
@@ -138,7 +137,7 @@ def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):
     loaded = Whitening.load(out / "whitening.safetensors")
     assert (loaded.n_components, loaded.beta, loaded.gamma) == (12, 0.9, 0.8)
     assert "No task was scored" in (
-        save_hub_folder(tmp_path / "out", tiny_model, whitening, pooling="mean") / "README.md"
+        export_sentence_transformer(tmp_path / "out", tiny_model, **settings) / "README.md"
     ).read_text(encoding="utf-8")
 
 
@@ -146,5 +145,5 @@ def test_the_head_of_an_exported_folder_is_stock_modules(tiny_model, tmp_path, w
     out = export_sentence_transformer(tmp_path / "out", tiny_model, pooling="first_last_avg", whitening=whitening)
     for row in json.loads((out / "modules.json").read_text()):
         assert re.fullmatch(r"sentence_transformers\.models\.\w+", row["type"])
-    head = load_head(out, Encoder.from_pretrained(tiny_model).config)
-    assert head.summary == "layers 1 on > mean > Dense Identity > Normalize"
+    head, _ = read_head(out, Encoder.from_pretrained(tiny_model, pooling="mean").config)
+    assert head.summary == "layers 1+3 > mean > whitening 32 → 12 > normalize"

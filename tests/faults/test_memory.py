@@ -15,15 +15,15 @@ NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while tr
 class Full:
     """A program on devices with room for some tokens, which says so when it is started or when it is read."""
 
-    def __init__(self, program, tokens, late):
-        self._program, self.tokens, self.late, self.refused = program, tokens, late, 0
+    def __init__(self, forward, tokens, late):
+        self._wrapped, self.tokens, self.late, self.refused = forward, tokens, late, 0
 
     def __getattr__(self, name):
-        return getattr(self._program, name)
+        return getattr(self._wrapped, name)
 
     def start(self, ids, lengths, tokens, names):
         if tokens <= self.tokens:
-            return self._program.start(ids, lengths, tokens, names)
+            return self._wrapped.start(ids, lengths, tokens, names)
         self.refused += 1
         return self.no_room if self.late else self.no_room()
 
@@ -41,7 +41,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # eight devices: the smallest batch has eight rows
-    encoder._program = full = Full(encoder._program, 600, late)
+    encoder._forward = full = Full(encoder._forward, 600, late)
     with pytest.warns(RuntimeWarning, match=r"ran out of memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -53,7 +53,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    encoder._program = Full(encoder._program, 8, False)
+    encoder._forward = Full(encoder._forward, 8, False)
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower max_length"):
         encoder.encode(TEXTS)
 
@@ -63,6 +63,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    encoder._program = Broken(encoder._program, 0, False)
+    encoder._forward = Broken(encoder._forward, 0, False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import ModelError
-from jaxwhiten.head.folder import load_head, plain_pooling
+from jaxwhiten.head import read_head
 from jaxwhiten.models import load_config
 from tests.tiny import SENTENCES
 
@@ -93,7 +93,9 @@ def assert_equals_sentence_transformers(folder):
 )
 def test_modes_of_pooling(write, modes):
     encoder = assert_equals_sentence_transformers(write(("Pooling", pooling(*modes))))
-    assert encoder.pooling == {"cls_token": "cls", "max_tokens": "max"}.get(modes[0], "auto")
+    names = {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean_tokens": "weightedmean"}
+    names |= {"cls_token": "cls", "max_tokens": "max", "lasttoken": "lasttoken"}
+    assert encoder.pooling == ("auto" if len(modes) > 1 else names[modes[0]])
 
 
 def test_dense_and_normalize(write):
@@ -199,9 +201,9 @@ def test_bfloat16_keeps_the_head_in_float32(write):
 def test_a_folder_without_modules_json(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "model")
     with pytest.raises(ModelError, match=r"no modules\.json"):
-        load_head(folder, load_config(folder))
+        read_head(folder, load_config(folder))
     write_json(folder / "1_Pooling" / "config.json", pooling("max_tokens"))
-    assert plain_pooling(load_head(folder, load_config(folder))) == "max"
+    assert read_head(folder, load_config(folder))[0].name == "max"
 
 
 MEAN = ("Pooling", pooling("mean_tokens"))
@@ -248,21 +250,21 @@ def test_a_damaged_list_of_modules(write, rows, message):
     folder = write(MEAN)
     write_json(folder / "modules.json", rows)
     with pytest.raises(ModelError, match=message):
-        load_head(folder, load_config(folder))
+        read_head(folder, load_config(folder))
 
 
 def test_prompts_that_are_not_pooled_are_refused(write):
     settings = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
     folder = write(("Pooling", pooling("mean_tokens", include_prompt=False)), settings=settings)
     with pytest.raises(ModelError, match="include_prompt"):
-        load_head(folder, load_config(folder))
+        read_head(folder, load_config(folder))
 
 
 def test_pickled_dense_weights_are_never_opened(write):
     folder = write(MEAN, ("Dense", dense(32, 6)))
     (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"\x80")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin.*pickled"):
-        load_head(folder, load_config(folder))
+        read_head(folder, load_config(folder))
 
 
 @pytest.mark.parametrize("first", [-1, 4, "one"])
@@ -271,5 +273,5 @@ def test_layers_that_are_not_there(write, first):
     layers = ("WeightedLayerPooling", raw, {"layer_weights": np.ones(3, np.float32)})
     folder = write(layers, MEAN, config={"output_hidden_states": True})
     with pytest.raises(ModelError, match=r"layer_start|layer_weights"):
-        load_head(folder, load_config(folder))
+        read_head(folder, load_config(folder))
     assert load_file(folder / "1_WeightedLayerPooling" / "model.safetensors")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.pooling import PARAMETRIC, POOLINGS, canonical, pool, resolve
+from jaxwhiten.head import PARAMETRIC, POOLINGS, Head, canonical, pool
 from jaxwhiten.models import EncoderOutput
 from tests.tiny import tiny_config
 
@@ -30,6 +30,9 @@ def by_hand(name, hidden, pooler):
         "embeddings_last_avg": lambda b, n: (hidden[0][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
         "last2avg": lambda b, n: (hidden[-2][b, :n].mean(0) + last[b, :n].mean(0)) / 2,
         "pooler": lambda b, n: pooler[b],
+        "mean_sqrt_len_tokens": lambda b, n: last[b, :n].sum(0) / np.sqrt(n),
+        "weightedmean": lambda b, n: np.average(last[b, :n], axis=0, weights=np.arange(1, n + 1)),
+        "lasttoken": lambda b, n: last[b, n - 1],
     }[name]
     return np.stack([one(b, n) for b, n in enumerate(LENGTHS)])
 
@@ -176,9 +179,9 @@ def test_names_that_say_too_little_are_answered(name, message):
 @pytest.mark.parametrize("name", ["layers:0,4", "layers:-5", "ditto:3,0", "ditto:0,4", "ditto:-4,0"])
 def test_layers_and_heads_the_model_has_not(name):
     with pytest.raises(InputError, match=r"this model has \w+ ?\w+s? 0 to"):
-        resolve(name).check(tiny_config())
-    resolve("layers:3,-4").check(tiny_config())
-    resolve("ditto:2,3").check(tiny_config())
+        Head.named(name).width(tiny_config())
+    Head.named("layers:3,-4").width(tiny_config())
+    Head.named("ditto:2,3").width(tiny_config())
 
 
 def test_what_is_not_at_hand_is_named(output):

@@ -16,7 +16,7 @@ from jaxwhiten.errors import (
     NonFiniteError,
 )
 from jaxwhiten.io import seal
-from jaxwhiten.search import BACKENDS, build_index, encoding_of, load_index
+from jaxwhiten.search import BACKENDS, build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
@@ -280,13 +280,6 @@ def test_a_query_encoded_otherwise_is_refused(key, vectors, queries):
 def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors, queries):
     with pytest.raises(MismatchError, match="does not say how"):
         build_index(vectors, "jax").search(queries, 1, encoding=ENCODING)
-
-
-def test_encoding_of_an_encoder():
-    encoder = SimpleNamespace(name="a/b", fingerprint="ff", pooling="cls", max_length=32, dtype="float32")
-    expected = {"model": "a/b", "fingerprint": "ff", "pooling": "cls", "max_length": 32, "dtype": "float32"}
-    assert encoding_of(encoder) == expected
-    assert encoding_of(encoder, "mean")["pooling"] == "mean"
 
 
 @pytest.fixture(scope="module", params=["faiss-ivf", "jax"])

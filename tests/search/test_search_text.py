@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, MismatchError
-from jaxwhiten.search import build_index, encoding_of, load_index, search_text
+from jaxwhiten.search import build_index, load_index, search_text
 from tests.tiny import SENTENCES
 
 
@@ -18,7 +18,7 @@ def encoder(tiny_model):
 def index(encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("index")
     vectors = encoder.encode(SENTENCES, pooling="cls")
-    build_index(vectors, "jax", encoding=encoding_of(encoder, "cls"), documents=SENTENCES).save(folder)
+    build_index(vectors, "jax", encoding=encoder.encoding("cls"), documents=SENTENCES).save(folder)
     return load_index(folder)
 
 
@@ -50,7 +50,7 @@ def test_k_beyond_the_index_is_refused(index, encoder):
 
 def test_without_texts_there_are_ids(encoder):
     vectors = encoder.encode(SENTENCES)
-    index = build_index(vectors, "faiss-flat", encoding=encoding_of(encoder))
+    index = build_index(vectors, "faiss-flat", encoding=encoder.encoding())
     ((hit,),) = search_text(index, encoder, [SENTENCES[2]], 1)
     assert (hit.id, hit.text) == (2, None)
     assert np.isclose(hit.score, 1, atol=1e-5)

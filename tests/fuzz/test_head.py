@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from jaxwhiten.head.folder import load_head
+from jaxwhiten.head import read_head
 from jaxwhiten.models import loading
 from tests.fuzz.common import attempt, fuzz, json_text
 from tests.tiny import tiny_config, write_model
@@ -48,8 +48,8 @@ def folder(tmp_path_factory):
 
 
 def test_the_whole_folder_is_read(folder):
-    head = load_head(folder, tiny_config())
-    assert (head.width, head.max_length, head.form.template) == (4, 64, "q: {text}")
+    head, longest = read_head(folder, tiny_config())
+    assert (head.width(tiny_config()), longest, head.form.template) == (4, 64, "q: {text}")
 
 
 @fuzz()
@@ -58,12 +58,13 @@ def test_damaged_files(folder, data):
     name = data.draw(st.sampled_from(sorted(FILES)))
     try:
         (folder / name).write_bytes(data.draw(json_text(FILES[name])))
-        head, _ = attempt(lambda: load_head(folder, tiny_config()), names=str(folder))
+        found, _ = attempt(lambda: read_head(folder, tiny_config()), names=str(folder))
     finally:
         (folder / name).write_text(json.dumps(FILES[name]))
-    if head is not None:
-        assert 0 < head.width <= 32 * 6
-        assert head.max_length is None or isinstance(head.max_length, int)
+    if found is not None:
+        head, longest = found
+        assert 0 < head.width(tiny_config()) <= 32 * 6
+        assert longest is None or isinstance(longest, int)
 
 
 def test_read_json_is_the_one_reader(folder):

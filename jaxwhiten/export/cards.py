@@ -1,0 +1,230 @@
+"""Model cards: what a model is, how it was made, what it scores, how to use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten._version import __version__
+from jaxwhiten.encoding import Encoder
+from jaxwhiten.head import WHITENING_FILE, modules_of
+from jaxwhiten.text import PLAIN
+from jaxwhiten.whitening import Whitening
+
+_USE = (
+    """from jaxwhiten import Encoder
+
+vectors = Encoder.from_pretrained("FOLDER").encode(["A sentence."])
+""",
+    """from sentence_transformers import SentenceTransformer
+
+vectors = SentenceTransformer("FOLDER").encode(["A sentence."])
+""",
+)
+
+
+def _card(name: str, text: str, *, base_model: str, tags: tuple[str, ...] = (), **header: str) -> str:
+    """The header the hub reads, and the text."""
+    base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
+    lines = "".join(f"{key}: {value}\n" for key, value in header.items())
+    listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
+    return f"---\n{lines}{base}tags:\n{listed}\n---\n\n# {name}\n\n{text}"
+
+
+def _sentence_card(name: str, text: str, base_model: str, tags: tuple[str, ...] = ()) -> str:
+    return _card(
+        name,
+        text,
+        base_model=base_model,
+        tags=("sentence-transformers", "sentence-similarity", *tags),
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+    )
+
+
+def _scores(scores: Mapping[str, float]) -> str:
+    rows = "\n".join(f"| {task} | {score:.2f} |" for task, score in scores.items())
+    return f"| task | Spearman × 100 |\n|---|---|\n{rows}" if scores else "No task was scored."
+
+
+def _code(snippets: list[str] | tuple[str, ...]) -> str:
+    return "\n\n".join(f"```python\n{code}```" for code in snippets)
+
+
+def _recipe(recipe: Mapping[str, Any]) -> str:
+    return f"## Recipe\n\n```json\n{json.dumps(dict(recipe), indent=2, ensure_ascii=False)}\n```\n"
+
+
+def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
+    """The card of an encoder whose weights were not changed: its head, and the whitening in it.
+
+    Args:
+      name: The model's name.
+      encoder: The encoder.
+      scores: In points, by task.
+
+    Returns:
+      Markdown with the header the hub reads.
+    """
+    base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
+    whitening = encoder.head.whitening
+    rows = [
+        ("encoder", f"`{base}`"),
+        ("head", encoder.head.summary),
+        ("sentences", f"up to {encoder.max_length} tokens"),
+    ]
+    rows += _whitening_rows(whitening) if whitening is not None else []
+    table = "\n".join(f"| {what} | {value} |" for what, value in rows)
+    codes = [*_USE, *filter(None, [_torch(encoder)])]
+    text = f"""Maps sentences to vectors of {encoder.dimension} numbers whose cosine says how similar the sentences are:
+`{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. No weight of the
+encoder was changed.
+
+| what | value |
+|---|---|
+{table}
+
+## Scores
+
+{_scores(scores)}
+
+## Use
+
+`FOLDER` is where this folder lies. All give the same vectors up to rounding.
+
+{_code(codes)}
+"""
+    if whitening is not None:
+        text += f"""
+`{WHITENING_FILE}` holds the whole eigendecomposition: `jaxwhiten.Whitening.load` gives every other k, β and γ from it.
+
+## Method
+
+Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021).
+"""
+    return _sentence_card(name, text, base, ("whitening",) if whitening is not None else ())
+
+
+def _whitening_rows(whitening: Whitening) -> list[tuple[str, str]]:
+    facts = whitening.provenance
+    k = whitening.n_components or whitening.n_features_in_
+    rows = [
+        ("whitening fitted on", f"{facts['n']:,} rows of {facts.get('corpus') or 'an unnamed corpus'}"),
+        ("dimensions", f"k = {k} of {whitening.n_features_in_} (rank {whitening.rank_})"),
+        ("share of the mean subtracted", f"β = {whitening.beta:g}"),
+        ("power of the scaling", f"γ = {whitening.gamma:g}"),
+    ]
+    if whitening.shrinkage is not None:
+        rows.append(("shrinkage", f"{whitening.shrinkage} ({whitening.shrinkage_:.4g})"))
+    return rows
+
+
+def _torch(encoder: Encoder) -> str | None:
+    """Code for plain transformers, where every step of the head is a few lines of it."""
+    steps = modules_of(encoder.head, encoder.config, encoder.tokenizer)
+    codes = [step.to_torch(modules[0][0] if modules else "") for step, modules in steps]
+    if encoder.head.form != PLAIN or None in codes:
+        return None
+    body = "\n".join(["x = states[-1]", *filter(None, codes)])
+    return f"""import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), AutoModel.from_pretrained("FOLDER").eval()
+tokens = tokenizer(
+    ["A sentence."], padding=True, truncation=True, max_length={encoder.max_length}, return_tensors="pt"
+)
+with torch.no_grad():
+    states = model(**tokens, output_hidden_states=True).hidden_states
+mask = tokens["attention_mask"][:, :, None]
+{body}
+vectors = pooled
+"""
+
+
+def model_card(
+    name: str,
+    *,
+    base_model: str,
+    dimension: int,
+    pooling: str,
+    max_length: int,
+    recipe: Mapping[str, Any],
+    scores: Mapping[str, float],
+) -> str:
+    """The card of a fine-tuned encoder.
+
+    Args:
+      name: The model's name.
+      base_model: What was fine-tuned.
+      dimension: Width of the vectors.
+      pooling: How token vectors become one.
+      max_length: Longest sentence in tokens.
+      recipe: What the run was made of.
+      scores: Spearman correlations in points, by task and split.
+
+    Returns:
+      Markdown with the header the hub reads.
+    """
+    text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
+Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, sentences of up to {max_length} tokens.
+
+## Scores
+
+{_scores(scores)}
+
+## Use
+
+{_code(_USE)}
+
+{_recipe(recipe)}"""
+    return _sentence_card(name, text, base_model)
+
+
+def masked_model_card(
+    name: str,
+    *,
+    base_model: str,
+    facts: Mapping[str, str],
+    scores: Mapping[str, float],
+    recipe: Mapping[str, Any],
+) -> str:
+    """The card of a masked language model.
+
+    Args:
+      name: The model's name.
+      base_model: What training went on from, or "" for random weights.
+      facts: Name and value: parameters, tokens, time, hardware.
+      scores: On text held out, by name.
+      recipe: What the run was made of.
+
+    Returns:
+      Markdown with the header the hub reads.
+    """
+    origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
+    rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]
+    table = "\n".join(f"| {key} | {value} |" for key, value in rows)
+    encode = _USE[0].replace('"FOLDER"', '"FOLDER", pooling="first_last_avg"')
+    masked = """from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model, tokenizer = AutoModelForMaskedLM.from_pretrained("FOLDER"), AutoTokenizer.from_pretrained("FOLDER")
+"""
+    text = f"""A masked language model, {origin} with jaxwhiten {__version__}. It was not tuned for sentence similarity:
+whitening or fine-tuning makes its sentence vectors comparable.
+
+| | |
+|---|---|
+{table}
+
+Loss is in nats per masked token, accuracy in per cent of masked tokens, both on passages that were not trained on.
+
+## Use
+
+{_code([encode, masked])}
+
+{_recipe(recipe)}"""
+    return _card(
+        name, text, base_model=base_model, tags=("fill-mask",), library_name="transformers", pipeline_tag="fill-mask"
+    )

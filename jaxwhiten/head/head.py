@@ -1,0 +1,173 @@
+"""A head: the steps from the hidden states to a sentence's vector, under a name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.head.names import AUTO, Tables, parse
+from jaxwhiten.head.pooling import Pooling
+from jaxwhiten.head.steps import GraphStates, States, Step
+from jaxwhiten.head.vectors import Whiten
+from jaxwhiten.models import EncoderConfig, EncoderOutput
+from jaxwhiten.text import PLAIN, TextForm
+from jaxwhiten.whitening import Whitening
+
+Steps = tuple[Step, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What is done after the hidden states.
+
+    Attributes:
+      name: The pooling it amounts to, or `"auto"` for a head of more steps.
+      steps: Steps on states, one pooling, steps on vectors, in this order.
+      form: How sentences are written before they are tokenised.
+    """
+
+    name: str
+    steps: Steps
+    form: TextForm = PLAIN
+
+    @classmethod
+    def named(cls, name: str, tables: Tables | None = None) -> Head:
+        """The head that the name of a pooling is short for.
+
+        Args:
+          name: As in `jaxwhiten.POOLINGS` and `jaxwhiten.PARAMETRIC`.
+          tables: What the name may refer to.
+
+        Raises:
+          InputError: No such pooling, parameters that cannot be read, or a table that is not there.
+        """
+        own, make = parse(name)
+        steps = make(tables or Tables())
+        return cls(own, steps, _pooling(steps).form)
+
+    @classmethod
+    def of(cls, steps: Steps, form: TextForm = PLAIN) -> Head:
+        """A head of any steps; one that does no more than a pooling gets its name.
+
+        Raises:
+          InputError: Not one pooling, or steps on the wrong side of it.
+        """
+        pooling = _pooling(steps)
+        alone = len(steps) == 1 and form == PLAIN and pooling.mode is not None
+        return cls(str(pooling.mode) if alone else AUTO, steps, form if form != PLAIN else pooling.form)
+
+    def then(self, *steps: Step) -> Head:
+        """This head with further steps at its end."""
+        return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
+
+    def width(self, config: EncoderConfig) -> int:
+        """Width of the vectors, after every step was checked against the model.
+
+        Raises:
+          InputError: A layer or an attention head the model does not have.
+          ModelError: A pooler the model does not have.
+          MismatchError: A step that takes vectors of another width.
+        """
+        width = config.hidden_size
+        for step in self.steps:
+            step.check(config)
+            width = step.output_width(width)
+        return width
+
+    @functools.cached_property
+    def summary(self) -> str:
+        """What the head does, in words that differ for heads that differ in more than parameters."""
+        form = [repr(self.form)] if self.form not in (PLAIN, _pooling(self.steps).form) else []
+        return " > ".join([*(step.words() for step in self.steps), *form])
+
+    @property
+    def whitening(self) -> Whitening | None:
+        """The last whitening among the steps, where it is known as such."""
+        found = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
+        return next(found, None)
+
+    def contents(self) -> Iterator[bytes]:
+        """Steps and parameters as bytes, to be hashed."""
+        yield self.summary.encode()
+        for path, leaf in jax.tree.leaves_with_path(self.steps):
+            yield jax.tree_util.keystr(path).encode()
+            yield np.asarray(leaf, np.float32).tobytes()
+
+    def to_onnx(self, graph: Any, hidden_states: list[str]) -> str:
+        """Adds the steps' operators to a graph, and gives the name of the vectors.
+
+        Raises:
+          InputError: A step that has none.
+        """
+        x: Any = GraphStates(hidden_states, hidden_states[-1], graph.op("Cast", "attention_mask", to=1))  # float32
+        for step in self.steps:
+            x = step.to_onnx(graph, x)
+        return x
+
+
+def _pooling(steps: Steps) -> Pooling:
+    found = [step for step in steps if isinstance(step, Pooling)]
+    if len(found) != 1:
+        raise InputError(f"A head has one pooling; this one has {len(found)}.")
+    return found[0]
+
+
+def run(
+    steps: Steps,
+    output: EncoderOutput,
+    mask: Int[Array, "batch length"],
+    ids: Int[Array, "batch length"] | None = None,
+) -> Float[Array, "batch k"]:
+    """Applies the steps of a head.
+
+    Args:
+      steps: Of a head.
+      output: What the encoder returned.
+      mask: 1 for tokens, 0 for padding.
+      ids: Token ids, for steps that ask for them.
+
+    Returns:
+      float32 vectors.
+    """
+    x: Any = States(output, mask, mask.astype(jnp.float32), ids)
+    for step in steps:
+        x = step(x)  # type: ignore[operator]
+    return x
+
+
+def pool(
+    output: EncoderOutput,
+    mask: Int[Array, "batch length"],
+    names: Sequence[str] = ("mean",),
+    *,
+    ids: Int[Array, "batch length"] | None = None,
+    mask_token: int | None = None,
+    idf: Mapping[str, Float[Array, " vocab"]] | None = None,
+) -> dict[str, Float[Array, "batch d"]]:
+    """Applies poolings by name.
+
+    Args:
+      output: What the encoder returned.
+      mask: 1 for tokens, 0 for padding.
+      names: Names of poolings or aliases.
+      ids: Token ids, for `prompt` and `idf`.
+      mask_token: Id of the mask token, for `prompt`.
+      idf: Weights of all token ids by the table's name, for `idf`.
+
+    Returns:
+      One float32 array per name.
+
+    Raises:
+      InputError: No such pooling, or one whose ids or table are missing.
+      ModelError: The model has no pooler.
+    """
+    tables = Tables(mask_token, idf or {})
+    return {name: run(Head.named(name, tables).steps, output, mask, ids) for name in names}

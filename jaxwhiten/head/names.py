@@ -1,0 +1,154 @@
+"""Names of poolings: one registry, short for the first steps of a head.
+
+`POOLINGS` holds names that stand alone. Those in `PARAMETRIC` take parameters after a colon: `layers:1+12`,
+`ditto:0+9`, `prompt`, `idf:…`. `"auto"` is what the model's own folder says, see `jaxwhiten.head.folder`.
+
+References:
+  Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
+  Gao et al. 2021, "SimCSE": what that paper calls first-last is `embeddings_last_avg` here.
+  Huang et al. 2021, "WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach", section 3 (layers).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.head.pooling import MODES, Ditto, MaskToken, Mean, Pooler, Pooling
+from jaxwhiten.head.states import LayerMix, TokenWeights
+from jaxwhiten.head.steps import Step
+
+AUTO = "auto"
+PROMPT = 'This sentence : "{text}" means {mask} .'
+
+Steps = tuple[Step, ...]
+
+
+def _alone(pooling: type[Pooling]) -> Steps:
+    return (pooling(),)
+
+
+def _mean_of(*layers: int) -> Steps:
+    """Masked mean of an average of hidden states. The release sums them; no cosine and no whitening differs."""
+    return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
+
+
+POOLINGS: dict[str, Callable[[], Steps]] = {
+    **{mode: functools.partial(_alone, pooling) for mode, pooling in MODES.items()},
+    "first_last_avg": lambda: _mean_of(1, -1),
+    "embeddings_last_avg": lambda: _mean_of(0, -1),
+    "last2avg": lambda: _mean_of(-1, -2),
+    "pooler": functools.partial(_alone, Pooler),
+}
+"""Poolings whose names stand alone: called, the steps they are short for."""
+
+ALIASES = {"last_avg": "mean"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """What the name of a pooling may refer to.
+
+    Attributes:
+      mask_id: Id of the tokenizer's mask token, or None.
+      idf: float32 [vocab] weights of all token ids, by the table's name.
+    """
+
+    mask_id: int | None = None
+    idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def _integers(name: str, parameters: str, usage: str, count: int | None = None) -> list[int]:
+    """Whole numbers between "+" or ",". The canonical form has "+", so that names can stand in a list with commas."""
+    numbers = re.split(r"\s*[,+]\s*", parameters.strip())
+    if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
+        raise InputError(f"Pooling {name}:{parameters}: expected {usage}.")
+    return [int(n) for n in numbers]
+
+
+def layers(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
+    chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
+    return "layers:" + "+".join(map(str, chosen)), lambda tables: _mean_of(*chosen)
+
+
+def ditto(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """`ditto:LAYER+HEAD`, see `Ditto`."""
+    layer, head = _integers("ditto", parameters, "ditto:LAYER+HEAD, such as ditto:0+9 for bert-base", 2)
+    return f"ditto:{layer}+{head}", lambda tables: (Ditto(layer, head),)
+
+
+def prompt(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """`prompt`: the mask token in a template around the sentence; `prompt:TEMPLATE` takes another template."""
+    template = parameters or PROMPT
+    if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
+        raise InputError(f"Pooling prompt:{template}: expected a template with {{text}} and {{mask}}, each once.")
+
+    def steps(tables: Tables) -> Steps:
+        if tables.mask_id is None:
+            raise InputError("Pooling 'prompt' needs a mask token, and the model's tokenizer has none.")
+        return (MaskToken(template, tables.mask_id),)
+
+    return f"prompt:{parameters}" if parameters else "prompt", steps
+
+
+def idf(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """`idf:TABLE`: mean of the last layer, each token weighted by its inverse document frequency.
+
+    `Encoder.fit_idf` makes the table and gives the name.
+    """
+    if not parameters:
+        raise InputError(
+            "Pooling 'idf' weighs tokens by how many sentences they occur in: call Encoder.fit_idf(sentences) and "
+            "use the name it returns."
+        )
+
+    def steps(tables: Tables) -> Steps:
+        if parameters not in tables.idf:
+            raise InputError(
+                f"Pooling 'idf:{parameters}' needs its table of weights: call fit_idf with the same sentences."
+            )
+        return (TokenWeights(tables.idf[parameters], parameters), Mean())
+
+    return f"idf:{parameters}", steps
+
+
+PARAMETRIC: dict[str, Callable[[str], tuple[str, Callable[[Tables], Steps]]]] = {
+    "layers": layers,
+    "ditto": ditto,
+    "prompt": prompt,
+    "idf": idf,
+}
+"""Poolings with parameters: from what follows the colon to the canonical name, and to the steps it is short for."""
+
+
+def parse(name: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """The canonical name of a pooling, and what gives the steps it is short for.
+
+    Args:
+      name: A key of `POOLINGS` or `ALIASES`, or one of `PARAMETRIC` with its parameters.
+
+    Raises:
+      InputError: No such pooling, with the nearest names; or parameters that cannot be read.
+    """
+    kind, colon, parameters = ALIASES.get(name, name).partition(":")
+    if kind in PARAMETRIC:
+        return PARAMETRIC[kind](parameters)
+    if kind not in POOLINGS or colon:
+        raise unknown_name("pooling", name, [*POOLINGS, *PARAMETRIC])
+    return kind, lambda tables: POOLINGS[kind]()
+
+
+def canonical(name: str) -> str:
+    """The pooling's own name for a name or alias; `"auto"` is its own.
+
+    Raises:
+      InputError: No such pooling; the message gives the nearest names.
+    """
+    return name if name == AUTO else parse(name)[0]

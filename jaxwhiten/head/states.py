@@ -1,0 +1,150 @@
+"""Steps before the pooling: which hidden states are mixed, and how much each token counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head.steps import (
+    Found,
+    GraphStates,
+    Module,
+    States,
+    StateStep,
+    Step,
+    Target,
+    array,
+    step,
+    word_weights_module,
+)
+from jaxwhiten.models import EncoderConfig, checkpoint, loading
+
+
+@step
+class LayerMix(StateStep):
+    """Weighted mean of hidden states (WeightedLayerPooling).
+
+    Attributes:
+      layers: Numbers of the hidden states; 0 is the embedding output, -1 the last.
+      weights: float32 [layers], one weight per hidden state.
+    """
+
+    layers: tuple[int, ...]
+    weights: Any = array()
+
+    kinds = ("WeightedLayerPooling",)
+
+    def __call__(self, states: States) -> States:
+        shares = self.weights / jnp.sum(self.weights)
+        return dataclasses.replace(states, mix=tuple((layer, shares[i]) for i, layer in enumerate(self.layers)))
+
+    def check(self, config: EncoderConfig) -> None:
+        size = config.num_layers + 1
+        for layer in self.layers:
+            if not -size <= layer < size:
+                raise InputError(
+                    f"There is no hidden state {layer}; this model has hidden states 0 to {config.num_layers}."
+                )
+
+    def _by_layer(self, num_layers: int) -> dict[int, float]:
+        weights: dict[int, float] = {}
+        for layer, weight in zip(self.layers, np.asarray(self.weights).tolist(), strict=True):
+            place = layer % (num_layers + 1)
+            weights[place] = weights.get(place, 0.0) + weight
+        return dict(sorted(weights.items()))
+
+    def to_folder(self, target: Target) -> list[Module]:
+        last = target.config.num_layers
+        weights = self._by_layer(last)
+        if set(weights) == {last}:
+            return []
+        first = min(weights)
+        values = np.array([weights.get(i, 0.0) for i in range(first, last + 1)], np.float32)
+        config = {"word_embedding_dimension": target.width, "layer_start": first, "num_hidden_layers": last}
+        # Without the hidden states in the Transformer's output, sentence-transformers would pool the last one.
+        return [Module("WeightedLayerPooling", config, {"layer_weights": values}, {"output_hidden_states": True})]
+
+    @classmethod
+    def from_folder(cls, found: Found) -> Step | None:
+        if loading.read_json(found.transformer / "config.json").get("output_hidden_states") is not True:
+            return None  # sentence-transformers then takes the last layer
+        first, last = found.read().get("layer_start", 4), found.config.num_layers
+        if not isinstance(first, int) or not 0 <= first <= last:
+            raise ModelError(f"{found.file}: layer_start is {first!r}; this model has hidden states 0 to {last}.")
+        tensors, where = checkpoint.open_weights(found.folder)
+        weights = np.asarray(checkpoint.read_tensor(tensors, "layer_weights", (last + 1 - first,), where))
+        layers = np.flatnonzero(weights)
+        return cls(tuple(int(first + i) for i in layers), weights[layers].astype(np.float32))
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> GraphStates:
+        weights = self._by_layer(len(x.all) - 1)
+        total = sum(weights.values())
+        parts = [graph.op("Mul", x.all[i], graph.number(w / total)) for i, w in weights.items()]
+        return dataclasses.replace(x, mixed=parts[0] if len(parts) == 1 else graph.op("Sum", *parts))
+
+    def to_torch(self, folder: str) -> str:
+        weights = np.asarray(self.weights).tolist()
+        parts = [
+            f"states[{layer}]" if weight == 1 else f"{weight:.9g} * states[{layer}]"
+            for layer, weight in zip(self.layers, weights, strict=True)
+        ]
+        return f"x = ({' + '.join(parts)}) / {sum(weights):.9g}"
+
+    def words(self) -> str:
+        return f"layers {'+'.join(map(str, self.layers))}"
+
+
+@step
+class TokenWeights(StateStep):
+    """Lets each token count by a weight of its id (WordWeights). Where all weights are 0, all tokens count alike.
+
+    Attributes:
+      weights: float32 [vocab], one weight per row of the word embedding.
+      table: A name for the weights, such as a hash of them.
+    """
+
+    weights: Any = array()
+    table: str = ""
+
+    kinds = ("WordWeights",)
+
+    def __call__(self, states: States) -> States:
+        if states.ids is None:
+            raise InputError("Weights of tokens need the token ids.")
+        weights = self.weights[states.ids] * states.weights
+        some = jnp.sum(weights, axis=1, keepdims=True) > 0
+        return dataclasses.replace(states, weights=jnp.where(some, weights, states.weights))
+
+    def to_folder(self, target: Target) -> list[Module]:
+        # Tokens that weigh nothing weigh next to nothing instead, so that a sentence of them has its plain mean.
+        weights = np.asarray(self.weights)
+        return [word_weights_module(np.maximum(weights, 1e-6 * weights.max()), target.tokenizer.vocabulary)]
+
+    @classmethod
+    def from_folder(cls, found: Found) -> Step | None:
+        raw = found.read()
+        try:
+            named, unknown = dict(raw["word_weights"]), float(raw.get("unknown_word_weight", 1))
+            values = [named.get(token, named.get(token.lower(), unknown)) for token in raw["vocab"]]
+            weights = np.asarray(values, np.float32)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ModelError(f"{found.file}: not readable as weights of tokens ({error}).") from error
+        if len(weights) < found.config.vocab_size:  # rows that no token has
+            weights = np.pad(weights, (0, found.config.vocab_size - len(weights)))
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ModelError(f"{found.file}: a weight of a token is below 0 or not finite.")
+        return cls(weights)
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> GraphStates:
+        table = graph.constant("head.token_weights", np.asarray(self.weights, np.float32))
+        weights = graph.op("Mul", graph.op("Gather", table, "input_ids"), x.weights)
+        total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
+        some = graph.op("Greater", total, graph.number(0.0))
+        return dataclasses.replace(x, weights=graph.op("Where", some, weights, x.weights))
+
+    def words(self) -> str:
+        return "weighted tokens"

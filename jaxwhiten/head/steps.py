@@ -1,0 +1,280 @@
+"""The steps of a head: one small class for each thing that is done after the hidden states.
+
+A step owns all there is to know of it: its JAX function, what it asks of the model, its parameters, its modules in a
+sentence-transformers folder, its ONNX operators, and its words for a model card. A new step is a class with the
+decorator `step`; nothing else has to know of it:
+
+    @step
+    class Scale(VectorStep):
+        factor: float
+
+        def __call__(self, x):
+            return x * self.factor
+
+        def to_folder(self, target):
+            return [dense_module(np.eye(target.width) * self.factor)]
+
+        def to_onnx(self, graph, x):
+            return graph.op("Mul", x, graph.number(self.factor))
+
+        def words(self):
+            return f"times {self.factor:g}"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.whitening import Whitening
+
+if TYPE_CHECKING:
+    from typing import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        return lambda decorated: decorated
+
+
+Vectors = Float[Array, "batch d"]
+Mapped = Float[Array, "batch k"]
+
+
+def array(default: Any = dataclasses.MISSING) -> Any:
+    """A field of a step that holds parameters: a leaf of its pytree. Other fields are static."""
+    return dataclasses.field(default=default, metadata={"kind": "array"})
+
+
+def record(default: Any = None) -> Any:
+    """A field of a step that plays no part in the computation and is left out of the compiled function."""
+    return dataclasses.field(default=default, metadata={"kind": "record"}, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class States:
+    """What the steps before the pooling work on: hidden states, how they are mixed, and how much each token counts.
+
+    Attributes:
+      output: What the encoder returned.
+      mask: 1 for tokens, 0 for padding.
+      weights: How much each token counts; the mask, unless a step says otherwise.
+      ids: Token ids, or None where they are not at hand.
+      mix: Hidden states and their shares, which sum to 1.
+    """
+
+    output: EncoderOutput
+    mask: Int[Array, "batch length"]
+    weights: Float[Array, "batch length"]
+    ids: Int[Array, "batch length"] | None = None
+    mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphStates:
+    """`States` in an ONNX graph: the names of all hidden states, of the mixed one, and of the tokens' weights."""
+
+    all: list[str]
+    mixed: str
+    weights: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One module of a sentence-transformers folder.
+
+    Attributes:
+      kind: The class in `sentence_transformers.models`.
+      config: Its `config.json`, or None for none.
+      tensors: Its `model.safetensors`.
+      transformer: Entries it needs in the `config.json` of the Transformer.
+      whitening: Saved at the top of the folder, as the source of a Dense layer.
+    """
+
+    kind: str
+    config: Mapping[str, Any] | None = None
+    tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    whitening: Whitening | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What a step may know of the folder it is written to.
+
+    Attributes:
+      config: The encoder's configuration.
+      width: Width of the vectors before the step.
+      tokenizer: The encoder's tokenizer.
+    """
+
+    config: EncoderConfig
+    width: int
+    tokenizer: BulkTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A module found in a sentence-transformers folder.
+
+    Attributes:
+      folder: The module's own folder.
+      model: The model's folder.
+      transformer: The Transformer's folder.
+      config: The encoder's configuration.
+      width: Width of the vectors before the module.
+    """
+
+    folder: Path
+    model: Path
+    transformer: Path
+    config: EncoderConfig
+    width: int
+
+    @property
+    def file(self) -> Path:
+        """The module's `config.json`."""
+        return self.folder / "config.json"
+
+    def read(self, optional: bool = False) -> dict[str, Any]:
+        """Its contents; an optional file that is missing is empty."""
+        return {} if optional and not self.file.is_file() else loading.read_json(self.file)
+
+    def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
+        """Raises `ModelError` if the module does not map sentence vectors to sentence vectors."""
+        for key in ("module_input_name", "module_output_name"):
+            if raw.get(key) not in (None, "sentence_embedding"):
+                raise ModelError(f"{self.file}: {key} is {raw[key]!r}; only 'sentence_embedding' is supported.")
+
+
+class Step:
+    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`.
+
+    Attributes:
+      kinds: Modules of sentence-transformers that `from_folder` reads.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    def check(self, config: EncoderConfig) -> None:
+        """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
+
+    def output_width(self, width: int) -> int:
+        """Width of the vectors after the step, `width` being that before it.
+
+        Raises:
+          MismatchError: The step takes vectors of another width.
+        """
+        return width
+
+    def to_folder(self, target: Target) -> list[Module]:
+        """The modules that do the same in sentence-transformers.
+
+        Raises:
+          InputError: There are none.
+        """
+        raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this.")
+
+    @classmethod
+    def from_folder(cls, found: Found) -> Step | None:
+        """The step a module stands for; None for a module that does nothing or belongs to another class.
+
+        Raises:
+          ModelError: The module cannot be read, or does what is not supported.
+        """
+        return None
+
+    def to_onnx(self, graph: Any, x: Any) -> Any:
+        """Adds the step's operators to a graph (`jaxwhiten.export.onnx`), and gives the name of the result.
+
+        Raises:
+          InputError: There are none.
+        """
+        raise InputError(f"{self.words()}: cannot be exported to ONNX.")
+
+    def to_torch(self, folder: str) -> str | None:
+        """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
+
+        Args:
+          folder: Where the step's first module lies.
+        """
+        return None
+
+    def words(self) -> str:
+        """What the step does, in a few words that differ for steps that differ in more than parameters."""
+        return type(self).__name__.lower()
+
+
+class StateStep(Step):
+    """A step before the pooling: `States` to `States`, in ONNX `GraphStates` to `GraphStates`."""
+
+    def __call__(self, states: States) -> States:
+        raise NotImplementedError
+
+
+class VectorStep(Step):
+    """A step after the pooling: [batch, d] to [batch, k]."""
+
+    def __call__(self, x: Vectors) -> Mapped:
+        raise NotImplementedError
+
+
+STEPS: dict[str, list[type[Step]]] = {}
+"""Classes by the module of sentence-transformers they read, those that look closest first."""
+
+S = TypeVar("S", bound=type[Step])
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, array, record))
+def step(cls: S) -> S:
+    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and an entry of `STEPS`."""
+    made = dataclasses.dataclass(frozen=True)(cls)
+    kinds: dict[str | None, list[str]] = {}
+    for field in dataclasses.fields(made):  # type: ignore[arg-type]
+        kinds.setdefault(field.metadata.get("kind"), []).append(field.name)
+    jax.tree_util.register_dataclass(made, kinds.get("array", []), kinds.get(None, []), kinds.get("record", []))
+    for kind in cls.kinds:
+        STEPS.setdefault(kind, []).append(made)
+    return made  # type: ignore[return-value]
+
+
+def dense_module(
+    weight: Float[np.ndarray, "inputs outputs"], bias: Float[np.ndarray, " outputs"] | None = None, **more: Any
+) -> Module:
+    """The map x ↦ x W + b as a Dense layer, which is what a folder has for every linear step.
+
+    Args:
+      weight: W.
+      bias: b; None for zeros.
+      **more: Further fields of the `Module`.
+    """
+    inputs, outputs = weight.shape
+    config = {"in_features": inputs, "out_features": outputs, "bias": True}
+    config["activation_function"] = "torch.nn.modules.linear.Identity"
+    offset = np.zeros(outputs) if bias is None else bias
+    tensors = {"linear.weight": weight.T.astype(np.float32), "linear.bias": offset.astype(np.float32)}
+    return Module("Dense", config, tensors, **more)
+
+
+def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
+    """Weights of tokens as a WordWeights module.
+
+    Args:
+      weights: One weight per row of the word embedding.
+      vocabulary: All tokens, in the order of their ids; there may be fewer of them than rows.
+    """
+    tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
+    values, counts = np.unique(weights, return_counts=True)
+    common = float(values[np.argmax(counts)])
+    named = {token: float(value) for token, value in zip(tokens, weights, strict=True) if value != common}
+    # The library looks a token up in lower case, too: what would be found by mistake is named as well.
+    named |= {token: common for token in tokens if token not in named and token.lower() in named}
+    return Module("WordWeights", {"vocab": tokens, "word_weights": named, "unknown_word_weight": common})

@@ -1,0 +1,119 @@
+"""From a corpus to a search with one folder: `fit` writes it, every other command takes it as its --model."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.search import load_index
+from tests.commands.conftest import generated
+from tests.conftest import ROOT
+
+MODEL = ("--pooling", "first_last_avg", "--max-length", 32)
+
+
+@pytest.fixture(scope="module")
+def small(corpus, tiny_model, tmp_path_factory):
+    """A folder of 12 dimensions that `jaxwhiten fit` wrote."""
+    from jaxwhiten.commands import cli
+
+    out = tmp_path_factory.mktemp("small") / "small"
+    assert cli.main([str(w) for w in ["fit", corpus, "--model", tiny_model, *MODEL, "-k", 12, "-o", f"{out}/"]]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def wanted(small, tiny_model):
+    """What the folder has to give, from the parts."""
+    whitening = Whitening.load(small / "whitening.safetensors")
+    encoder = Encoder.from_pretrained(tiny_model, pooling="first_last_avg", max_length=32)
+
+    def vectors(texts):
+        return normalize(whitening.transform(encoder.encode(texts)))
+
+    return vectors
+
+
+def test_fit_says_what_it_wrote(run, corpus, tiny_model, tmp_path):
+    done = run("fit", corpus, "--model", tiny_model, *MODEL, "-k", 12, "--output", tmp_path / "small")
+    assert done.code == 0, done.err
+    assert "with its whitening of 32 to 12 dimensions, β=1, γ=1, fitted on 600 rows" in done.err
+    card = (tmp_path / "small" / "README.md").read_text(encoding="utf-8")
+    assert "600 rows of corpus.txt" in card
+
+
+def test_encode(run, small, tmp_path, wanted):
+    texts = generated(50, seed=3)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    done = run("encode", tmp_path / "texts.txt", "--model", small, "-o", tmp_path / "v.npy")
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted(texts), atol=1e-4)
+
+
+def test_index_and_search(run, small, tmp_path, wanted):
+    texts = generated(300, seed=4)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    assert run("index", tmp_path / "texts.txt", "--model", small, "-o", tmp_path / "index").code == 0
+    assert load_index(tmp_path / "index").dimension == 12
+    done = run("search", tmp_path / "index", texts[7], texts[9], "--json", "-k", 5)
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    scores = wanted([texts[7], texts[9]]) @ wanted(texts).T
+    for answer, row in zip(answers, scores, strict=True):
+        assert [hit["id"] for hit in answer["hits"]] == np.argsort(-row, kind="stable")[:5].tolist()
+        np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(row)[::-1][:5], atol=1e-4)
+
+
+def test_index_reads_a_column_of_a_table(run, small, tmp_path):
+    texts = generated(40, seed=6)
+    rows = [json.dumps({"id": i, "text": text}) for i, text in enumerate(texts)]
+    (tmp_path / "docs.jsonl").write_text("\n".join(rows))
+    assert run("index", tmp_path / "docs.jsonl", "--model", small, "-o", tmp_path / "index").code == 0
+    assert list(load_index(tmp_path / "index").documents) == texts
+
+
+def test_export(run, small, tmp_path, wanted):
+    texts = generated(20, seed=5)
+    done = run("export", "--model", small, "-o", tmp_path / "again")
+    assert done.code == 0, done.err
+    np.testing.assert_allclose(Encoder.from_pretrained(tmp_path / "again").encode(texts), wanted(texts), atol=1e-4)
+    done = run("export", "--model", small, "--format", "faiss", "-o", tmp_path / "faiss")
+    assert done.code == 0, done.err
+    if pytest.importorskip("onnxruntime"):
+        from tests.export.test_onnx import run as run_onnx
+
+        done = run("export", "--model", small, "--format", "onnx", "-o", tmp_path / "onnx")
+        assert done.code == 0, done.err
+        np.testing.assert_allclose(run_onnx(tmp_path / "onnx", texts, max_length=32), wanted(texts), atol=1e-4)
+
+
+def test_without_a_notice_or_a_warning(small):
+    """As a user types it, in a process of its own."""
+    command = [sys.executable, "-m", "jaxwhiten.commands.cli", "encode", "-", "--model", str(small), "-o", "-"]
+    done = subprocess.run(command, input="One sentence.\n", capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["embedding"]) == 12
+
+
+def test_index_refuses_a_whitening_of_other_vectors(run, tiny_model, corpus, whitening_file, tmp_path):
+    """The whitening was fitted on mean vectors; the index was asked to hold those of [CLS]."""
+    words = ("--model", tiny_model, "--pooling", "cls", "--whitening", whitening_file)
+    done = run("index", corpus, "-o", tmp_path / "index", *words)
+    assert done.code == 2
+    assert "was fitted on vectors of pooling mean, max_length 32; here they have pooling cls, max_length 64" in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("output", ["w.npy", "w.jsonl"])
+def test_fit_refuses_an_ending_of_something_else(run, tiny_model, corpus, tmp_path, output):
+    done = run("fit", corpus, "--model", tiny_model, *MODEL, "-o", tmp_path / output)
+    assert (done.code, "a whitening is a .safetensors file or a model folder" in done.err) == (2, True)
+
+
+def test_vectors_alone_make_no_folder(run, tmp_path):
+    np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
+    done = run("fit", tmp_path / "v.npy", "-o", tmp_path / "folder")
+    assert (done.code, "a folder needs sentences" in done.err) == (2, True)

@@ -1,0 +1,137 @@
+"""The folder is the one artifact: jaxwhiten, sentence-transformers and ONNX Runtime give the same whitened vectors."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.export import save_onnx
+from tests.tiny import SENTENCES, write_model
+
+POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "prompt"]
+FAMILIES = {
+    "bert": {},
+    "modernbert": {
+        "model_type": "modernbert",
+        "learned_positions": False,
+        "type_vocab_size": 0,
+        "pooler": False,
+        "rotary_theta": 160000.0,
+        "local_layers": (1, 2),
+        "local_window": 3,
+        "local_rotary_theta": 10000.0,
+        "pre_norm": True,
+        "gated": True,
+        "attention_bias": False,
+        "feed_forward_bias": False,
+        "norm_bias": False,
+        "layer_norm_eps": 1e-5,
+    },
+}
+LENGTH = 40
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request, tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("family") / request.param, **FAMILIES[request.param])
+
+
+def whitened(model, pooling):
+    """The whitened encoder, and what it has to give."""
+    encoder = Encoder.from_pretrained(model, pooling=pooling, max_length=LENGTH)
+    rng = np.random.default_rng(0)
+    rows = encoder.encode(SENTENCES).mean(0) + rng.normal(size=(2000, 32)) * np.linspace(1, 0.1, 32)
+    whitening = Whitening(n_components=12, beta=0.9, gamma=0.8).fit(rows.astype(np.float32))
+    wanted = normalize(whitening.transform(encoder.encode(SENTENCES)))
+    return encoder.with_whitening(whitening), wanted
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_folder_gives_the_vectors_of_the_encoder(model, tmp_path, pooling):
+    encoder, wanted = whitened(model, pooling)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), wanted, atol=1e-5)
+    again = Encoder.from_pretrained(encoder.save(tmp_path / "out"))
+    np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-5)
+    assert (again.max_length, again.dimension, again.pooling) == (LENGTH, 12, "auto")
+    found = again.head.whitening
+    assert (found.n_components, found.beta, found.gamma) == (12, 0.9, 0.8)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_sentence_transformers_reads_the_folder(model, tmp_path, pooling):
+    library = pytest.importorskip("sentence_transformers")
+    encoder, wanted = whitened(model, pooling)
+    peer = library.SentenceTransformer(str(encoder.save(tmp_path / "out")), device="cpu")
+    np.testing.assert_allclose(peer.encode(SENTENCES), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_onnx_runtime_reads_the_graph_of_the_folder(model, tmp_path, pooling):
+    pytest.importorskip("onnxruntime")
+    from tests.export.test_onnx import run
+
+    encoder, wanted = whitened(model, pooling)
+    out = save_onnx(tmp_path / "onnx", encoder.save(tmp_path / "out"))
+    np.testing.assert_allclose(run(out, max_length=LENGTH), wanted, atol=1e-5)
+
+
+def test_idf_is_saved_as_weights_of_tokens(tiny_model, tmp_path):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=LENGTH)
+    name = encoder.fit_idf(SENTENCES)
+    weighted = encoder.with_pooling(name)
+    wanted = encoder.encode(SENTENCES, pooling=name)
+    again = Encoder.from_pretrained(weighted.save(tmp_path / "out"))
+    np.testing.assert_allclose(again.encode(SENTENCES), wanted, atol=1e-4)
+    library = pytest.importorskip("sentence_transformers")
+    peer = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    np.testing.assert_allclose(peer.encode(SENTENCES), again.encode(SENTENCES), atol=1e-5)
+
+
+def test_whiten_fits_and_shares_the_weights(tiny_model):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
+    texts = [f"{a} {b}" for a in SENTENCES for b in SENTENCES]
+    with pytest.warns(UserWarning, match="fitted on 100 rows"):
+        small = encoder.whiten(texts, k=4)
+    with pytest.warns(UserWarning, match="fitted on 100 rows"):
+        expected = Whitening(n_components=4).fit(encoder.encode(texts))
+    wanted = normalize(expected.transform(encoder.encode(SENTENCES)))
+    np.testing.assert_allclose(small.encode(SENTENCES), wanted, atol=1e-4)
+    assert small._forward is encoder._forward
+    assert (encoder.dimension, small.dimension) == (32, 4)
+    assert small.fingerprint != encoder.fingerprint
+    assert small.head.whitening.provenance["fingerprint"] == encoder.fingerprint
+    fewer = encoder.with_whitening(expected, n_components=2, gamma=0.5, normalize=False)
+    changed = expected.with_params(n_components=2, gamma=0.5)
+    np.testing.assert_allclose(fewer.encode(SENTENCES), changed.transform(encoder.encode(SENTENCES)), atol=1e-4)
+    both = small.encode(SENTENCES, pooling=["auto", "mean"])
+    assert [x.shape[1] for x in both.values()] == [4, 32]
+
+
+def test_a_whitening_of_other_vectors_is_refused_in_words(tiny_model, tmp_path):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
+    rows = np.random.default_rng(0).normal(size=(400, 32)).astype(np.float32)
+    whitening = encoder.whiten(rows).head.whitening
+    other = Encoder.from_pretrained(tiny_model, pooling="cls", max_length=48)
+    with pytest.raises(MismatchError) as refused:
+        other.with_whitening(whitening)
+    assert "pooling mean, max_length 64; here they have pooling cls, max_length 48" in str(refused.value)
+    assert encoder.fingerprint not in str(refused.value)
+    stranger = Encoder.from_pretrained(write_model(tmp_path / "stranger", seed=4), pooling="mean")
+    with pytest.raises(MismatchError, match=r"of model .*tiny-bert; here they have model .*stranger"):
+        stranger.with_whitening(whitening)
+    stranger.name = encoder.name
+    with pytest.raises(MismatchError, match="other weights or another head of the same name"):
+        stranger.with_whitening(whitening)
+    with pytest.warns(UserWarning, match="up to 64 tokens, here they have up to 32"):
+        Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).with_whitening(whitening)
+    with pytest.raises(MismatchError, match="8 dimensions"):
+        encoder.with_whitening(Whitening().fit(rows[:, :8]))
+    with pytest.raises(InputError, match="own folder"):
+        encoder.save(tiny_model)
+
+
+def test_a_folder_that_says_nothing_gets_the_mean_and_a_notice(tiny_model):
+    with pytest.warns(UserWarning, match="taking the mean.*first_last_avg"):
+        encoder = Encoder.from_pretrained(tiny_model)
+    assert (encoder.pooling, encoder.max_length) == ("mean", 64)
+    assert repr(encoder).endswith("mean, 32 dimensions, up to 64 tokens, float32)")
