@@ -37,6 +37,9 @@ Pooled = Float[Array, "batch d"]
 HiddenState = Float[Array, "batch length d"]
 
 
+_INSTEAD = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
+
+
 class Pooling(Step):
     """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
 
@@ -69,11 +72,11 @@ class Pooling(Step):
 
     def to_folder(self, target: Target) -> list[Module]:
         if self.mode is None:
-            return super().to_folder(target)
+            raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{_INSTEAD}.")
         return [pooling_module(self.mode, width=target.config.hidden_size)]
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return super().to_onnx(graph, x)
+        raise InputError(f"{self.words()}: cannot be exported to ONNX{_INSTEAD}.")
 
     def to_torch(self, folder: str) -> str | None:
         return self.torch

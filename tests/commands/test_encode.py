@@ -106,6 +106,7 @@ def test_a_whitening_of_another_pooling_is_refused(run, tiny_model, tmp_path, wh
     assert not (tmp_path / "e.npy").exists()
 
 
+@pytest.mark.filterwarnings("default")
 def test_another_length_is_told(run, tiny_model, tmp_path, whitening_file):
     path = write(tmp_path, ".txt")
     words = ("--whitening", whitening_file, "--output", tmp_path / "e.npy", "--max-length", 16)

@@ -87,7 +87,7 @@ def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitenin
     with pytest.raises(InputError, match="own folder"):
         export_sentence_transformer(tiny_model, tiny_model, pooling="mean")
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
-    with pytest.raises(MismatchError, match="8 dimensions; the model gives 32"):
+    with pytest.raises(MismatchError, match=r"8 dimensions; .*tiny-bert gives 32"):
         export_sentence_transformer(out, tiny_model, pooling="mean", whitening=narrow)
     assert not out.exists()
 
