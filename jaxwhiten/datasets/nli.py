@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int8
 
 from jaxwhiten.datasets import remote
-from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
@@ -321,8 +321,8 @@ def load_nli(
             raise unknown_name("split", split, ("train", "dev", "test"))
     if two_way not in ("drop", "keep"):
         raise unknown_name("two_way", two_way, ("drop", "keep"))
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    if folder and not Path(folder).is_dir():
+    folder = data_folder(data_dir)
+    if folder and not folder.is_dir():
         raise DataNotFoundError(
             f"{folder}: no such folder. Set --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."

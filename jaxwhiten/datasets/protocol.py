@@ -6,8 +6,10 @@ References:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -61,7 +63,7 @@ class TaskSpec:
 
     Attributes:
       name: The task's name.
-      layout: How the files are written: `"semeval"` (one input and one gold file a subset), `"stsb"` or `"sick"`.
+      layout: How the files are written: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
       folder: The folder below `downstream`.
       counts: Expected rows by split and subset.
       files: File name by split, where a split is one file.
@@ -138,3 +140,11 @@ _SPECS = (
 TASK_SPECS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
 STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
+
+DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    return Path(folder) if folder else None

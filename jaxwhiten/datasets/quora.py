@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from jaxwhiten.datasets import remote
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.retrieval import RetrievalData, read_pairs_file
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.io import cache_dir, content_key
@@ -34,14 +35,12 @@ def load_quora(data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
       DataNotFoundError: `data_dir` was given and has no such file, or there is no network.
       DataError: The file cannot be read or lacks a column.
     """
-    from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
-
     if data_dir and (path := quora_file(data_dir)) is None:
         raise DataNotFoundError(
             f"{data_dir}: no {FILE} in it (nor in {', '.join(name for name in _FOLDERS if name)} below it). Put it"
             " there, name another file in Quora's columns as the data set, or leave data_dir unset to download it."
         )
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    folder = data_folder(data_dir)
     path = quora_file(folder) if folder else None
     return read_pairs_file(path or download_quora(cache_dir("downloads")), "quora")
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 
 from jaxwhiten.datasets import protocol
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, STSTask, data_folder
 from jaxwhiten.datasets.sample import load_sample
 from jaxwhiten.datasets.senteval import read_task
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import cache_dir
-
-__all__ = ["STS_TASKS", "Pairs", "STSTask", "load_sts"]
-
-DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
 
 
 def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
@@ -36,12 +32,11 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
         return load_sample()
     if task not in protocol.TASK_SPECS:
         raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    if folder:
+    if folder := data_folder(data_dir):
         return read_task(protocol.TASK_SPECS[task], folder)
 
-    from jaxwhiten.datasets.builders import base
+    from jaxwhiten.datasets import builders  # imports tensorflow-datasets, which takes seconds
 
-    builder = base.make_builder(base.builder_name(task), cache_dir("datasets", "prepared"))
-    base.prepare(builder, cache_dir("datasets", "downloads"))
-    return base.read_prepared(builder, task)
+    builder = builders.make_builder(task, cache_dir("datasets", "prepared"))
+    builders.prepare(builder, cache_dir("datasets", "downloads"))
+    return builders.read_prepared(builder)
