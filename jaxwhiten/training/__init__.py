@@ -1,4 +1,4 @@
-"""Training: one loop for every program, with its state, step, schedule, batches, checkpoints and log."""
+"""Training: one loop for all programs, with its state, step, schedule, batches, checkpoints and log."""
 
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.card import hardware, masked_model_card, median_rate
