@@ -40,8 +40,8 @@ def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
     if folder is None:
         raise DataNotFoundError(
             f"MRPC: {' and '.join(FILES)} are not {f'in {root} or its downstream/MRPC' if root else 'known'}. Set"
-            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or take the data set pydocs, which"
-            " every machine has."
+            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs, which"
+            " needs no files."
         )
     return from_pairs("mrpc", (row for name, count in FILES.items() for row in _read(folder / name, count)))
 

@@ -33,7 +33,7 @@ def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None
       data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS`.
 
     Returns:
-      The folder, or None where there is none.
+      The folder, or None if there is none.
     """
     root = Path(data_dir)
     inside = spec.folder.removeprefix("STS/")
@@ -112,14 +112,14 @@ def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pa
 
     Args:
       spec: The task.
-      folder: The task's own folder, as `task_folder` finds it.
+      folder: The task's folder, from `task_folder`.
       split: The split's name.
 
     Returns:
       The scored pairs, subset after subset; pairs without a gold score are left out.
 
     Raises:
-      DataError: A file is missing, truncated, shifted, mis-encoded or of another length than the protocol says.
+      DataError: A file is missing, truncated, shifted, mis-encoded or of the wrong length.
     """
     folder = Path(folder)
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""The STS tasks by name: from a local folder, or through the builders that download them."""
+"""The STS tasks by name, from a local folder or downloaded and prepared with tensorflow-datasets."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from jaxwhiten.io import cache_dir
 
 
 def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
-    """Loads one STS task, checked against the row counts of the protocol.
+    """Loads an STS task and checks it against the row counts of the protocol.
 
     Args:
       task: One of `STS_TASKS`, or `"sts_sample"`.
       data_dir: A SentEval-style folder: the one that holds `downstream`, or `downstream` itself, or its `STS`. By
-        default `$JAXWHITEN_DATA_DIR`; where that is unset too, the data is downloaded once and kept in the cache.
+        default `$JAXWHITEN_DATA_DIR`; if that is unset too, the data is downloaded once and kept in the cache.
 
     Returns:
       The task; only pairs with a gold score.
 
     Raises:
-      InputError: There is no task of that name.
-      DataNotFoundError: No folder and no network.
+      InputError: Unknown task.
+      DataNotFoundError: Neither a folder nor a network.
       DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
     """
     if task == SAMPLE:

@@ -42,8 +42,8 @@ class Table(dict[str, list[Any]]):
 
     Attributes:
       path: The file.
-      lines: The line of the file (Parquet: the row) each row came from, counted from 1.
-      skipped: How many bad rows were left out.
+      lines: Line (Parquet: row) of the file for each row, counted from 1.
+      skipped: Number of bad rows left out.
     """
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
@@ -58,7 +58,7 @@ class Table(dict[str, list[Any]]):
 
 
 def table_format(path: str | os.PathLike[str]) -> str | None:
-    """The format a file name stands for: tsv, csv, jsonl or parquet; None for any other name."""
+    """The format of a file by its name: tsv, csv, jsonl or parquet; None for an unknown suffix."""
     name = Path(path).name.lower().removesuffix(".gz")
     return _FORMATS.get(os.path.splitext(name)[1])
 
@@ -271,7 +271,7 @@ def read_header(path: str | os.PathLike[str], format: str | None = None) -> list
 
     Args:
       path: The file.
-      format: tsv, csv, jsonl or parquet, where the file name does not say it.
+      format: tsv, csv, jsonl or parquet; by default that of the file name.
 
     Raises:
       DataError: The file is empty or cannot be read.
@@ -291,7 +291,7 @@ def table_rows(
     Args:
       path: The file.
       columns: Names of the columns; the file may have more.
-      format: tsv, csv, jsonl or parquet, where the file name does not say it.
+      format: tsv, csv, jsonl or parquet; by default that of the file name.
 
     Yields:
       The row's line in the file, and its values in the order of the columns.
@@ -316,9 +316,9 @@ def read_table(
 
     Args:
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
-      columns: Name in the result -> name in the file. By default every column under its own name.
-      skip_bad_rows: Whether bad rows are left out and counted in `skipped`, instead of refused.
-      ragged: Whether rows of TSV and CSV may lack columns at the end that were not asked for.
+      columns: From name in the result to name in the file; by default all columns under their own names.
+      skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
+      ragged: Whether rows of TSV and CSV may lack unused columns at the end.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -326,7 +326,7 @@ def read_table(
     Raises:
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
-      InputError: The file name has none of the known endings.
+      InputError: Unknown file suffix.
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
