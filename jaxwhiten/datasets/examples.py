@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -149,15 +150,16 @@ def table_examples(
     values: list[float] = []
     codes = {name: code for code, name in enumerate(classes)}
     for row in range(len(table.lines)):
-        empty = [name for name in columns if not str(table[name][row]).strip()]
-        value, problem = 0.0, f"{empty[0]!r} is empty" if empty else ""
-        if label and not problem:
-            value, problem = _label(label, table[label][row], codes, score_range)
-        if problem:
-            bad(int(table.lines[row]), problem)
-        else:
-            keep.append(row)
-            values.append(value)
+        try:
+            for name in columns:
+                if not str(table[name][row]).strip():
+                    raise ValueError(f"{name!r} is empty")
+            value = _label(label, table[label][row], codes, score_range) if label else 0.0
+        except ValueError as error:
+            bad(int(table.lines[row]), str(error))
+            continue
+        keep.append(row)
+        values.append(value)
     if not keep:
         raise DataError(f"{path}: no row is left to train on ({bad.count + table.skipped} bad rows).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
@@ -165,22 +167,21 @@ def table_examples(
     return Examples(kept, labels, tuple(classes), table.skipped + bad.count)
 
 
-def _label(
-    name: str, value: object, codes: Mapping[str, int], score_range: tuple[int | float, int | float]
-) -> tuple[float, str]:
-    """The label as a class number or a score in [0, 1], and the problem with it or ""."""
+def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
+    """The label as a class number or a score in [0, 1]; a `ValueError` says what is wrong with it."""
+    text = str(value)
     if codes:
-        known = str(value) in codes
-        problem = "" if known else f"unknown {name} {str(value)[:40]!r}; known: {', '.join(codes)}"
-        return codes.get(str(value), 0), problem
+        if text not in codes:
+            raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
+        return float(codes[text])
     low, high = score_range
     try:
-        score = float(value)  # type: ignore[arg-type]
+        score = float(value)
     except (TypeError, ValueError):
-        return 0.0, f"{name} {str(value)[:40]!r} is not a number"
+        raise ValueError(f"{name} {text[:40]!r} is not a number") from None
     if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
-        return 0.0, f"{name} is {score}, expected {low} to {high}"
-    return (score - low) / (high - low), ""
+        raise ValueError(f"{name} is {score}, expected {low} to {high}")
+    return (score - low) / (high - low)
 
 
 def _distinct(*columns: Sequence[str]) -> list[str]:

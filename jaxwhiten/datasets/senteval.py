@@ -89,7 +89,7 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
     """The rows of STS-B, which has no header and some extra columns at the end, or of SICK."""
     lines = read_lines(path, limit=_LIMIT)
     if spec.layout == "stsb":
-        places, least, most, start = _STSB_PLACES, max(_STSB_PLACES) + 1, sys.maxsize, 0
+        places, least, most, start = list(_STSB_PLACES), max(_STSB_PLACES) + 1, sys.maxsize, 0
     else:
         header = lines[0].split("\t") if lines else []
         if missing := [name for name in _SICK_COLUMNS if name not in header]:

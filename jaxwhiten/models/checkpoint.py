@@ -219,25 +219,34 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def save_parameters(file: Path, family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32") -> None:
-    """Writes a state as one safetensors file with the Hugging Face names, atomically.
+def to_tensors(
+    family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32", prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """A state as tensors with their Hugging Face names, the inverse of `load_parameters`.
 
     Args:
-      file: The file to write.
       family: Tensor names.
-      state: The model's parameters.
+      state: The parameters.
       dtype: `"float32"` or `"float16"`.
+      prefix: Prefix of the names.
     """
-    from safetensors.numpy import save_file
-
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
-        parts.setdefault(source.name, {})[source.part] = array.T if path[-1] == "kernel" else array
-    tensors = {
+        parts.setdefault(prefix + source.name, {})[source.part] = array.T if path[-1] == "kernel" else array
+    return {
         name: np.ascontiguousarray(np.concatenate([pieces[part] for part in sorted(pieces)]))
         for name, pieces in parts.items()
     }
-    with io.atomic_path(file) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
+
+
+def save_folder(
+    folder: str | Path, raw: Mapping[str, Any], tensors: Mapping[str, np.ndarray], dtype: str = "float32"
+) -> None:
+    """Writes `config.json` from `raw` and `model.safetensors`, each atomically."""
+    from safetensors.numpy import save_file
+
+    io.write_json(Path(folder) / "config.json", {**raw, "dtype": dtype})
+    with io.atomic_path(Path(folder) / SAFETENSORS) as temporary:
+        save_file(dict(tensors), temporary, metadata={"format": "pt"})

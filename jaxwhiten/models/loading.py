@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES, family_of
 from jaxwhiten.models.transformer import TransformerEncoder
@@ -214,12 +212,5 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
       dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
     """
     family = FAMILIES[model.config.model_type]
-    save_folder(model, family, family.config_json(model.config), folder, dtype)
-
-
-def save_folder(
-    model: nnx.Module, family: Family, raw: Mapping[str, Any], folder: str | Path, dtype: str = "float32"
-) -> None:
-    """Writes `config.json` from `raw` and `model.safetensors` under the family's tensor names."""
-    io.write_json(Path(folder) / "config.json", {**raw, "dtype": dtype})
-    checkpoint.save_parameters(Path(folder) / checkpoint.SAFETENSORS, family, nnx.state(model, nnx.Param), dtype)
+    tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
+    checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +22,9 @@ from jaxtyping import Array, Float, Int
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family, Part
+from jaxwhiten.models.family import Family
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import init_model, load_model, read_json, save_folder
+from jaxwhiten.models.loading import init_model, load_model, read_json
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 
@@ -225,24 +225,12 @@ def _check_modernbert_head(folder: Path) -> None:
             raise ModelError(f"{folder / 'config.json'}: {key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def _head_family(family: Family, form: HeadForm, prefix: str = "") -> Family:
-    """The family with the tensor names of the head only."""
-    names: dict[str, Any] = {
-        f"{prefix}dense": form.dense,
-        f"{prefix}norm": form.norm,
-        prefix.removesuffix("."): form.output,
-    }
+def _head_family(family: Family, form: HeadForm) -> Family:
+    """The family with the tensor names of the head, which have no prefix."""
+    names = {"dense": form.dense, "norm": form.norm, "": form.output}
     return dataclasses.replace(
         family, names={"embeddings.word": family.names["embeddings.word"], **names}, prefixes=("",)
     )
-
-
-def _prefixed(place: Any, prefix: str) -> Any:
-    if isinstance(place, str):
-        return prefix + place
-    if isinstance(place, Part):
-        return place._replace(name=prefix + place.name)
-    return tuple(_prefixed(part, prefix) for part in place)
 
 
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -258,6 +246,7 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
     config = model.config
     family, form = FAMILIES[config.model_type], HEADS[config.model_type]
     raw = family.config_json(config) | {"architectures": [form.architecture], "tie_word_embeddings": True}
-    names = {f"encoder.{ours}": _prefixed(theirs, family.prefixes[1]) for ours, theirs in family.names.items()}
-    both = dataclasses.replace(family, names=names | dict(_head_family(family, form, "head.").names))
-    save_folder(model, both, raw, folder, dtype)
+    encoder, head = nnx.state(model.encoder, nnx.Param), nnx.state(model.head, nnx.Param)
+    tensors = checkpoint.to_tensors(family, encoder, dtype, family.prefixes[1])
+    tensors |= checkpoint.to_tensors(_head_family(family, form), head, dtype)
+    checkpoint.save_folder(folder, raw, tensors, dtype)

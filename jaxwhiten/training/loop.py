@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxwhiten.errors import NonFiniteError
+from jaxwhiten.runtime.distributed import from_writer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log
@@ -103,8 +104,9 @@ def fit(
             if saving or _due(number, options.log_every):
                 log.steps(_finite(jax.device_get(waiting)))
                 waiting.clear()
-            scores = evaluate(state.params) if evaluate is not None and evaluating else None
-            if scores is not None:
+            scores = None
+            if evaluate is not None and evaluating:
+                scores = from_writer(evaluate(state.params))  # equal in all processes: they agree on the best step
                 log.scores(number, scores)
             if saving:
                 checkpoints.save(state, batches.position(), scores)

@@ -78,8 +78,6 @@ def train(
     """
     options = options or RunOptions()
     check_same("the recipe of the run", dict(recipe))
-    if evaluate is not None:
-        evaluate = _same_on_every_process(evaluate)
     keep_compiled()
     mesh = data_mesh(batch_size, accumulate)
     checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
@@ -98,7 +96,7 @@ def train(
     )
     try:
         if evaluate is not None and int(state.step) == 0:
-            log.scores(0, evaluate(state.params))
+            log.scores(0, from_writer(evaluate(state.params)))
         step = make_step(loss_fn, optimizer, schedule, mesh, seed=seed, accumulate=accumulate)
         state, finished = fit(
             state,
@@ -121,8 +119,3 @@ def train(
     if is_writer():
         plot_run(folder)
     return Trained(state.params, int(state.step), finished)
-
-
-def _same_on_every_process(evaluate: Evaluate) -> Evaluate:
-    """Broadcasts the scores of the first process, so that all of them agree on the best step to the last bit."""
-    return lambda params: from_writer(evaluate(params))
