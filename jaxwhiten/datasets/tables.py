@@ -192,10 +192,6 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
 _TOO_LONG = object()
 
 
-def _is_number(pa: Any, kind: Any) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-
-
 def _string_columns(pa: Any, pq: Any, path: Path) -> list[str]:
     """Names of the string columns. Read as dictionaries, they hold a text that many rows share only once."""
     return [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
@@ -220,14 +216,16 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_dependency("pyarrow", "data", "Reading Parquet") from None
+    types = pa.types
+    accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:
         with pq.ParquetFile(path, read_dictionary=_string_columns(pa, pq, path)) as file:
             header = file.schema_arrow.names
             names, places = _columns_of(path, header, columns)
             for place in places:
                 field = file.schema_arrow.field(place)
-                kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_number(pa, kind)):
+                kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+                if not any(is_kind(kind) for is_kind in accepted):
                     raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
             yield names
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family
+from jaxwhiten.models.family import Family, Names
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
 from jaxwhiten.models.loading import init_model, load_model, read_json
 from jaxwhiten.models.registry import FAMILIES
@@ -227,10 +227,9 @@ def _check_modernbert_head(folder: Path) -> None:
 
 def _head_family(family: Family, form: HeadForm) -> Family:
     """The family with the tensor names of the head, which have no prefix."""
-    names = {"dense": form.dense, "norm": form.norm, "": form.output}
-    return dataclasses.replace(
-        family, names={"embeddings.word": family.names["embeddings.word"], **names}, prefixes=("",)
-    )
+    word = family.names["embeddings.word"]
+    names: Names = {"embeddings.word": word, "dense": form.dense, "norm": form.norm, "": form.output}
+    return dataclasses.replace(family, names=names, prefixes=("",))
 
 
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.config import EncoderConfig
@@ -91,7 +91,8 @@ class TransformerEncoder(nnx.Module):
             hidden_states[-1] = self.final_norm(x)
         if packing is not None:
             hidden_states = [packing.pad(h) for h in hidden_states]
-        return EncoderOutput(tuple(hidden_states), self._pool(hidden_states[-1][:, 0]), tuple(diagonals))
+        pooled = None if self.pooler is None else jnp.tanh(self.pooler(hidden_states[-1][:, 0]))
+        return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
     def _contexts(self, attention_mask: Int[Array, "batch length"]) -> tuple[Context, Context]:
         """The contexts of global and of local attention."""
@@ -107,9 +108,6 @@ class TransformerEncoder(nnx.Module):
             return everywhere, everywhere
         turns = rotary(length, config.head_size, config.local_rotary_theta) if config.local_rotary_theta else None
         return everywhere, Context(mask & neighbours(length, config.local_window), bias, turns)
-
-    def _pool(self, first_token: Float[Array, "batch d"]) -> Float[Array, "batch d"] | None:
-        return None if self.pooler is None else jnp.tanh(self.pooler(first_token))
 
 
 def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:
