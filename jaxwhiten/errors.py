@@ -1,6 +1,6 @@
-"""The errors jaxwhiten raises: one small hierarchy, messages that say what, where and what to do.
+"""The exceptions of jaxwhiten; their messages say what went wrong, where, and what to do.
 
-Programs turn any `JaxwhitenError` into one line on stderr and the exit code the class carries.
+Programs report any `JaxwhitenError` as one line on stderr and exit with the `exit_code` of its class.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class JaxwhitenError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all exceptions this library raises deliberately."""
 
     exit_code = 1
 
@@ -43,25 +43,25 @@ class DataNotFoundError(DataError):
 
 
 class FormatError(JaxwhitenError):
-    """A file jaxwhiten wrote (moments, whitening, index, cache, checkpoint) that is damaged or of another version."""
+    """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) that is damaged or too new."""
 
     exit_code = 2
 
 
 class OutputError(JaxwhitenError, OSError):
-    """A file that could not be written: a full disk, a folder without permission; what was there before is intact."""
+    """A file that could not be written, for lack of space or permission; an existing file is left intact."""
 
     exit_code = 1
 
 
 class MismatchError(JaxwhitenError):
-    """Two things that do not belong together, such as an index and a query encoded otherwise."""
+    """Two inputs that do not belong together, such as an index and queries of another encoder."""
 
     exit_code = 2
 
 
 class MissingDependencyError(JaxwhitenError, ImportError):
-    """An optional package that is not installed; the message names the extra that brings it."""
+    """An optional package that is not installed; the message names the extra to install."""
 
     exit_code = 2
 
@@ -75,8 +75,8 @@ class NotFittedError(JaxwhitenError, ValueError, AttributeError):
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
-    Where scikit-learn is loaded the error is also a `sklearn.exceptions.NotFittedError`, so that its tools
-    recognise it; scikit-learn is never imported for that.
+    If scikit-learn is already imported, the error is also a `sklearn.exceptions.NotFittedError`, so that its tools
+    recognise it.
     """
     message = f"This {type(estimator).__name__} instance is not fitted yet: call fit, partial_fit or load first."
     sklearn_exceptions = sys.modules.get("sklearn.exceptions")
@@ -88,15 +88,15 @@ def not_fitted(estimator: object) -> NotFittedError:
 
 
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
-    """An `InputError` for a mistyped name, with the nearest valid names first.
+    """An `InputError` for an unknown name that suggests the nearest valid ones.
 
     Args:
-      what: What the name stands for, such as `"pooling"`.
-      name: What the user wrote.
-      valid: Every name that would have been accepted.
+      what: Kind of name, such as `"pooling"`.
+      name: The unknown name.
+      valid: All valid names.
 
     Returns:
-      The error, to be raised by the caller.
+      The error, for the caller to raise.
     """
     choices = sorted(valid)
     near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.5)

@@ -1,14 +1,15 @@
-"""Training objectives: sentence vectors (and labels) in, one scalar out. Pure functions, safe under `jax.jit`.
+"""Training objectives: pure functions from sentence vectors (and labels) to a scalar loss, safe under `jax.jit`.
 
-The batch is the global one. Under `jit` with the batch sharded over a mesh, in-batch negatives therefore come from
-every device: XLA inserts the gather, and one device or eight give the same loss.
+The loss is that of the global batch. Under `jit` with the batch sharded over a mesh, in-batch negatives come from all
+devices: XLA inserts the all-gather, and the loss does not depend on the number of devices.
 
-`objective` turns a name and settings into one function `(columns, labels, head) -> loss`, the form the training step
-calls; `OBJECTIVES` says what each name needs.
+`objective` turns a name and settings into a function `(columns, labels, head) -> loss`, as the training step calls it;
+`OBJECTIVES` lists the names and what each requires of the data.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,32 +26,32 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "|u-v|": lambda u, v: jnp.abs(u - v),
     "u*v": lambda u, v: u * v,
 }
-"""What the softmax classifier may see of a pair; the concatenation names are lists of these."""
+"""Features of a pair that the softmax classifier may use; a concatenation is a list of their names."""
 
 Head = Mapping[str, Array]
 """Parameters of an objective: `kernel [parts, d, classes]` and `bias [classes]` for softmax, empty otherwise."""
 
 Loss = Callable[[Sequence[Float[Array, "b d"]], Array | None, Head], Scalar]
-"""An objective ready for the training step: one vector array a column, the labels, the head's parameters."""
+"""An objective for the training step: one array of vectors per column, the labels, the head's parameters."""
 
 
 def normalize_rows(x: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
-    """Rows scaled to unit length; a zero row stays zero and its gradient finite."""
+    """Scales rows to unit length; zero rows stay zero, with finite gradients."""
     squares = jnp.sum(x * x, axis=-1, keepdims=True)
     positive = squares > 0
     return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)
 
 
 def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """Cosine of row i of `u` with row i of `v`; 0 where either is zero."""
+    """Row-wise cosine similarity; 0 where either row is zero."""
     return jnp.sum(normalize_rows(u) * normalize_rows(v), axis=-1)
 
 
 def parse_concatenation(concatenation: str) -> tuple[str, ...]:
-    """The features a concatenation names: `"(u,v,|u-v|)"` is `("u", "v", "|u-v|")`.
+    """Parses a concatenation: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`.
 
     Raises:
-      InputError: A part is not one of `FEATURES`.
+      InputError: A feature is not one of `FEATURES`.
     """
     parts = tuple(part.strip() for part in concatenation.strip().removeprefix("(").removesuffix(")").split(","))
     for part in parts:
@@ -73,15 +74,15 @@ def softmax_classification(
       u: Vectors of the first sentences.
       v: Vectors of the second sentences.
       labels: Class of each pair.
-      kernel: The classifier's weights, one `[d, classes]` slab a feature, in the order of `concatenation`.
+      kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
       bias: The classifier's bias.
-      concatenation: The features the classifier sees, such as `"(|u-v|,u*v)"`.
+      concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
 
     Returns:
       The mean loss.
 
     Raises:
-      InputError: An unknown feature, or a kernel with another number of slabs.
+      InputError: An unknown feature, or a kernel with a different number of slabs.
 
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the
@@ -97,7 +98,7 @@ def softmax_classification(
 
 
 def cosine_regression(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"]) -> Scalar:
-    """Mean squared error between the cosine of a pair and its gold score, the latter scaled to 0-1.
+    """Mean squared error between the cosine of each pair and its gold score in [0, 1].
 
     >>> import jax.numpy as jnp
     >>> float(cosine_regression(jnp.eye(2), jnp.eye(2), jnp.array([1.0, 0.0])))
@@ -112,7 +113,7 @@ def cosine_regression(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Floa
 def triplet(
     anchor: Float[Array, "b d"], positive: Float[Array, "b d"], negative: Float[Array, "b d"], margin: float = 1.0
 ) -> Scalar:
-    """Mean of max(‖a − p‖ − ‖a − n‖ + margin, 0), Euclidean.
+    """Mean of max(‖a − p‖ − ‖a − n‖ + margin, 0) with Euclidean distances.
 
     >>> import jax.numpy as jnp
     >>> a, p, n = jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]]), jnp.array([[0.0, 2.0]])
@@ -136,13 +137,13 @@ def multiple_negatives_ranking(
     negatives: Float[Array, "m b d"] | None = None,
     scale: float = 20.0,
 ) -> Scalar:
-    """Cross-entropy of each anchor choosing its own positive among every positive and hard negative of the batch.
+    """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
 
     Args:
       anchor: Vectors of the anchors.
-      positive: Row i belongs to anchor i; the other rows are its in-batch negatives.
-      negatives: Hard negatives, `m` columns of them; every anchor sees all of them.
-      scale: What cosines are multiplied with, the inverse of a temperature.
+      positive: Row i is the positive of anchor i; the other rows are its in-batch negatives.
+      negatives: Hard negatives, `m` columns; each is a candidate for every anchor.
+      scale: Factor on the cosines, an inverse temperature.
 
     Returns:
       The mean loss.
@@ -160,7 +161,7 @@ def multiple_negatives_ranking(
 
 
 def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], temperature: float = 0.05) -> Scalar:
-    """Unsupervised SimCSE: the same sentences encoded twice under different dropout are each other's positives.
+    """Unsupervised SimCSE: two encodings of a sentence with independent dropout are a positive pair.
 
     References:
       Gao, Yao and Chen, SimCSE (EMNLP 2021), section 3, equation 4.
@@ -171,7 +172,7 @@ def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], temperature:
 def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"], scale: float = 20.0) -> Scalar:
     """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j of the batch with gold_i > gold_j.
 
-    Only the order of the gold scores counts, as it does for Spearman's correlation.
+    The loss depends only on the order of the gold scores, like Spearman's correlation.
 
     References:
       Su, CoSENT (kexue.fm 8847), equation 5; Huang et al., CoSENT (IEEE/ACM TASLP 2024).
@@ -185,7 +186,7 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
 def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
     """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
 
-    Works with every objective: a softmax classifier's kernel is cut to the same prefix.
+    Works with every objective; the kernel of a softmax classifier is truncated to the same prefix.
 
     Args:
       loss: An objective as `objective` returns it.
@@ -193,11 +194,11 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
       weights: Weight of each prefix; all 1 when None.
 
     Returns:
-      A function of the same form.
+      An objective with the same signature.
 
     Raises:
-      InputError: No prefix, a length below 1, or another number of weights. A prefix longer than the vectors is
-        refused when the loss is called.
+      InputError: No prefix, a length below 1, or a different number of weights. When called, the loss raises it for a
+        prefix longer than the vectors.
 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.
@@ -221,36 +222,53 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
 
 @dataclass(frozen=True)
 class ObjectiveKind:
-    """What an objective needs of the data.
+    """An objective and what it requires of the data.
 
     Attributes:
-      columns: How many sentences a row has, least and most (None: any number).
+      loss: The objective as `(columns, labels, head, **settings) -> loss`.
+      columns: Minimum and maximum number of sentences per row (None: no maximum).
       label: `"class"`, `"score"` or None.
-      passes: How often each sentence goes through the encoder.
-      settings: Names of the settings it takes.
+      passes: How often each sentence is encoded.
+      settings: Names of the settings it accepts.
     """
 
+    loss: Callable[..., Scalar]
     columns: tuple[int, int | None]
-    label: str | None
+    label: str | None = None
     passes: int = 1
     settings: tuple[str, ...] = ()
 
 
+def _ranking(columns: Sequence[Array], labels: Array | None, head: Head, **settings: Any) -> Scalar:
+    del labels, head
+    anchor, positive, *negatives = columns
+    return multiple_negatives_ranking(anchor, positive, jnp.stack(negatives) if negatives else None, **settings)
+
+
 OBJECTIVES: dict[str, ObjectiveKind] = {
-    "softmax": ObjectiveKind((2, 2), "class", settings=("concatenation",)),
-    "cosine": ObjectiveKind((2, 2), "score"),
-    "triplet": ObjectiveKind((3, 3), None, settings=("margin",)),
-    "mnr": ObjectiveKind((2, None), None, settings=("scale",)),
-    "simcse": ObjectiveKind((1, 1), None, passes=2, settings=("temperature",)),
-    "cosent": ObjectiveKind((2, 2), "score", settings=("scale",)),
+    "softmax": ObjectiveKind(
+        lambda c, y, h, **settings: softmax_classification(c[0], c[1], y, h["kernel"], h["bias"], **settings),
+        (2, 2),
+        "class",
+        settings=("concatenation",),
+    ),
+    "cosine": ObjectiveKind(lambda c, y, h: cosine_regression(c[0], c[1], y), (2, 2), "score"),
+    "triplet": ObjectiveKind(lambda c, y, h, **settings: triplet(*c, **settings), (3, 3), settings=("margin",)),
+    "mnr": ObjectiveKind(_ranking, (2, None), settings=("scale",)),
+    "simcse": ObjectiveKind(
+        lambda c, y, h, **settings: simcse(c[0], c[1], **settings), (1, 1), passes=2, settings=("temperature",)
+    ),
+    "cosent": ObjectiveKind(
+        lambda c, y, h, **settings: cosent(c[0], c[1], y, **settings), (2, 2), "score", settings=("scale",)
+    ),
 }
 
 
 def objective_kind(name: str) -> ObjectiveKind:
-    """What the named objective needs of the data.
+    """Looks up an objective by name.
 
     Raises:
-      InputError: A mistyped name; the message gives the nearest.
+      InputError: An unknown name; the message suggests the nearest.
     """
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
@@ -258,12 +276,12 @@ def objective_kind(name: str) -> ObjectiveKind:
 
 
 def check_data(name: str, columns: Sequence[str], label: str | None) -> None:
-    """Refuses rows an objective cannot use.
+    """Checks that an objective can be trained on rows of this form.
 
     Args:
       name: One of `OBJECTIVES`.
       columns: Names of the sentence columns.
-      label: What the rows are labelled with: `"class"`, `"score"` or None.
+      label: The kind of label of the rows: `"class"`, `"score"` or None.
 
     Raises:
       InputError: Too few or too many columns, or the wrong kind of label.
@@ -272,7 +290,9 @@ def check_data(name: str, columns: Sequence[str], label: str | None) -> None:
     least, most = kind.columns
     if len(columns) < least or (most is not None and len(columns) > most):
         wanted = f"{least}" if most == least else f"at least {least}" if most is None else f"{least} to {most}"
-        raise InputError(f"The objective {name!r} takes {wanted} sentences a row; the rows have {', '.join(columns)}.")
+        raise InputError(
+            f"The objective {name!r} takes {wanted} sentences per row; the rows have {', '.join(columns)}."
+        )
     if kind.label and label != kind.label:
         raise InputError(f"The objective {name!r} needs a {kind.label} for every row; the rows have {label or 'none'}.")
 
@@ -284,44 +304,34 @@ def objective(
     matryoshka_weights: Sequence[float] | None = None,
     **settings: Any,
 ) -> Loss:
-    """The named objective with its settings, in the form the training step calls.
+    """The named objective with its settings, as the training step calls it.
 
     Args:
       name: One of `OBJECTIVES`.
-      matryoshka_dims: Prefix lengths; empty for the whole vectors only.
+      matryoshka_dims: Prefix lengths; empty for the full vectors only.
       matryoshka_weights: Weights of the prefixes.
-      **settings: Settings of that objective, such as `scale` or `concatenation`.
+      **settings: Settings of the objective, such as `scale` or `concatenation`.
 
     Returns:
-      A function `(columns, labels, head) -> loss`. SimCSE's two columns are the two passes.
+      A function `(columns, labels, head) -> loss`. For SimCSE the two columns are the two passes.
 
     Raises:
-      InputError: A mistyped name or setting.
+      InputError: An unknown name or setting.
     """
-    known = objective_kind(name).settings
+    kind = objective_kind(name)
     for setting in settings:
-        if setting not in known:
-            raise unknown_name(f"setting of the objective {name!r}", setting, known)
-
-    forms: dict[str, Callable[..., Array]] = {
-        "softmax": lambda c, y, h: softmax_classification(c[0], c[1], y, h["kernel"], h["bias"], **settings),
-        "cosine": lambda c, y, h: cosine_regression(c[0], c[1], y),
-        "triplet": lambda c, y, h: triplet(c[0], c[1], c[2], **settings),
-        "mnr": lambda c, y, h: multiple_negatives_ranking(
-            c[0], c[1], jnp.stack(c[2:]) if len(c) > 2 else None, **settings
-        ),
-        "simcse": lambda c, y, h: simcse(c[0], c[1], **settings),
-        "cosent": lambda c, y, h: cosent(c[0], c[1], y, **settings),
-    }
-    return matryoshka(forms[name], matryoshka_dims, matryoshka_weights) if matryoshka_dims else forms[name]
+        if setting not in kind.settings:
+            raise unknown_name(f"setting of the objective {name!r}", setting, kind.settings)
+    loss = functools.partial(kind.loss, **settings)
+    return matryoshka(loss, matryoshka_dims, matryoshka_weights) if matryoshka_dims else loss
 
 
 def init_head(
     name: str, key: Array, dimension: int, classes: int = 3, concatenation: str = "(u,v,|u-v|)", **settings: Any
 ) -> dict[str, Array]:
-    """Fresh parameters of an objective: a softmax classifier, uniform in ±1/√inputs; nothing for the others.
+    """Initial parameters of an objective: a softmax classifier, uniform in ±1/√inputs, or nothing for the others.
 
-    It takes the settings that `objective` takes; only the concatenation matters here.
+    Accepts the settings of `objective`, of which only the concatenation is used.
     """
     del settings
     if name != "softmax":

@@ -3,7 +3,8 @@
 from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
-from jaxwhiten.datasets.sts import STS_TASKS, Pairs, STSTask, load_sts
+from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.sts import load_sts
 from jaxwhiten.datasets.tables import Table, read_table
 
 __all__ = [

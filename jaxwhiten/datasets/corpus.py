@@ -1,4 +1,4 @@
-"""Plain text to train on: one passage a line, in one file or many, plain or gzip."""
+"""Plain-text corpora: one passage per line, in one or more files, plain or gzip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT_ENDINGS = (".txt", ".txt.gz")
 
 
 def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
-    """The files of a corpus, in the order of their names.
+    """The files of a corpus, sorted by name.
 
     Args:
       where: A file, a folder (its `.txt` and `.txt.gz` files), or a pattern with `*`.
@@ -33,20 +33,20 @@ def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
         found = [Path(name) for name in glob.glob(str(path)) if Path(name).is_file()] if text else []
         wanted = f"{text}: no such file or folder" if text else "No text was named"
     if not found:
-        raise DataNotFoundError(f"{wanted}. Give a file, a folder or a pattern of text files, one passage a line.")
+        raise DataNotFoundError(f"{wanted}. Give a file, a folder or a pattern of text files, one passage per line.")
     return sorted(found)
 
 
 class Corpus:
-    """The passages of text files: their lines, without blank ones.
+    """The passages of text files: their non-blank lines.
 
     Args:
       files: From `corpus_files`.
-      skip_bad_rows: Leave lines out that are not clean UTF-8 text, and count them, instead of stopping.
+      skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
 
     Attributes:
-      files: As given.
-      skipped: Lines left out so far by the latest pass.
+      files: The files.
+      skipped: Number of lines skipped so far in the latest pass.
     """
 
     def __init__(self, files: Sequence[Path], *, skip_bad_rows: bool = False):
@@ -55,7 +55,7 @@ class Corpus:
         self.skipped = 0
 
     def blocks(self, size: int) -> Iterator[list[str]]:
-        """Passages, `size` at a time and fewer at the end.
+        """Yields lists of `size` passages; the last list may be shorter.
 
         Raises:
           DataError: A file cannot be read, or a line is not clean UTF-8 text.
@@ -73,7 +73,7 @@ class Corpus:
             yield pending
 
     def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
-        """The passages of `blocks` that are not held out.
+        """Yields the lists of `blocks` without the passages held out.
 
         Args:
           size: As in `blocks`.
@@ -84,20 +84,20 @@ class Corpus:
 
 
 def held_out(passage: str, share: float) -> bool:
-    """Whether a passage is held out: decided by its text alone, so that a repeated one is on one side only.
+    """Whether a passage is held out, decided by a hash of its text, so that duplicates are on the same side.
 
     Args:
       passage: The text.
-      share: Share of passages held out, about.
+      share: Approximate share of passages held out.
     """
     return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32
 
 
 def check_share(share: float) -> None:
-    """Refuses a share that leaves nothing on one side.
+    """Checks the share of passages held out.
 
     Raises:
-      DataError: It is not above 0 and below 1.
+      DataError: The share is not above 0 and below 1.
     """
     if not 0 < share < 1:
         raise DataError(f"The share of passages held out is {share}; expected a number above 0 and below 1.")

@@ -1,4 +1,4 @@
-"""Rows to train on: columns of sentences and a label each, from NLI rows, scored pairs, or a table of the user's."""
+"""Training examples: columns of sentences with labels, from NLI rows, scored pairs, or a user's table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -22,13 +23,13 @@ NLI_FORMS = ("pairs", "triplets", "sentences")
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows to train on.
+    """Training examples.
 
     Attributes:
-      columns: Sentences by column name, in the order an objective takes them; all of one length.
-      label: int32 classes or float32 scores in 0-1, one a row; None where there are none.
+      columns: Sentences by column name, in the order the objective takes them; all of equal length.
+      label: int32 classes or float32 scores in [0, 1], one per row; None without labels.
       classes: Names of the classes.
-      skipped: Rows left out.
+      skipped: Number of rows left out.
     """
 
     columns: Mapping[str, list[str]]
@@ -58,14 +59,14 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
 
     Args:
       rows: From `load_nli`.
-      form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, a hypothesis it entails and
-        one that contradicts it, premises without both left out; `"sentences"`, each distinct one once.
+      form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
+        contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
 
     Returns:
       The examples.
 
     Raises:
-      InputError: A mistyped form.
+      InputError: An unknown form.
     """
     if form not in NLI_FORMS:
         raise unknown_name("form of NLI examples", form, NLI_FORMS)
@@ -95,15 +96,15 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
 
     Args:
       pairs: One split of an `STSTask`.
-      low: The gold score that becomes 0.
-      high: The gold score that becomes 1.
-      form: `"pairs"` with their scores, or `"sentences"`, each distinct one once.
+      low: The gold score that is mapped to 0.
+      high: The gold score that is mapped to 1.
+      form: `"pairs"` with their scores, or the distinct `"sentences"`.
 
     Returns:
       The examples.
 
     Raises:
-      InputError: A mistyped form.
+      InputError: An unknown form.
     """
     if form not in ("pairs", "sentences"):
         raise unknown_name("form of STS examples", form, ("pairs", "sentences"))
@@ -125,20 +126,20 @@ def table_examples(
     """Examples from a TSV, CSV, JSON-lines or Parquet file.
 
     Args:
-      path: The file; its format is told by its ending.
-      columns: Names of the columns that hold sentences, in the order the objective takes them.
-      label: Name of the label's column, if any.
-      classes: The labels in class order, as they are written in the file; empty where the label is a score.
-      score_range: The scores that become 0 and 1.
-      skip_bad_rows: Whether bad rows are left out and counted, instead of refused.
+      path: The file; the format follows from its suffix.
+      columns: Names of the sentence columns, in the order the objective takes them.
+      label: Name of the label column, if any.
+      classes: The labels in class order, as written in the file; empty if the label is a score.
+      score_range: The scores that are mapped to 0 and 1.
+      skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
 
     Returns:
       The examples.
 
     Raises:
-      DataError: A missing column, an empty sentence, an unknown class, a score that is no number or out of range, or
-        no row at all; the message names file and line.
-      InputError: No columns are named.
+      DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
+        file and line.
+      InputError: `columns` is empty.
     """
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")
@@ -148,43 +149,39 @@ def table_examples(
     keep: list[int] = []
     values: list[float] = []
     codes = {name: code for code, name in enumerate(classes)}
-    sentences = [table[name] for name in columns]
-    for row in range(len(sentences[0])):
-        problem = next(
-            (f"{n!r} is empty" for n, c in zip(columns, sentences, strict=True) if not str(c[row]).strip()), ""
-        )
-        value = 0.0
-        if label and not problem:
-            value, problem = _label(label, table[label][row], codes, score_range)
-        if problem:
-            bad(int(table.lines[row]), problem)
-        else:
-            keep.append(row)
-            values.append(value)
+    for row in range(len(table.lines)):
+        try:
+            for name in columns:
+                if not str(table[name][row]).strip():
+                    raise ValueError(f"{name!r} is empty")
+            value = _label(label, table[label][row], codes, score_range) if label else 0.0
+        except ValueError as error:
+            bad(int(table.lines[row]), str(error))
+            continue
+        keep.append(row)
+        values.append(value)
     if not keep:
         raise DataError(f"{path}: no row is left to train on ({bad.count + table.skipped} bad rows).")
-    kept = {name: [str(column[row]) for row in keep] for name, column in zip(columns, sentences, strict=True)}
+    kept = {name: [str(table[name][row]) for row in keep] for name in columns}
     labels = np.asarray(values, np.int32 if classes else np.float32) if label else None
     return Examples(kept, labels, tuple(classes), table.skipped + bad.count)
 
 
-def _label(
-    name: str, value: object, codes: Mapping[str, int], score_range: tuple[int | float, int | float]
-) -> tuple[float, str]:
-    """The label as a class number or a score in 0-1, and what is wrong with it if anything."""
+def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
+    """The label as a class number or a score in [0, 1]; a `ValueError` says what is wrong with it."""
+    text = str(value)
     if codes:
-        code = codes.get(str(value))
-        return float(
-            code or 0
-        ), "" if code is not None else f"unknown {name} {str(value)[:40]!r}; known: {', '.join(codes)}"
+        if text not in codes:
+            raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
+        return float(codes[text])
     low, high = score_range
     try:
-        score = float(value)  # type: ignore[arg-type]
+        score = float(value)
     except (TypeError, ValueError):
-        return 0.0, f"{name} {str(value)[:40]!r} is not a number"
+        raise ValueError(f"{name} {text[:40]!r} is not a number") from None
     if not math.isfinite(score) or not min(low, high) <= score <= max(low, high):
-        return 0.0, f"{name} is {score}, expected {low} to {high}"
-    return (score - low) / (high - low), ""
+        raise ValueError(f"{name} is {score}, expected {low} to {high}")
+    return (score - low) / (high - low)
 
 
 def _distinct(*columns: Sequence[str]) -> list[str]:

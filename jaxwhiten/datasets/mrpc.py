@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError
@@ -33,16 +34,14 @@ def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
       DataNotFoundError: There is no such folder.
       DataError: A file is truncated, shifted or mis-encoded; the message names file and line.
     """
-    from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
-
-    root = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    folders = [Path(root, name) for name in _FOLDERS] if root else []
+    root = data_folder(data_dir)
+    folders = [root / name for name in _FOLDERS] if root else []
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in FILES)), None)
     if folder is None:
         raise DataNotFoundError(
             f"MRPC: {' and '.join(FILES)} are not {f'in {root} or its downstream/MRPC' if root else 'known'}. Set"
-            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or take the data set pydocs, which"
-            " every machine has."
+            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs, which"
+            " needs no files."
         )
     return from_pairs("mrpc", (row for name, count in FILES.items() for row in _read(folder / name, count)))
 

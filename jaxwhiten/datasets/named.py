@@ -11,7 +11,8 @@ from jaxwhiten.datasets.quora import load_quora
 from jaxwhiten.datasets.retrieval import RetrievalData, read_pairs_file
 from jaxwhiten.errors import DataNotFoundError, unknown_name
 
-RETRIEVAL_SETS = ("quora", "mrpc", "pydocs")
+_LOADERS = {"quora": load_quora, "mrpc": load_mrpc, "pydocs": lambda _: load_pydocs()}
+RETRIEVAL_SETS = tuple(_LOADERS)
 
 
 def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
@@ -19,7 +20,7 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
 
     Args:
       name: One of `RETRIEVAL_SETS`, or the path of a file in Quora's columns.
-      data_dir: As `load_quora` and `load_mrpc` take it; `pydocs` and files need none.
+      data_dir: As in `load_quora` and `load_mrpc`; ignored by `pydocs` and files.
 
     Returns:
       The data.
@@ -29,12 +30,8 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
       DataError: A file is damaged.
     """
-    if name == "quora":
-        return load_quora(data_dir)
-    if name == "mrpc":
-        return load_mrpc(data_dir)
-    if name == "pydocs":
-        return load_pydocs()
+    if name in _LOADERS:
+        return _LOADERS[name](data_dir)
     if Path(name).is_file():
         return read_pairs_file(name)
     if os.sep in name or "." in name:

@@ -6,19 +6,18 @@ References:
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int8
 
 from jaxwhiten.datasets import remote
-from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
@@ -36,9 +35,8 @@ _TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3
 _PREMISE, _HYPOTHESIS, _LABEL = ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")
 _OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
 _SPLIT = re.compile(r"(?:^|[^a-z])(train|dev|test|val|valid|validation|trial)(?:[^a-z]|$)", re.IGNORECASE)
-_SPLIT_NAMES = {"train": "train", "test": "test"}  # any other name of a split is a dev set
-_DEPTH = 3
-_PREFERENCE = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")  # of one source in several formats, the first is read
+_MAX_DEPTH = 3
+_PREFERRED_FORMATS = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ class NLIRows:
     Attributes:
       premise: Premises.
       hypothesis: Hypotheses.
-      label: 0 entailment, 1 neutral, 2 contradiction; -1 for a row whose label is two-way only (`two_way="keep"`).
+      label: 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
       source: Name of the source of each row.
       sources: The files read, with rows kept and dropped.
       left_out: Files that were recognised but not read, and why.
@@ -87,13 +85,22 @@ class NLIRows:
         return sum(sum(source.dropped.values()) for source in self.sources)
 
     def summary(self) -> str:
-        """One line a source: rows kept, rows dropped and why."""
+        """One line per source: rows kept, rows dropped and why."""
         lines = []
         for source in self.sources:
             reasons = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items())
             lines.append(f"{source.name}: {source.rows} rows" + (f" (dropped: {reasons})" if reasons else ""))
         lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
+
+
+class _Rules(NamedTuple):
+    """Which rows `load_nli` keeps."""
+
+    exclude_overlap: bool = False
+    splits: Sequence[str] | None = None
+    two_way: str = "drop"
+    skip_bad_rows: bool = False
 
 
 def _stem(path: Path) -> tuple[str, str]:
@@ -104,23 +111,23 @@ def _stem(path: Path) -> tuple[str, str]:
 
 
 def _candidates(data_dir: Path) -> dict[str, Path]:
-    """Files below a folder that may hold NLI rows, by source name."""
+    """Files below a folder that may hold NLI rows, by source name; of several formats the preferred one."""
     inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
     root = next((folder for folder in inside if folder.is_dir()), data_dir)
     found: dict[str, list[Path]] = {}
     for folder, folders, files in os.walk(root):
         place = Path(folder).relative_to(root)
-        folders[:] = sorted(n for n in folders if len(place.parts) < _DEPTH and not n.startswith((".", "__")))
+        folders[:] = sorted(n for n in folders if len(place.parts) < _MAX_DEPTH and not n.startswith((".", "__")))
         for file in sorted(files):
             stem, suffix = _stem(Path(file))
             name = (place / stem).as_posix()
-            if suffix not in _PREFERENCE or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
+            if suffix not in _PREFERRED_FORMATS or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
                 continue
             if suffix == ".txt" and not _OFFICIAL.match(stem):
                 continue  # licences, readmes, lists of lines
             found.setdefault(name, []).append(Path(folder, file))
     return {
-        name: min(paths, key=lambda path: (_PREFERENCE.index(_stem(path)[1]), path.name))
+        name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(_stem(path)[1]), path.name))
         for name, paths in sorted(found.items())
     }
 
@@ -176,7 +183,7 @@ def _overlap(path: Path) -> np.ndarray:
 
 
 def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
-    """Label codes: 0 to 2, or a negative code for a row without a class of its own."""
+    """Label codes: 0 to 2, or a negative code for labels that are none of the three classes."""
     known = _CODES | dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
     known |= {name.capitalize(): code for name, code in known.items() if isinstance(name, str)}
     codes = np.array(
@@ -190,35 +197,29 @@ def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: boo
 
 def _split_of(text: str) -> str:
     found = _SPLIT.search(text)
-    return _SPLIT_NAMES.get(found[1].lower(), "dev") if found else ""
+    if found is None:
+        return ""
+    name = found[1].lower()
+    return name if name in ("train", "test") else "dev"
 
 
-def _read_source(
-    name: str,
-    path: Path,
-    columns: Mapping[str, str],
-    *,
-    exclude_overlap: bool,
-    splits: Sequence[str] | None,
-    two_way: str,
-    skip_bad_rows: bool,
-) -> tuple[NLISource, list[str], list[str], np.ndarray]:
-    table = read_table(path, columns, skip_bad_rows=skip_bad_rows, ragged=True)
-    codes = _codes(table, table["label"], skip_bad_rows)
+def _read_source(name: str, path: Path, columns: Mapping[str, str], rules: _Rules) -> NLIRows:
+    table = read_table(path, columns, skip_bad_rows=rules.skip_bad_rows, ragged=True)
+    codes = _codes(table, table["label"], rules.skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
     # Each reason counts only rows that no earlier reason took.
     reasons: dict[str, np.ndarray] = {}
-    if splits is not None:
+    if rules.splits is not None:
         names = table.get("split", [name.rpartition("/")[2]] * len(codes))
         of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["of another split"] = np.array([of[text] not in splits for text in names], dtype=bool)
+        reasons["of another split"] = np.array([of[text] not in rules.splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
-    if two_way == "drop":
+    if rules.two_way == "drop":
         reasons["with a two-way label"] = codes == _TWO_CLASSES
     reasons["empty sentence"] = np.array(empty, dtype=bool)
-    if exclude_overlap:
+    if rules.exclude_overlap:
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
     dropped = {"bad row": table.skipped} if table.skipped else {}
@@ -227,52 +228,42 @@ def _read_source(
             dropped[reason] = count
         keep &= ~mask
     rows = np.flatnonzero(keep).tolist()
-    source = NLISource(name, str(path), len(rows), dropped)
-    label = np.maximum(codes[keep], np.int8(-1))
-    return source, [str(premise[i]) for i in rows], [str(hypothesis[i]) for i in rows], label
+    return NLIRows(
+        premise=[str(premise[i]) for i in rows],
+        hypothesis=[str(hypothesis[i]) for i in rows],
+        label=np.maximum(codes[keep], np.int8(_TWO_CLASSES)),
+        source=[name] * len(rows),
+        sources=(NLISource(name, str(path), len(rows), dropped),),
+        left_out={},
+    )
 
 
-def read_nli(
-    data_dir: str | os.PathLike[str],
-    *,
-    exclude_overlap: bool = False,
-    sources: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-    two_way: Literal["drop", "keep"] = "drop",
-    skip_bad_rows: bool = False,
-) -> NLIRows | None:
+def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
     """Reads the NLI files of a local folder; arguments as `load_nli`.
 
     Returns:
-      The rows, or None where the folder holds no NLI file.
+      The rows, or None if the folder holds no NLI file.
     """
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
-    strangers: dict[str, str] = {}
-    for name, path in _candidates(Path(data_dir)).items():
+    unrecognised: dict[str, str] = {}
+    for name, path in _candidates(Path(folder)).items():
         if columns := _columns(path):
             tables[name] = path, columns
         elif _OFFICIAL.match(path.name):
             raise DataError(f"{path}, line 1: no columns sentence1, sentence2 and label (or gold_label) in the header.")
         else:
-            strangers[name] = "it has no columns of premise, hypothesis and label"
+            unrecognised[name] = "it has no columns of premise, hypothesis and label"
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
-    read = functools.partial(
-        _read_source,
-        exclude_overlap=exclude_overlap,
-        splits=splits,
-        two_way=two_way,
-        skip_bad_rows=skip_bad_rows,
-    )
-    parts = [read(name, *tables[name]) for name in names]
+    parts = [_read_source(name, *tables[name], _Rules(**rules)) for name in names]
     return NLIRows(
-        premise=[text for part in parts for text in part[1]],
-        hypothesis=[text for part in parts for text in part[2]],
-        label=np.concatenate([part[3] for part in parts]),
-        source=[part[0].name for part in parts for _ in range(part[0].rows)],
-        sources=tuple(part[0] for part in parts),
-        left_out=left_out | strangers,
+        premise=[text for part in parts for text in part.premise],
+        hypothesis=[text for part in parts for text in part.hypothesis],
+        label=np.concatenate([part.label for part in parts]),
+        source=[name for part in parts for name in part.source],
+        sources=tuple(part.sources[0] for part in parts),
+        left_out=left_out | unrecognised,
     )
 
 
@@ -285,11 +276,12 @@ def load_nli(
     two_way: Literal["drop", "keep"] = "drop",
     skip_bad_rows: bool = False,
 ) -> NLIRows:
-    """Loads NLI rows from every recognised file of a folder, and says what was read and what was not.
+    """Loads NLI rows from every recognised file of a folder, and reports which files were read.
 
-    Recognised are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli` whose
-    header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); all also gzipped.
-    A source whose rows are contained in another one is left out: SNLI and MultiNLI beside AllNLI, `original_X` beside
+    Recognised files are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli`
+    whose header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); each plain or
+    gzipped.
+    Sources contained in another one are left out: SNLI and MultiNLI beside AllNLI, `original_X` beside
     `all_combined_X`. Rows without an agreed label (`-`, -1) and rows with an empty sentence are dropped and counted.
 
     Args:
@@ -298,17 +290,17 @@ def load_nli(
       exclude_overlap: Whether to leave out the lines that `X.overlap_lines.txt` beside a file `X.tsv` lists (counted
         from 0, header included): they contain a sentence of an evaluation set.
       sources: Names of the sources to read, in this order; by default all.
-      splits: Of `"train"`, `"dev"`, `"test"`, those to read; by default all. A row's split is told by the column
-        `split` or else by the file name.
-      two_way: What to do with rows labelled only as not entailed: `"drop"` them, since they have no class among three,
-        or `"keep"` them with label -1, for uses that need no label.
+      splits: Which of `"train"`, `"dev"` and `"test"` to read; by default all. The column `split` names the split of
+        each row, or else the file name does.
+      two_way: What to do with rows labelled only as not entailed: `"drop"` them, since they belong to none of the
+        three classes, or `"keep"` them with label -1, for uses that need no label.
       skip_bad_rows: Whether bad rows are dropped and counted, instead of refused.
 
     Returns:
       The rows.
 
     Raises:
-      InputError: A source, split or `two_way` that does not exist, or two sources of which one contains the other.
+      InputError: An unknown source, split or `two_way`, or two sources of which one contains the other.
       DataNotFoundError: No files and no network.
       DataError: A bad file; the message names file and line.
     """
@@ -321,26 +313,18 @@ def load_nli(
             raise unknown_name("split", split, ("train", "dev", "test"))
     if two_way not in ("drop", "keep"):
         raise unknown_name("two_way", two_way, ("drop", "keep"))
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    if folder and not Path(folder).is_dir():
+    folder = data_folder(data_dir)
+    if folder and not folder.is_dir():
         raise DataNotFoundError(
             f"{folder}: no such folder. Set --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."
         )
-    read = functools.partial(
-        read_nli,
-        exclude_overlap=exclude_overlap,
-        sources=sources,
-        splits=splits,
-        two_way=two_way,
-        skip_bad_rows=skip_bad_rows,
-    )
-    rows = read(folder) if folder else None
+    rules = _Rules(exclude_overlap, splits, two_way, skip_bad_rows)._asdict()
+    rows = read_nli(folder, sources, **rules) if folder else None
     if rows is None:
-        # Read as text: a million records of array_record take minutes, the text takes seconds.
         try:
-            rows = read(remote.allnli_folder(cache_dir("datasets", "downloads")))
+            rows = read_nli(remote.allnli_folder(cache_dir("datasets", "downloads")), sources, **rules)
         except DataNotFoundError as error:
             raise DataNotFoundError(f"{folder}: no NLI files in it. {error}" if folder else str(error)) from error
-    assert rows is not None  # the folder of the download holds AllNLI, or fetching it raised
+    assert rows is not None  # the downloaded folder holds AllNLI
     return rows

@@ -1,4 +1,4 @@
-"""What the STS tasks are: their types, files, subsets and row counts. No reading here.
+"""Definitions of the STS tasks: types, files, subsets and row counts.
 
 References:
   SemEval STS 2012-2016; Cer et al. 2017 (STS benchmark); Marelli et al. 2014 (SICK).
@@ -6,8 +6,10 @@ References:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -36,7 +38,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class STSTask:
-    """One task: its name and its splits.
+    """A task with its splits.
 
     Attributes:
       name: The task's name, one of `STS_TASKS` or `"sts_sample"`.
@@ -49,7 +51,7 @@ class STSTask:
 
 @dataclass(frozen=True)
 class Count:
-    """Rows of one file: how many there are, and how many of them have a gold score."""
+    """Number of rows of a file, and number of rows with a gold score."""
 
     total: int
     scored: int
@@ -57,14 +59,14 @@ class Count:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Where a task's files lie in a SentEval folder and what they must hold.
+    """The files of a task in a SentEval folder and their expected contents.
 
     Attributes:
       name: The task's name.
-      layout: How the files are written: `"semeval"` (one input and one gold file a subset), `"stsb"` or `"sick"`.
-      folder: The folder below `downstream`.
+      layout: Layout of the files: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
+      folder: The folder, relative to `downstream`.
       counts: Expected rows by split and subset.
-      files: File name by split, where a split is one file.
+      files: File name by split; empty for `"semeval"`.
       low: Lowest gold score.
       high: Highest gold score.
     """
@@ -88,7 +90,7 @@ def _single(name: str, layout: str, folder: str, files: dict[str, tuple[str, int
     return TaskSpec(name, layout, folder, counts, {split: file for split, (file, _) in files.items()}, low)
 
 
-# One number: rows, all scored. Two: rows, scored rows.
+# One number: rows, all of them scored. Two numbers: rows, scored rows.
 _SPECS = (
     _semeval(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
     _semeval(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
@@ -138,3 +140,11 @@ _SPECS = (
 TASK_SPECS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec in _SPECS})
 STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
+
+DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
+    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    return Path(folder) if folder else None

@@ -1,6 +1,6 @@
-"""The docstrings of the running Python's standard library as retrieval data: real texts on every machine.
+"""The docstrings of Python's standard library as retrieval data: real texts, available everywhere.
 
-A docstring's first sentence is the query, the rest its document. Sources are parsed, never imported or run.
+The first sentence of a docstring is the query, the rest its document. Sources are parsed, never imported.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jaxwhiten.errors import DataNotFoundError
 
 # Tests, installed packages, and modules whose docstrings are data or belong to an application.
 _SKIPPED = {"test", "tests", "idlelib", "site-packages", "dist-packages", "turtledemo", "pydoc_data", "__pycache__"}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BYTES = 2 << 20
 _MIN_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -35,11 +36,11 @@ def load_pydocs(folder: str | os.PathLike[str] | None = None) -> RetrievalData:
       folder: A folder of Python sources; by default the standard library of the running Python.
 
     Returns:
-      The data, in the order of module names and lines. Equal first sentences are one query, with every document that
-      follows one of them as gold; equal documents are one document.
+      The data, in the order of module names and lines. Equal first sentences are merged into one query, whose gold
+      are the documents of all of them; equal documents are merged, too.
 
     Raises:
-      DataNotFoundError: There are no sources, as where the standard library is a zip file.
+      DataNotFoundError: There are no sources, for example because the standard library is a zip file.
     """
     root = Path(folder or sysconfig.get_paths()["stdlib"])
     counts: Counter[str] = Counter()
@@ -60,7 +61,7 @@ def load_pydocs(folder: str | os.PathLike[str] | None = None) -> RetrievalData:
 
 
 def split_docstring(text: str) -> tuple[str, str]:
-    """The first sentence and the rest, white space made single spaces; the rest is empty if there is none."""
+    """Splits off the first sentence and normalises white space; the rest is empty for a single sentence."""
     for end in _END.finditer(text):
         gap = end.group()
         first = text[: end.start()] + gap.strip()  # a closing quotation mark or bracket belongs to the sentence
@@ -70,32 +71,23 @@ def split_docstring(text: str) -> tuple[str, str]:
 
 
 def _sources(root: Path) -> Iterator[Path]:
-    """Python files below a folder, in the order of their names, links to folders not followed."""
+    """Python files below a folder, sorted by name; links to folders are not followed."""
     for folder, names, files in os.walk(root):
         names[:] = sorted(name for name in names if name not in _SKIPPED and not name.startswith("config-"))
         yield from (Path(folder, name) for name in sorted(files) if name.endswith(".py"))
 
 
 def _docstrings(path: Path) -> Iterator[str]:
-    """The docstrings of one file in the order of their lines; none from a file that does not parse."""
+    """The docstrings of a file in the order of their lines; none if the file does not parse."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             return
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes in strings that are nobody's concern here
+            warnings.simplefilter("ignore")  # about invalid escapes in the sources
             tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return
-    for node in sorted(_documented(tree), key=lambda node: getattr(node, "lineno", 0)):
+    nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
+    for node in sorted(nodes, key=lambda node: getattr(node, "lineno", 0)):
         if text := ast.get_docstring(node, clean=False):
             yield inspect.cleandoc(text)
-
-
-def _documented(block: ast.AST) -> Iterator[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The module, classes and functions below a node. Only statements are visited, which is most of the time saved."""
-    if isinstance(block, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield block
-    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for child in getattr(block, name, None) or ():
-            if hasattr(child, "body"):
-                yield from _documented(child)

@@ -7,9 +7,9 @@ References:
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from jaxwhiten.datasets import remote
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.retrieval import RetrievalData, read_pairs_file
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.io import cache_dir, content_key
@@ -24,8 +24,8 @@ def load_quora(data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
     """Loads Quora's question pairs as retrieval data: 299,364 documents and 290,654 queries.
 
     Args:
-      data_dir: A folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), or one named `quora` with it in it.
-        By default `$JAXWHITEN_DATA_DIR`; where the file is in neither, it is downloaded once and kept in the cache.
+      data_dir: A folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), itself or in a subfolder `quora`. By
+        default `$JAXWHITEN_DATA_DIR`; if that has no such file, it is downloaded once and kept in the cache.
 
     Returns:
       The data.
@@ -34,35 +34,16 @@ def load_quora(data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
       DataNotFoundError: `data_dir` was given and has no such file, or there is no network.
       DataError: The file cannot be read or lacks a column.
     """
-    from jaxwhiten.datasets.sts import DATA_DIR_VARIABLE
-
-    if data_dir and (path := quora_file(data_dir)) is None:
+    root = data_folder(data_dir)
+    places = [root / folder / (FILE + suffix) for folder in _FOLDERS for suffix in ("", ".gz")] if root else []
+    path = next((path for path in places if path.is_file()), None)
+    if path is None and data_dir:
         raise DataNotFoundError(
             f"{data_dir}: no {FILE} in it (nor in {', '.join(name for name in _FOLDERS if name)} below it). Put it"
             " there, name another file in Quora's columns as the data set, or leave data_dir unset to download it."
         )
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    path = quora_file(folder) if folder else None
-    return read_pairs_file(path or download_quora(cache_dir("downloads")), "quora")
-
-
-def quora_file(data_dir: str | os.PathLike[str]) -> Path | None:
-    """The file of Quora's question pairs below a folder, or None."""
-    places = (Path(data_dir, folder, FILE + suffix) for folder in _FOLDERS for suffix in ("", ".gz"))
-    return next((path for path in places if path.is_file()), None)
-
-
-def download_quora(download_dir: str | os.PathLike[str]) -> Path:
-    """Downloads Quora's question pairs unless they are there already.
-
-    Args:
-      download_dir: The folder below which they are kept.
-
-    Returns:
-      The file.
-
-    Raises:
-      DataNotFoundError: No network.
-    """
-    url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
-    return remote.fetch(url, Path(download_dir) / f"quora-{content_key(url)}" / FILE, "the Quora question pairs")
+    if path is None:
+        url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
+        path = cache_dir("downloads", f"quora-{content_key(url)}", FILE)
+        remote.fetch(url, path, "the Quora question pairs")
+    return read_pairs_file(path, "quora")

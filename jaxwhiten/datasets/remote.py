@@ -1,8 +1,8 @@
-"""The public addresses of the data, and how it is fetched and unpacked without trust.
+"""The public addresses of the data, and safe downloading and unpacking.
 
-An archive is never unpacked as it is. Only plain files whose place ends like one of the files asked for are copied
-out, to a name taken from that list and not from the archive, so absolute paths, `..`, links and devices have no
-effect; the size of every file, of the whole and of the download is bounded.
+Archives are not unpacked as a whole. Only regular files that match a wanted path are copied, to a name from the list
+of wanted files rather than from the archive, so absolute paths, `..`, links and devices have no effect. The sizes of
+members and downloads are bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jaxwhiten.io import atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
 ALLNLI_URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
-# For mirrors.
+# Environment variables with the address of a mirror.
 SENTEVAL_URL_VARIABLE = "JAXWHITEN_SENTEVAL_URL"
 ALLNLI_URL_VARIABLE = "JAXWHITEN_ALLNLI_URL"
 
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def not_found(what: str, url: str, reason: object) -> DataNotFoundError:
-    """The error for data that is neither in a folder nor to be had from its address."""
+    """The error for data that is neither in a folder nor downloadable."""
     return DataNotFoundError(
         f"The {what} is not on this machine and could not be downloaded from {url} ({reason}). Set --config.data_dir or"
         " $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and run again."
@@ -50,7 +50,7 @@ def _unwritable(path: Path, error: OSError) -> DataError:
 
 
 def _reason(error: Exception) -> str:
-    """Why a request failed, in a few words."""
+    """A short description of a failed request."""
     response = getattr(error, "response", None)
     if response is not None:
         return f"HTTP status {response.status_code}"
@@ -60,19 +60,19 @@ def _reason(error: Exception) -> str:
 
 
 def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
-    """Downloads a file, unless it is there already. It appears under its name only when it is complete.
+    """Downloads a file atomically, unless it exists already.
 
     Args:
-      url: Its address.
-      path: Where it goes.
-      what: What it is, for the message.
-      max_bytes: More than this is refused.
+      url: Address of the file.
+      path: The file to write.
+      what: Description of the file, for messages.
+      max_bytes: Maximum size.
 
     Returns:
       The path.
 
     Raises:
-      DataNotFoundError: There is no connection, the address has no such file, or the transfer broke off.
+      DataNotFoundError: There is no connection, no such file, or the transfer was interrupted.
       DataError: The file is too large, or the disk is full.
     """
     path = Path(path)
@@ -106,15 +106,15 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
 
 
 def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wanted: Iterable[str]) -> None:
-    """Copies the wanted files out of a tar archive, and nothing else.
+    """Copies the wanted files, and only those, from a tar archive.
 
     Args:
       archive: An uncompressed tar archive.
-      folder: Where the files go, each at its wanted place.
-      wanted: Relative paths; a member matches when its path is one of them or ends in `/` and one of them.
+      folder: Target folder of the wanted paths.
+      wanted: Relative paths; a member matches one that its path equals or ends with.
 
     Raises:
-      DataError: The archive is damaged, lacks a wanted file, or holds an unreasonable number or size of members.
+      DataError: The archive is damaged, lacks a wanted file, or has too many or too large members.
     """
     archive, folder, missing = Path(archive), Path(folder), set(wanted)
     depth = max((name.count("/") + 1 for name in missing), default=0)
@@ -143,14 +143,14 @@ def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wan
         raise
     except OSError as error:
         raise DataError(f"{archive}: cannot be read ({error.strerror or error}).") from error
-    except Exception as error:  # damaged headers show as errors of many kinds: TarError, ValueError, OverflowError
+    except Exception as error:  # damaged headers raise many types: TarError, ValueError, OverflowError
         raise DataError(f"{archive}: damaged, or not an uncompressed tar archive ({str(error)[:120]}).") from error
     if missing:
         raise DataError(f"{archive}: lacks {len(missing)} of the expected files, such as {min(missing)}.")
 
 
 def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
-    """The files of some tasks, relative to `downstream`."""
+    """The files of the tasks, relative to `downstream`."""
     result = []
     for spec in specs:
         names = list(spec.files.values())
@@ -161,17 +161,17 @@ def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
 
 
 def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
-    """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it is there already.
+    """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it exists already.
 
     Args:
-      download_dir: The folder below which it is kept.
+      download_dir: The parent of the folder.
 
     Returns:
       The folder.
 
     Raises:
-      DataNotFoundError: No network.
-      DataError: The archive is not what it should be; it is not kept, so that the next run fetches it again.
+      DataNotFoundError: There is no network.
+      DataError: The archive is invalid; it is deleted, so that the next run downloads it again.
     """
     url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
     root = Path(download_dir) / f"senteval-{content_key(url)}"
@@ -179,7 +179,7 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
     if not all((root / "downstream" / name).is_file() for name in wanted):
         try:
             root.mkdir(parents=True, exist_ok=True)
-            scratch = tempfile.TemporaryDirectory(dir=root)  # a place of its own for every process
+            scratch = tempfile.TemporaryDirectory(dir=root)  # one per process
         except OSError as error:
             raise _unwritable(root, error) from error
         with scratch:
@@ -189,7 +189,7 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
 
 
 def allnli_folder(download_dir: str | os.PathLike[str]) -> Path:
-    """A folder `nli` with AllNLI in it, downloaded unless it is there already; arguments as `senteval_folder`."""
+    """A folder `nli` with AllNLI, downloaded unless it exists already; arguments as `senteval_folder`."""
     url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
     folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"
     fetch(url, folder / "AllNLI.tsv.gz", "NLI data (AllNLI, or a folder `nli`)")

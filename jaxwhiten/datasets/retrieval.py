@@ -1,4 +1,4 @@
-"""Retrieval data: documents, queries and which documents answer a query; made from rows of question pairs.
+"""Retrieval data: documents, queries and the relevant documents of each query, built from question pairs.
 
 References:
   Su et al. 2021 (BERT-whitening), section 4.4: the Quora protocol that `from_pairs` follows.
@@ -20,8 +20,8 @@ from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-# A quoted question may hold line ends; one that runs on for longer is a stray quotation mark.
-_MAX_LINES_A_ROW = 16
+# A quoted question may span lines; a quotation mark left open for longer than this is a stray one.
+_MAX_LINES_PER_ROW = 16
 _EXAMPLES = 5
 
 Row = tuple[str, str, str, str, bool]  # query id, document id, query, document, whether they are duplicates
@@ -32,14 +32,14 @@ class RetrievalData:
     """Documents, queries and the relevant documents of each query.
 
     Attributes:
-      name: The data set's name.
+      name: Name of the data set.
       documents: Texts of the documents.
       document_ids: Their ids in the source.
       queries: Texts of the queries.
       query_ids: Their ids in the source.
-      gold: For every query the numbers of its relevant documents; none for many queries.
-      counts: What was met on reading: rows, malformed rows, ids with two texts, empty texts, queries without gold.
-      conflicts: Some of the ids that stand with different texts; the first text was kept.
+      gold: Indices of the relevant documents of each query; many queries have none.
+      counts: Statistics of the source: rows, malformed rows, ids with two texts, empty texts, queries without gold.
+      conflicts: Examples of ids with different texts, of which the first was kept.
     """
 
     name: str
@@ -53,7 +53,7 @@ class RetrievalData:
 
 
 class _Side:
-    """Texts by id; the first text of an id wins, a different one later is counted."""
+    """Texts by id; the first text of an id is kept, later different ones are counted."""
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -74,18 +74,18 @@ class _Side:
 
 
 def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None) -> RetrievalData:
-    """Retrieval data in the paper's form from question pairs.
+    """Builds retrieval data from question pairs, following the paper.
 
-    Documents are the second questions keyed by their ids, queries the first; the first text of an id wins. The gold
-    of a query are the documents of its rows marked as duplicates.
+    The first questions are the queries, the second ones the documents, both keyed by id with the first text of an id.
+    The gold of a query are the documents of its rows marked as duplicates.
 
     Args:
-      name: The data set's name.
+      name: Name of the data set.
       rows: (id of the query, id of the document, query, document, whether they are duplicates).
-      counts: What the reader counted.
+      counts: Further counts of the reader.
 
     Returns:
-      The data; an empty text becomes `"."` and is counted.
+      The data; empty texts are replaced by `"."` and counted.
 
     Raises:
       DataError: There are no rows.
@@ -122,37 +122,21 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
 
 
 def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> RetrievalData:
-    """Reads a file of question pairs in Quora's columns as retrieval data.
+    """Reads a file of question pairs in Quora's columns: tab-separated, with a header, plain or gzip.
+
+    Rows with another number of columns, an empty id, a label other than 0 and 1, or invalid text are left out and
+    counted as malformed. A field that starts with a quotation mark may be quoted, and then hold tabs and line ends, or
+    not; such files contain both.
 
     Args:
-      path: The file, as `read_rows` takes it.
-      name: The data set's name; by default the file's.
+      path: The file.
+      name: Name of the data set; by default the file name.
 
     Returns:
       The data.
 
     Raises:
-      DataError: The file cannot be read, lacks a column, or has no good row.
-    """
-    rows, malformed = read_rows(path)
-    return from_pairs(name or Path(path).name, rows, {"malformed_rows": malformed})
-
-
-def read_rows(path: str | os.PathLike[str]) -> tuple[list[Row], int]:
-    """Reads the rows of a file in Quora's columns: tab-separated, with a header, plain or gzip.
-
-    A row with another number of columns, an empty id, a label other than 0 and 1, or broken text is left out and
-    counted as malformed. A field that starts with a quotation mark may be quoted (then it may hold tabs and line
-    ends) or not; both occur in such files.
-
-    Args:
-      path: The file.
-
-    Returns:
-      (qid1, qid2, question1, question2, is_duplicate) of every good row, and the number of malformed rows.
-
-    Raises:
-      DataError: The file cannot be read or lacks a column.
+      DataError: The file cannot be read, lacks a column, or has no valid row.
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
@@ -177,21 +161,21 @@ def read_rows(path: str | os.PathLike[str]) -> tuple[list[Row], int]:
             rows.append((query_id, document_id, query, document, label == "1"))
         else:
             bad(at, "malformed")
-    return rows, bad.count
+    return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:
-    """The fields of the row that starts at a line, or None where it is malformed, and how many lines it takes."""
+    """The fields of the row that starts at line `at`, or None if it is malformed, and its number of lines."""
     line = lines[at]
     plain = line.split("\t")
     if '"' in line:
-        for used in range(1, _MAX_LINES_A_ROW + 1):
+        for used in range(1, _MAX_LINES_PER_ROW + 1):
             if at + used > len(lines):
                 break
             try:
                 quoted = next(csv.reader(["\n".join(lines[at : at + used])], delimiter="\t", strict=True), [])
             except csv.Error as error:
-                if "unexpected end" in str(error):  # an open quotation: it may end on the next line
+                if "unexpected end" in str(error):  # the quotation may end on the next line
                     continue
                 break
             if len(quoted) == columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from jaxwhiten.errors import DataError, DataNotFoundError
 
 _LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_STSB_PLACES = (5, 6, 4)
 _SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
 
 Row = tuple[str, str, float]
@@ -32,7 +33,7 @@ def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None
       data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS`.
 
     Returns:
-      The folder, or None where there is none.
+      The folder, or None if there is none.
     """
     root = Path(data_dir)
     inside = spec.folder.removeprefix("STS/")
@@ -42,7 +43,7 @@ def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None
 
 
 def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
-    """A gold score, refused with file and line when it is no number or out of range."""
+    """Parses a gold score; the error for anything but a number within the task's range names file and line."""
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         raise DataError(
@@ -84,41 +85,26 @@ def _read_semeval(spec: TaskSpec, folder: Path, subset: str, count: Count) -> li
     return rows
 
 
-def _read_stsb(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
-    rows = []
-    for line, text in enumerate(read_lines(path, limit=_LIMIT), 1):
-        fields = text.split("\t")  # some sentences hold an unpaired quote: no quoting
-        if len(fields) < 7:
-            raise DataError(f"{path}, line {line}: {len(fields)} columns, expected at least 7 split by tabs.")
-        rows.append((fields[5].strip(), fields[6].strip(), _gold(fields[4], path, line, spec)))
-    _check_count(path, len(rows), count.total)
-    return rows
-
-
-def _read_sick(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
+def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
+    """The rows of STS-B, which has no header and some extra columns at the end, or of SICK."""
     lines = read_lines(path, limit=_LIMIT)
-    header = lines[0].split("\t") if lines else []
-    missing = [name for name in _SICK_COLUMNS if name not in header]
-    if missing:
-        raise DataError(f"{path}, line 1: no column {', '.join(missing)} in the header.")
-    first, second, score = (header.index(name) for name in _SICK_COLUMNS)
+    if spec.layout == "stsb":
+        places, least, most, start = list(_STSB_PLACES), max(_STSB_PLACES) + 1, sys.maxsize, 0
+    else:
+        header = lines[0].split("\t") if lines else []
+        if missing := [name for name in _SICK_COLUMNS if name not in header]:
+            raise DataError(f"{path}, line 1: no column {', '.join(missing)} in the header.")
+        places, least, most, start = [header.index(name) for name in _SICK_COLUMNS], len(header), len(header), 1
     rows = []
-    for line, text in enumerate(lines[1:], 2):
-        fields = text.split("\t")
-        if len(fields) != len(header):
-            raise DataError(f"{path}, line {line}: {len(fields)} columns, expected {len(header)}.")
-        rows.append((fields[first].strip(), fields[second].strip(), _gold(fields[score], path, line, spec)))
+    for line, text in enumerate(lines[start:], start + 1):
+        fields = text.split("\t")  # no quoting: some sentences hold an unpaired quote
+        if not least <= len(fields) <= most:
+            expected = f"at least {least}" if most > least else least
+            raise DataError(f"{path}, line {line}: {len(fields)} columns, expected {expected} split by tabs.")
+        sentence1, sentence2, score = (fields[place].strip() for place in places)
+        rows.append((sentence1, sentence2, _gold(score, path, line, spec)))
     _check_count(path, len(rows), count.total)
     return rows
-
-
-def _pairs(rows: Sequence[Row], subset: Sequence[str]) -> Pairs:
-    return Pairs(
-        sentence1=[row[0] for row in rows],
-        sentence2=[row[1] for row in rows],
-        score=np.array([row[2] for row in rows], dtype=np.float64),
-        subset=list(subset),
-    )
 
 
 def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pairs:
@@ -126,14 +112,14 @@ def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pa
 
     Args:
       spec: The task.
-      folder: The task's own folder, as `task_folder` finds it.
+      folder: The task's folder, from `task_folder`.
       split: The split's name.
 
     Returns:
       The scored pairs, subset after subset; pairs without a gold score are left out.
 
     Raises:
-      DataError: A file is missing, truncated, shifted, mis-encoded or of another length than the protocol says.
+      DataError: A file is missing, truncated, shifted, mis-encoded or of the wrong length.
     """
     folder = Path(folder)
     rows: list[Row] = []
@@ -142,11 +128,11 @@ def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pa
         if spec.layout == "semeval":
             part = _read_semeval(spec, folder, subset, count)
         else:
-            reader = _read_stsb if spec.layout == "stsb" else _read_sick
-            part = reader(spec, folder / spec.files[split], count)
+            part = _read_table(spec, folder / spec.files[split], count)
         rows += part
         subsets += [subset] * len(part)
-    return _pairs(rows, subsets)
+    sentence1, sentence2, scores = map(list, zip(*rows, strict=True))
+    return Pairs(sentence1, sentence2, np.array(scores, dtype=np.float64), subsets)
 
 
 def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:

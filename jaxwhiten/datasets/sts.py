@@ -1,47 +1,42 @@
-"""The STS tasks by name: from a local folder, or through the builders that download them."""
+"""The STS tasks by name, from a local folder or downloaded and prepared with tensorflow-datasets."""
 
 from __future__ import annotations
 
 import os
 
 from jaxwhiten.datasets import protocol
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, STSTask, data_folder
 from jaxwhiten.datasets.sample import load_sample
 from jaxwhiten.datasets.senteval import read_task
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import cache_dir
 
-__all__ = ["STS_TASKS", "Pairs", "STSTask", "load_sts"]
-
-DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
-
 
 def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
-    """Loads one STS task, checked against the row counts of the protocol.
+    """Loads an STS task and checks it against the row counts of the protocol.
 
     Args:
       task: One of `STS_TASKS`, or `"sts_sample"`.
       data_dir: A SentEval-style folder: the one that holds `downstream`, or `downstream` itself, or its `STS`. By
-        default `$JAXWHITEN_DATA_DIR`; where that is unset too, the data is downloaded once and kept in the cache.
+        default `$JAXWHITEN_DATA_DIR`; if that is unset too, the data is downloaded once and kept in the cache.
 
     Returns:
       The task; only pairs with a gold score.
 
     Raises:
-      InputError: There is no task of that name.
-      DataNotFoundError: No folder and no network.
+      InputError: Unknown task.
+      DataNotFoundError: Neither a folder nor a network.
       DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
     """
     if task == SAMPLE:
         return load_sample()
     if task not in protocol.TASK_SPECS:
         raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
-    if folder:
+    if folder := data_folder(data_dir):
         return read_task(protocol.TASK_SPECS[task], folder)
 
-    from jaxwhiten.datasets.builders import base
+    from jaxwhiten.datasets import builders  # imports tensorflow-datasets, which takes seconds
 
-    builder = base.make_builder(base.builder_name(task), cache_dir("datasets", "prepared"))
-    base.prepare(builder, cache_dir("datasets", "downloads"))
-    return base.read_prepared(builder, task)
+    builder = builders.make_builder(task, cache_dir("datasets", "prepared"))
+    builders.prepare(builder, cache_dir("datasets", "downloads"))
+    return builders.read_prepared(builder)

@@ -1,7 +1,7 @@
-"""Tables of the user's own: TSV, CSV, JSON lines and Parquet, with named columns.
+"""User tables with named columns: TSV, CSV, JSON lines and Parquet.
 
-TSV is split on tabs without quoting, as the corpora of this field are written; CSV has the usual quotes; gzip is
-recognised by its content. A bad row is refused with file and line, or counted and left out.
+TSV is split on tabs without quoting, as the common corpora are written; CSV has the usual quotes; gzip is recognised
+by its content. Bad rows are refused with file and line, or counted and left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,12 @@ _Batch = tuple[Sequence[int], Sequence[Sequence[Any]]]
 
 
 class Table(dict[str, list[Any]]):
-    """Columns by name, all of one length, that remember where their rows came from.
+    """Columns by name, all of equal length, with the origin of their rows.
 
     Attributes:
       path: The file.
-      lines: The line of the file (Parquet: the row) each row came from, counted from 1.
-      skipped: How many bad rows were left out.
+      lines: Line (Parquet: row) of the file for each row, counted from 1.
+      skipped: Number of bad rows left out.
     """
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
@@ -58,7 +58,7 @@ class Table(dict[str, list[Any]]):
 
 
 def table_format(path: str | os.PathLike[str]) -> str | None:
-    """The format a file name stands for: tsv, csv, jsonl or parquet; None for any other name."""
+    """The format of a file by its name: tsv, csv, jsonl or parquet; None for an unknown suffix."""
     name = Path(path).name.lower().removesuffix(".gz")
     return _FORMATS.get(os.path.splitext(name)[1])
 
@@ -74,18 +74,25 @@ def _columns_of(path: Path, header: Sequence[str], columns: Mapping[str, str] | 
     return list(columns), [header.index(name) for name in columns.values()]
 
 
-def _pick(rows: Iterable[Sequence[Any]], places: Sequence[int]) -> list[list[Any]]:
-    return [[row[place] for place in places] for row in rows]
+def _good_rows(
+    numbers: Sequence[int], rows: Sequence[Any], problem_of: Callable[[Any], str | None], bad: BadRows
+) -> tuple[Sequence[int], list[Any]]:
+    """The rows without a problem, with their numbers; the others go to `bad`."""
+    kept = []
+    for i, row in enumerate(rows):
+        if problem := problem_of(row):
+            bad(numbers[i], problem)
+        else:
+            kept.append(i)
+    return [numbers[i] for i in kept], [rows[i] for i in kept]
 
 
 def _numbered_rows(path: Path, bad: BadRows, format: str) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
     """Rows of a TSV or CSV file in blocks, header included, blank lines left out."""
     if format == "tsv":
         for numbers, lines in line_blocks(path, bad):
-            if "" in lines:
-                kept = [i for i, line in enumerate(lines) if line]
-                numbers, lines = [numbers[i] for i in kept], [lines[i] for i in kept]
-            yield numbers, [line.split("\t") for line in lines]
+            filled = [i for i, line in enumerate(lines) if line]
+            yield [numbers[i] for i in filled], [lines[i].split("\t") for i in filled]
         return
     last = 0
 
@@ -128,22 +135,18 @@ def _read_delimited(
     names, places = _columns_of(path, header, columns)
     yield names
     least = max(places, default=0) + 1 if ragged else width
+
+    def problem_of(row: list[str]) -> str | None:
+        return None if least <= len(row) <= width else f"{len(row)} columns, expected {width}"
+
     for numbers, rows in itertools.chain([(first_numbers[1:], first_rows[1:])], blocks):
-        widths = set(map(len, rows))
-        if not all(least <= w <= width for w in widths):
-            kept = []
-            for i, row in enumerate(rows):
-                if least <= len(row) <= width:
-                    kept.append(i)
-                else:
-                    bad(numbers[i], f"{len(row)} columns, expected {width}")
-            numbers, rows = [numbers[i] for i in kept], [rows[i] for i in kept]
-        yield numbers, _pick(rows, places)
+        numbers, rows = _good_rows(numbers, rows, problem_of, bad)
+        yield numbers, [[row[place] for place in places] for row in rows]
 
 
 def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None:
     if not isinstance(value, dict):
-        return "not a JSON object (one object a line is expected)"
+        return "not a JSON object (one object per line is expected)"
     for name in names:
         if name not in value:
             return f"no key {name!r}"
@@ -174,7 +177,7 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
             if not started and isinstance(value, dict):
                 names, started = list(value), True
                 yield names
-            # Escapes are the only way for a NUL or a surrogate past the check of the encoding.
+            # `line_blocks` refuses NULs and surrogates; only escapes can still hold them.
             if problem := _json_problem(value, names, "\\u" in line):
                 bad(number, problem)
                 continue
@@ -183,24 +186,20 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
         if started:
             yield found, rows
     if not started:
-        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object a line.")
+        raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
 
 _TOO_LONG = object()
 
 
-def _is_number(pa: Any, kind: Any) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-
-
-def _texts(pa: Any, pq: Any, path: Path) -> list[str]:
-    """Columns of texts. They are read as dictionaries: a text that a million rows share is then in memory once."""
+def _string_columns(pa: Any, pq: Any, path: Path) -> list[str]:
+    """Names of the string columns. Read as dictionaries, they hold a text that many rows share only once."""
     return [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
 
 
 def _cells(pa: Any, column: Any) -> list[Any]:
-    """The values of a column, `_TOO_LONG` for texts longer than a line of a text file may be."""
-    column.validate(full=True)  # a damaged file can have places that its dictionary lacks
+    """The values of a column, with `_TOO_LONG` for texts of more than `MAX_LINE_BYTES` characters."""
+    column.validate(full=True)  # the indices of a damaged file can lie outside its dictionary
     if not pa.types.is_dictionary(column.type):
         return column.to_pylist()
     texts = [
@@ -217,33 +216,32 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
         import pyarrow.parquet as pq
     except ImportError:
         raise missing_dependency("pyarrow", "data", "Reading Parquet") from None
+    types = pa.types
+    accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:
-        with pq.ParquetFile(path, read_dictionary=_texts(pa, pq, path)) as file:
+        with pq.ParquetFile(path, read_dictionary=_string_columns(pa, pq, path)) as file:
             header = file.schema_arrow.names
             names, places = _columns_of(path, header, columns)
             for place in places:
                 field = file.schema_arrow.field(place)
-                kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_number(pa, kind)):
+                kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+                if not any(is_kind(kind) for is_kind in accepted):
                     raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
             yield names
+
+            def problem_of(row: tuple[Any, ...]) -> str | None:
+                if None in row:
+                    return f"{names[row.index(None)]!r} is null"
+                if _TOO_LONG in row:
+                    return f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes"
+                return None
+
             first = 1
             for batch in file.iter_batches(batch_size=_BATCH, columns=[header[place] for place in places]):
                 values = [_cells(pa, batch.column(header[place])) for place in places]
-                numbers: Sequence[int] = range(first, first + batch.num_rows)
+                numbers = range(first, first + batch.num_rows)
                 first += batch.num_rows
-                rows = list(zip(*values, strict=True))
-                if any(None in column or _TOO_LONG in column for column in values):
-                    kept = []
-                    for i, row in enumerate(rows):
-                        if None in row:
-                            bad(numbers[i], f"{names[row.index(None)]!r} is null")
-                        elif _TOO_LONG in row:
-                            bad(numbers[i], f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes")
-                        else:
-                            kept.append(i)
-                    numbers, rows = [numbers[i] for i in kept], [rows[i] for i in kept]
-                yield numbers, rows
+                yield _good_rows(numbers, list(zip(*values, strict=True)), problem_of, bad)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, DataError | InputError):
             raise
@@ -271,7 +269,7 @@ def read_header(path: str | os.PathLike[str], format: str | None = None) -> list
 
     Args:
       path: The file.
-      format: tsv, csv, jsonl or parquet, where the file name does not say it.
+      format: tsv, csv, jsonl or parquet; by default that of the file name.
 
     Raises:
       DataError: The file is empty or cannot be read.
@@ -291,7 +289,7 @@ def table_rows(
     Args:
       path: The file.
       columns: Names of the columns; the file may have more.
-      format: tsv, csv, jsonl or parquet, where the file name does not say it.
+      format: tsv, csv, jsonl or parquet; by default that of the file name.
 
     Yields:
       The row's line in the file, and its values in the order of the columns.
@@ -316,9 +314,9 @@ def read_table(
 
     Args:
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
-      columns: Name in the result -> name in the file. By default every column under its own name.
-      skip_bad_rows: Whether bad rows are left out and counted in `skipped`, instead of refused.
-      ragged: Whether rows of TSV and CSV may lack columns at the end that were not asked for.
+      columns: From name in the result to name in the file; by default all columns under their own names.
+      skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
+      ragged: Whether rows of TSV and CSV may lack unused columns at the end.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -326,7 +324,7 @@ def read_table(
     Raises:
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
-      InputError: The file name has none of the known endings.
+      InputError: Unknown file suffix.
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)

@@ -1,8 +1,8 @@
-"""Lines of text files from strangers: gzip, byte-order mark, line ends, encoding and limits, in one place.
+"""Lines of untrusted text files: gzip, byte-order mark, line ends, encoding and limits, in one place.
 
-Every reader of this package goes through `line_blocks`. A line that is not clean UTF-8 text is refused with file and
-line number, or counted and left out when the caller skips bad rows. Only `\\n` and `\\r\\n` end a line: the other
-characters that `str.splitlines` takes for line ends occur inside sentences.
+Every reader of this package uses `line_blocks`. Lines that are not clean UTF-8 text are refused with file and line
+number, or skipped and counted. Only `\\n` and `\\r\\n` end a line: the other line ends of `str.splitlines` occur inside
+sentences.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from jaxwhiten.errors import DataError
 
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
-# A gzip file that unpacks to more than this and to this many times its size is refused: text packs 3 to 20 times.
+# A gzip file is refused if it unpacks to more than this and to this many times its size; text packs 3 to 20 times.
 MAX_UNPACKED, _MAX_RATIO = 1 << 30, 200
 _BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
 class BadRows:
-    """What to do with a bad row: refuse the file, or leave the row out and count it.
+    """Handles bad rows: raises an error, or skips and counts them.
 
     Args:
       path: The file, for messages.
-      skip: Whether bad rows are left out and counted.
+      skip: Whether to skip and count bad rows.
     """
 
     def __init__(self, path: str | os.PathLike[str], skip: bool = False):
@@ -39,11 +39,11 @@ class BadRows:
         self.count = 0
 
     def __call__(self, line: int, reason: str) -> None:
-        """Counts one bad row, or raises `DataError` naming file and line.
+        """Counts a bad row, or raises `DataError` with file and line.
 
         Args:
-          line: The line's number, from 1.
-          reason: What is wrong with it.
+          line: Line number, from 1.
+          reason: What is wrong with the row.
         """
         if not self.skip:
             raise DataError(f"{self.path}, line {line}: {reason}.")
@@ -63,10 +63,10 @@ def _open(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int, bytes]]:
-    """Yields (number of the first line, whole lines without the last line end) of the unpacked file."""
+    """Yields blocks of whole lines of the unpacked file, as (number of the first line, bytes)."""
     number, pending, discarding, total = 1, b"", False, 0
     try:
-        most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # no limit where nothing is unpacked
+        most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
         with _open(path) as file:
             first = True
             while chunk := file.read(_BLOCK_BYTES):
@@ -74,7 +74,7 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
                 if total > most:
                     raise DataError(
                         f"{path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
-                        " so it is no text. Unpack it yourself if it is."
+                        " so not a text file. Unpack it first if it is."
                     )
                 if first and chunk.startswith(_BOM):
                     chunk = chunk[len(_BOM) :]
@@ -123,15 +123,15 @@ def line_blocks(
 ) -> Iterator[tuple[Sequence[int], list[str]]]:
     """Reads a text file, plain or gzip, in blocks of whole lines.
 
-    Memory is bounded by the block size and `max_line`, whatever the file holds.
+    Memory is bounded by the block size and `max_line` for any file.
 
     Args:
       path: The file. Gzip is recognised by its content.
-      bad: What to do with a bad line; by default it is refused.
-      max_line: Bytes in the longest line accepted.
+      bad: Handler of bad lines; by default they raise an error.
+      max_line: Maximum number of bytes per line.
 
     Yields:
-      Line numbers (from 1) and the lines without their ends; a byte-order mark is dropped.
+      Line numbers (from 1) and lines without line ends; a byte-order mark is dropped.
 
     Raises:
       DataError: The file cannot be read, or a line is not UTF-8, holds a NUL or is too long.
@@ -162,11 +162,11 @@ def line_blocks(
 
 
 def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
-    """All lines of a small text file; line i of the result is line i + 1 of the file.
+    """All lines of a small text file.
 
     Args:
       path: The file, plain or gzip.
-      limit: More lines than this are refused, so that a wrong file cannot fill the memory.
+      limit: Maximum number of lines, so that a wrong file cannot fill the memory.
 
     Returns:
       The lines without their ends.

@@ -54,9 +54,9 @@ KEYS = {
 
 
 def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """RoBERTa numbers its tokens from the padding id on, plus one.
+    """RoBERTa's positions start after the padding id.
 
-    It counts tokens that are not padding. Inputs here are padded on the right only, so the count is the position.
+    RoBERTa counts the tokens that are not padding; with padding on the right that count is the position.
     """
     del raw, where
     return {"position_offset": fields["pad_token_id"] + 1}

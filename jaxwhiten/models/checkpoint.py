@@ -1,7 +1,7 @@
-"""Weights in and out: safetensors (single or sharded) and Flax msgpack; nothing is ever unpickled.
+"""Reading and writing weights: safetensors (single or sharded) and Flax msgpack; nothing is unpickled.
 
-Whatever the file, tensors are first given their PyTorch-style names (`….weight`, `….bias`), then mapped to our
-parameter paths by the family's name table. Shapes are checked before any tensor is read.
+In every format tensors get their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths.
+Shapes are checked before any tensor is read.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]
 
 
 class _NoPooler(Exception):
-    """The only weights missing are the pooler's: many checkpoints are published without it."""
+    """Only the pooler's weights are missing: many checkpoints are published without it."""
 
 
 class _Source(NamedTuple):
-    """Where a parameter lies in a checkpoint: a tensor, and which of its equal parts along the outputs."""
+    """The tensor of a checkpoint that holds a parameter, and which of its equal parts along the outputs."""
 
     name: str
     part: int
@@ -46,18 +46,18 @@ class _Source(NamedTuple):
 
 
 def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
-    """Reads a folder's weights into a state.
+    """Reads the weights of a folder.
 
     Args:
-      folder: Holds `model.safetensors`, its sharded index, or `flax_model.msgpack`.
-      family: Name table and prefixes.
+      folder: A folder with `model.safetensors`, its sharded index, or `flax_model.msgpack`.
+      family: Tensor names and prefixes.
       abstract: The model's state with shapes only.
 
     Returns:
       The state as nested dictionaries of float32 numpy arrays.
 
     Raises:
-      ModelError: No readable weights, a missing or mis-shaped tensor, a NaN; the message names file and tensor.
+      ModelError: No readable weights, a missing tensor, a wrong shape, or a NaN; the message names file and tensor.
     """
     tensors, where = open_weights(folder)
     prefix = _prefix(tensors, family)
@@ -76,9 +76,7 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
     if missing and all(path[0] == "pooler" for path in missing):
         raise _NoPooler
     if missing:
-        first = next(iter(missing.values()))
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ModelError(f"{where}: tensor {first!r}{more} is missing; the file is not complete for its config.json.")
+        raise _missing(list(missing.values()), where)
     arrays = {}
     for path, (source, shape) in found.items():
         array = read_tensor(tensors, source.name, shape, where)
@@ -88,9 +86,14 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
     return traverse_util.unflatten_dict(arrays)
 
 
+def _missing(names: list[str], where: Path) -> ModelError:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return ModelError(f"{where}: tensor {names[0]!r}{more} is missing; the file is not complete for its config.json.")
+
+
 def _check_shape(tensors: Tensors, name: str, expected: tuple[int, ...], where: Path) -> None:
     if name not in tensors:
-        raise ModelError(f"{where}: tensor {name!r} is missing; the file is not complete for its config.json.")
+        raise _missing([name], where)
     if tensors[name][0] != expected:
         raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}; config.json asks for {expected}.")
 
@@ -100,17 +103,17 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
 
     Args:
       tensors: From `open_weights`.
-      name: The tensor.
-      shape: What it must be.
+      name: Name of the tensor.
+      shape: Its expected shape.
       where: The file, for messages.
 
     Raises:
-      ModelError: It is missing, of another shape, not of floating point, or has a NaN.
+      ModelError: It is missing, has another shape or a non-floating dtype, or contains a NaN or an infinity.
     """
     _check_shape(tensors, name, shape, where)
     try:
         array = tensors[name][1]()
-    except Exception as error:  # a type that no array library here has; a file that changed since it was opened
+    except Exception as error:  # an unknown dtype, or a file that changed since it was opened
         raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
@@ -121,7 +124,7 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
 
 
 def _sources(path: tuple[Any, ...], family: Family) -> Iterator[_Source]:
-    """Where published checkpoints hold our parameter `path`, what we write first; names are without a prefix."""
+    """Where published checkpoints hold the parameter `path`, names without prefix; the first is the one we write."""
     parts = [str(part) for part in path]
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
@@ -132,16 +135,16 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[_Source]:
 
 
 def _prefix(tensors: Tensors, family: Family) -> str:
-    """The prefix this checkpoint puts before its names: the one under which the word embedding is found."""
+    """The prefix of this checkpoint's tensor names: the one under which the word embedding is found."""
     word = f"{family.names['embeddings.word']}.weight"
     return next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
-    """The tensors of a folder, not read yet, and the file they are in.
+    """The tensors of a folder, to be read lazily, and their file.
 
     Raises:
-      ModelError: None, or only pickled ones.
+      ModelError: No weights, or only pickled ones.
     """
     if (folder / SAFETENSORS).is_file():
         return _open_safetensors(folder / SAFETENSORS), folder / SAFETENSORS
@@ -186,14 +189,11 @@ def _open_sharded(index: Path) -> Tensors:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
     tensors: dict[str, Any] = {}
+    present = {path.name for path in index.parent.iterdir()}
     for name in files:
         if Path(name).name != name:
             raise ModelError(f"{index}: shard {name!r:.80} lies outside the folder.")
-        try:
-            found = (index.parent / name).is_file()
-        except (OSError, ValueError):  # a name that no file can have
-            found = False
-        if not found:
+        if name not in present:
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
         tensors.update(_open_safetensors(index.parent / name))
     return tensors
@@ -219,25 +219,34 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def save_parameters(file: Path, family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32") -> None:
-    """Writes a state as one safetensors file with the Hugging Face names, atomically.
+def to_tensors(
+    family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32", prefix: str = ""
+) -> dict[str, np.ndarray]:
+    """A state as tensors with their Hugging Face names, the inverse of `load_parameters`.
 
     Args:
-      file: The file to write.
-      family: Name table.
-      state: The model's parameters.
+      family: Tensor names.
+      state: The parameters.
       dtype: `"float32"` or `"float16"`.
+      prefix: Prefix of the names.
     """
-    from safetensors.numpy import save_file
-
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
-        parts.setdefault(source.name, {})[source.part] = array.T if path[-1] == "kernel" else array
-    tensors = {
+        parts.setdefault(prefix + source.name, {})[source.part] = array.T if path[-1] == "kernel" else array
+    return {
         name: np.ascontiguousarray(np.concatenate([pieces[part] for part in sorted(pieces)]))
         for name, pieces in parts.items()
     }
-    with io.atomic_path(file) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
+
+
+def save_folder(
+    folder: str | Path, raw: Mapping[str, Any], tensors: Mapping[str, np.ndarray], dtype: str = "float32"
+) -> None:
+    """Writes `config.json` from `raw` and `model.safetensors`, each atomically."""
+    from safetensors.numpy import save_file
+
+    io.write_json(Path(folder) / "config.json", {**raw, "dtype": dtype})
+    with io.atomic_path(Path(folder) / SAFETENSORS) as temporary:
+        save_file(dict(tensors), temporary, metadata={"format": "pt"})

@@ -10,7 +10,7 @@ from typing import Any
 from jaxwhiten.errors import ModelError
 
 MAX_LAYERS = 512
-# No published encoder of these families is near these; a config that asks for more is damaged or hostile.
+# Far above every published encoder of these families: a config beyond these limits is damaged or hostile.
 _LIMITS = {
     "vocab_size": (1, 5_000_000),
     "hidden_size": (1, 16_384),
@@ -29,10 +29,9 @@ _MAX_PARAMETERS = 20_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig:
-    """What an encoder is made of. All sizes are counts; rates are probabilities.
+    """Configuration of an encoder. All sizes are counts; rates are probabilities.
 
-    The fields up to `pooler` are BERT's; the rest say what other families do differently, and stay at their defaults
-    for BERT.
+    The fields up to `pooler` are BERT's; the others describe how families differ from BERT, and default to BERT.
 
     Attributes:
       model_type: Family name as in `config.json`, such as `"bert"`.
@@ -50,22 +49,21 @@ class EncoderConfig:
       initializer_range: Standard deviation of the initial weights.
       pad_token_id: Token id used for padding.
       pooler: Whether the model has BERT's pooler (tanh layer on the first token).
-      position_offset: Row of the position embedding that the first token takes.
+      position_offset: Row of the position embedding for the first token.
       learned_positions: Whether there is a position embedding.
-      embedding_size: Width of the embeddings; 0 stands for `hidden_size`.
-      embedding_projection: Whether a dense layer leads from the embeddings to the first layer. Always, where their
-        widths differ.
-      layer_groups: How many sets of weights the layers share, in equal runs; 0 for one set a layer.
+      embedding_size: Width of the embeddings; 0 means `hidden_size`.
+      embedding_projection: Whether a dense layer projects the embeddings; always True if the widths differ.
+      layer_groups: Number of weight sets, each shared by consecutive layers; 0 for one set per layer.
       relative_buckets: Rows of a learned bias on attention scores by relative position; 0 for none.
       rotary_theta: Base of the rotary position embedding; 0 for none.
-      local_layers: Layers, counted from 0, whose tokens attend to their neighbours only.
-      local_window: How far a token of such a layer sees to either side.
-      local_rotary_theta: Base of the rotary position embedding of such a layer.
-      pre_norm: Whether norms stand before attention and feed-forward and one after the last layer, not after each.
+      local_layers: Layers, counted from 0, with local attention.
+      local_window: Distance to either side that local attention reaches.
+      local_rotary_theta: Base of the rotary position embedding of local layers.
+      pre_norm: Whether norms precede attention and feed-forward, with a final one after the last layer.
       gated: Whether the feed-forward layer's activation is multiplied by a second dense layer.
       attention_bias: Whether the dense layers of attention have biases.
-      feed_forward_bias: Whether those of the feed-forward layer have.
-      norm_bias: Whether the layer norms have.
+      feed_forward_bias: Whether the dense layers of the feed-forward layer have biases.
+      norm_bias: Whether the layer norms have biases.
     """
 
     model_type: str
@@ -139,17 +137,17 @@ class EncoderConfig:
 
     @property
     def layer_flops(self) -> int:
-        """Floating-point operations of one layer's dense products on one token; those of attention come on top."""
+        """Floating-point operations of a layer's dense products per token, without those of attention."""
         return 2 * self.hidden_size * (4 * self.hidden_size + (2 + self.gated) * self.intermediate_size)
 
     @property
     def longest_input(self) -> int:
-        """Tokens of the longest input the encoder takes."""
+        """Maximum input length in tokens."""
         return self.max_positions - self.position_offset
 
     @property
     def parameters(self) -> int:
-        """Number of weights, to within the layer norms and biases."""
+        """Number of parameters, without layer norms and biases."""
         rows = self.vocab_size + self.type_vocab_size + self.max_positions * self.learned_positions
         embeddings = (rows + self.hidden_size * self.embedding_projection) * self.embedding_size
         return embeddings + (self.layer_groups or self.num_layers) * self.layer_flops // 2
@@ -161,15 +159,18 @@ _REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.
 
 
 def typed(value: Any, kind: str, where: str) -> Any:
-    """A value of `config.json`, checked to be of a type.
+    """Checks the type of a value of `config.json`.
 
     Args:
       value: The value.
       kind: `"int"`, `"float"`, `"str"` or `"bool"`.
       where: The file's path and the key, for the message.
 
+    Returns:
+      The value, as a float if `kind` is `"float"`.
+
     Raises:
-      ModelError: It is not.
+      ModelError: The value has another type.
     """
     wrong_bool = isinstance(value, bool) and kind != "bool"
     if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
@@ -179,18 +180,18 @@ def typed(value: Any, kind: str, where: str) -> Any:
     try:
         return float(value)
     except OverflowError:
-        raise ModelError(f"{where} is a whole number too large for any use here.") from None
+        raise ModelError(f"{where} is a whole number too large for a float.") from None
 
 
 def read_fields(
     raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Takes `EncoderConfig` fields out of a parsed `config.json`.
+    """Reads `EncoderConfig` fields from a parsed `config.json`.
 
     Args:
       raw: The parsed file.
-      keys: `EncoderConfig` field to the key, or keys, that may hold it in the file.
-      defaults: Fields for which the file may have no key, or null.
+      keys: From `EncoderConfig` field to its key, or alternative keys, in the file.
+      defaults: Values of fields whose key is missing or null.
       where: The file's path, for messages.
 
     Returns:
@@ -215,13 +216,13 @@ def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, 
 
     Args:
       raw: The parsed `config.json`.
-      kind: Which entry of `rope_parameters` to read, or None where it is not divided.
-      older_key: The key that held the base before `rope_parameters` did.
-      default: For files with neither.
+      kind: The entry of `rope_parameters` to read, or None if it is not nested.
+      older_key: The key of the base in files without `rope_parameters`.
+      default: The base for files with neither.
       where: The file's path, for messages.
 
     Raises:
-      ModelError: Anything but plain rotary positions.
+      ModelError: Scaled or otherwise modified rotary positions.
     """
     parameters = raw.get("rope_parameters") or {}
     if kind is not None and isinstance(parameters, Mapping):

@@ -1,4 +1,4 @@
-"""What makes one encoder family differ from another, as data: keys of `config.json`, tensor names, fixed choices."""
+"""Encoder families as data: keys of `config.json`, tensor names, fixed choices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Part(NamedTuple):
     parts: int
 
 
-# Our parameter path -> where a checkpoint holds it, both without the last part (kernel, scale, ...). "*" is the
-# number of a layer. Of several places the first is written, and all are read.
+# Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of
+# a layer. Of several tensor names the first is written, and all are read.
 Place = str | Part
 Names = Mapping[str, Place | tuple[Place, ...]]
 
@@ -38,8 +38,8 @@ class Family:
       prefixes: Prefixes that published checkpoints put before the names.
       keys: `EncoderConfig` field -> key in `config.json`; of several the first is written, and all are read.
       defaults: `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
-      read: What more to take out of `config.json`: the parsed file, its path and the fields so far -> fields.
-      write: What more to put into it.
+      read: Further fields from `config.json`: (parsed file, its path, fields so far) -> fields.
+      write: Further keys of `config.json`.
     """
 
     architecture: str
@@ -61,7 +61,7 @@ class Family:
           The configuration.
 
         Raises:
-          ModelError: A key is missing or asks for something these encoders do not have.
+          ModelError: A key is missing or requests an unsupported feature.
         """
         position = raw.get("position_embedding_type") or "absolute"
         if position != "absolute":
@@ -72,7 +72,7 @@ class Family:
         return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, where, fields)))
 
     def config_json(self, config: EncoderConfig) -> dict[str, Any]:
-        """What `parse_config` reads back as `config`."""
+        """The inverse of `parse_config`."""
         raw = {"model_type": config.model_type, "architectures": [self.architecture]}
         raw |= {key if isinstance(key, str) else key[0]: getattr(config, name) for name, key in self.keys.items()}
         return raw | self.write(config)

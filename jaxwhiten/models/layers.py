@@ -1,7 +1,6 @@
-"""The pieces every encoder is built from: embeddings, self-attention, feed-forward, one transformer layer.
+"""Flax NNX layers of the encoders: embeddings, self-attention, feed-forward, transformer layer.
 
-Written in Flax NNX. Parameters are float32; `dtype` is what the matrix products run in. Layer norms, softmax and
-their inputs' means are computed in float32 whatever `dtype` is.
+Parameters are float32; `dtype` is the dtype of matrix products. Layer-norm statistics and softmax are always float32.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ ACTIVATIONS = {
 
 
 class EncoderOutput(NamedTuple):
-    """What an encoder returns. Under `jit`, what is not used is not computed.
+    """Output of an encoder. Under `jit`, unused parts are not computed.
 
     Attributes:
-      hidden_states: One [batch, length, d] array a layer, the embedding output first.
-      pooler: [batch, d], BERT's pooler output, or None for encoders without one.
-      attention_diagonals: One array a layer: how much attention each token pays to itself.
+      hidden_states: One array per layer, the embedding output first.
+      pooler: BERT's pooler output, or None for encoders without one.
+      attention_diagonals: One array per layer: the attention of each token to itself.
     """
 
     hidden_states: tuple[Float[Array, "batch length d"], ...]
@@ -56,13 +55,13 @@ class EncoderOutput(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What attention knows beside the hidden states; the same for all layers of one kind.
+    """Inputs of attention other than the hidden states, shared by all layers of a kind.
 
     Attributes:
-      mask: Which keys a query sees.
-      bias: Added to the scores, or None.
-      rotary: Angles by which queries and keys are turned, or None.
-      packing: Where the tokens lie, or None if the hidden states are padded rows.
+      mask: Which keys each query attends to.
+      bias: Added to the attention scores, or None.
+      rotary: Rotary position embedding of queries and keys, or None.
+      packing: Positions of the packed tokens, or None if the hidden states are padded rows.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
@@ -79,7 +78,7 @@ def activation(name: str) -> Callable[..., Any]:
 
 
 def matmul_precision(dtype: DTypeLike) -> str | None:
-    """Float32 means float32: TPUs and recent GPUs would otherwise use bfloat16 or TF32 passes."""
+    """Full precision for float32, which TPUs and recent GPUs otherwise multiply in bfloat16 or TF32."""
     return "highest" if dtype == jnp.float32 else None
 
 
@@ -99,13 +98,13 @@ def linear(
 
 
 def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Embed:
-    """A table with BERT's initialisation."""
+    """An embedding table with BERT's initialisation."""
     init = nnx.initializers.normal(config.initializer_range)
     return nnx.Embed(rows, width, dtype=dtype, embedding_init=init, rngs=rngs)
 
 
 def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """A layer norm; its statistics are taken in float32, in two passes."""
+    """A layer norm with two-pass float32 statistics."""
     return nnx.LayerNorm(
         width,
         epsilon=config.layer_norm_eps,
@@ -117,7 +116,7 @@ def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rn
 
 
 class Embeddings(nnx.Module):
-    """Word + position + token-type embeddings (those there are), layer norm, dropout, projection (if there is one)."""
+    """Sum of word, position and token-type embeddings, layer norm, dropout, projection; some are optional."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         width = config.embedding_size
@@ -185,15 +184,15 @@ class SelfAttention(nnx.Module):
         heads = (batch, length, self.config.num_heads, self.config.head_size)
         query, key, value = (y.reshape(heads) for y in projected)
         if context.rotary is not None:
-            query, key = context.rotary.turn(query), context.rotary.turn(key)
-        # Heads before tokens, so that both products are plain batched ones: several times faster on CPU.
+            query, key = context.rotary.rotate(query), context.rotary.rotate(key)
+        # Heads before tokens makes both products plain batched ones, which are several times faster on CPU.
         query, key, value = (y.transpose(0, 2, 1, 3) for y in (query, key, value))
         scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
         scores = scores / math.sqrt(self.config.head_size)
         if context.bias is not None:
             scores = scores + context.bias
         scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
-        # The softmax's division comes after the product with the values, where the array is smaller.
+        # Dividing by the softmax's denominator after the product with the values touches a smaller array.
         weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
         total = jnp.sum(weights, axis=-1, keepdims=True)
         diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
@@ -204,7 +203,7 @@ class SelfAttention(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """Two dense layers with an activation between them, which a third may gate; without the output norm.
+    """Two dense layers with an activation between them, optionally gated by a third; without the output norm.
 
     References:
       Shazeer 2020, "GLU Variants Improve Transformer", section 2 (gated).
@@ -225,8 +224,8 @@ class FeedForward(nnx.Module):
 class TransformerLayer(nnx.Module):
     """Attention and feed-forward, each with dropout, a residual and a norm.
 
-    Post-norm, as in BERT, normalises each sum. Pre-norm normalises each input instead; the first layer's attention
-    then has no norm of its own, because the embeddings end with one.
+    Post-norm, as in BERT, normalises each sum. Pre-norm normalises each input instead; the attention of the first
+    layer then has no norm, because the embeddings end with one.
     """
 
     def __init__(self, config: EncoderConfig, index: int, *, dtype: DTypeLike, rngs: nnx.Rngs):

@@ -1,4 +1,4 @@
-"""From a name to a model: find its folder (local, installed package, hub), read config and weights; write one back."""
+"""Loading and saving encoders: resolve a name to a folder (local, installed package, hub), read config and weights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
-# Names whose weights an installed package carries: (module, folder in it, sha256 of model.safetensors). Nothing is
-# downloaded then. The first is this package's own.
+# Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of
+# model.safetensors).
 _PACKAGED = {
     "jaxwhiten-tiny": (
         "jaxwhiten",
@@ -38,20 +38,20 @@ _PACKAGED = {
 }
 _PACKAGED["all-MiniLM-L6-v2"] = _PACKAGED["sentence-transformers/all-MiniLM-L6-v2"]
 
-# "*" of these patterns goes into folders. Weights in folders are those of sentence-transformers' modules: "2_Dense".
+# "*" in these patterns matches "/", too. Weights in subfolders belong to sentence-transformers modules ("2_Dense").
 _HUB_SMALL_FILES = ["*.json", "*.txt", "*.model"]
 _HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
-    """The local folder of a model, downloaded from the hub when it is not here yet.
+    """The local folder of a model, downloaded from the hub if necessary.
 
     Args:
       model: A local folder, or a hub id such as `"bert-base-uncased"`.
       revision: Commit, tag or branch on the hub; a commit pins the files.
 
     Returns:
-      The folder. A sentence-transformers folder is returned as it is: see `transformer_folder`.
+      The folder, which may be a sentence-transformers folder: see `transformer_folder`.
 
     Raises:
       ModelError: No such folder, and the hub has no such model or cannot be reached.
@@ -101,7 +101,7 @@ def _download(name: str, revision: str | None) -> Path:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where config.json and the weights lie: the folder, or the Transformer part of a sentence-transformers one."""
+    """The folder of config.json and weights: `folder` itself, or the Transformer module inside it."""
     if (folder / "config.json").is_file():
         return folder
     inner = folder / "0_Transformer"
@@ -111,12 +111,16 @@ def transformer_folder(folder: Path) -> Path:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a tokenizer lies in the folder."""
+    """Whether the folder contains a tokenizer."""
     return any((folder / name).is_file() for name in ("tokenizer.json", *OLDER_TOKENIZER_FILES))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of a model folder."""
+    """Reads a JSON object from a file of a model folder.
+
+    Raises:
+      ModelError: The file cannot be read, or holds no JSON object.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -130,7 +134,7 @@ def load_config(folder: Path) -> EncoderConfig:
     """Reads and checks `config.json`.
 
     Raises:
-      ModelError: Missing keys, an unsupported `model_type`, absurd sizes.
+      ModelError: Missing keys, an unsupported `model_type`, or sizes out of range.
     """
     where = folder / "config.json"
     raw = read_json(where)
@@ -146,19 +150,19 @@ def load_config(folder: Path) -> EncoderConfig:
 def load_model(
     model: str | Path, *, dtype: str = "float32", revision: str | None = None, remat: bool = False
 ) -> tuple[TransformerEncoder, EncoderConfig, Path]:
-    """Reads an encoder.
+    """Loads an encoder.
 
     Args:
       model: A local folder or a hub id.
-      dtype: What matrix products run in, `"float32"` or `"bfloat16"`. Parameters are float32.
+      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
       revision: Commit, tag or branch on the hub.
-      remat: Recompute activations in the backward pass, for training with less memory.
+      remat: Whether to recompute activations in the backward pass, for training with less memory.
 
     Returns:
-      The model, its configuration, and the folder (where the tokenizer lies too).
+      The model, its configuration, and the folder of its weights.
 
     Raises:
-      ModelError: Something in the folder cannot be read; the message names the file or tensor.
+      ModelError: A file cannot be read; the message names the file or tensor.
     """
     folder = transformer_folder(resolve_folder(model, revision=revision))
     config = load_config(folder)
@@ -175,18 +179,28 @@ def load_model(
 
 
 def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
-    """The module with shapes only: nothing is allocated before the weights are known to fit."""
-    if dtype not in DTYPES:
-        raise unknown_name("dtype", dtype, DTYPES)
-    abstract = nnx.eval_shape(lambda: TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(0)))
-    return nnx.split(abstract)
+    """The module with shapes only: nothing is allocated before the shapes of the weights are checked."""
+    return nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype, remat=remat)))
 
 
-def init_model(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> TransformerEncoder:
-    """An encoder with random weights, for training from scratch and for tests."""
+def init_model(
+    config: EncoderConfig, *, seed: int | nnx.Rngs, dtype: str = "float32", remat: bool = False
+) -> TransformerEncoder:
+    """An encoder with random weights, for training from scratch and for tests.
+
+    Args:
+      config: Configuration of the encoder.
+      seed: Seed of the weights, or the generators themselves.
+      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
+      remat: Whether to recompute activations in the backward pass.
+
+    Raises:
+      InputError: An unknown dtype.
+    """
     if dtype not in DTYPES:
         raise unknown_name("dtype", dtype, DTYPES)
-    return TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=nnx.Rngs(seed))
+    rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
+    return TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=rngs)
 
 
 def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -194,11 +208,9 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
 
     Args:
       model: An encoder of this package.
-      folder: Made if missing.
-      dtype: Type of the stored weights, `"float32"` or `"float16"`.
+      folder: Created if missing.
+      dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
     """
-    folder, config = Path(folder), model.config
-    family = FAMILIES[config.model_type]
-    raw = family.config_json(config) | {"dtype": dtype}
-    io.write_json(folder / "config.json", raw)
-    checkpoint.save_parameters(folder / checkpoint.SAFETENSORS, family, nnx.state(model, nnx.Param), dtype)
+    family = FAMILIES[model.config.model_type]
+    tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
+    checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)

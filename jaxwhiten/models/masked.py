@@ -1,7 +1,7 @@
-"""Masked language models: an encoder, the head that guesses masked tokens, and their files.
+"""Masked language models: an encoder with the head that predicts masked tokens, and their files.
 
-The head is a dense layer, an activation and a layer norm, then the product with the word embeddings (tied, so there
-is no second matrix of the vocabulary's size) and a bias a token. Families name and place its parts differently.
+The head is a dense layer, an activation and a layer norm, followed by the product with the tied word embeddings and a
+bias per token. Families differ in the names of its tensors.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,28 +19,27 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family, Part
+from jaxwhiten.models.family import Family, Names
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import DTYPES, load_model, read_json
+from jaxwhiten.models.loading import init_model, load_model, read_json
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 
 
 class HeadForm(NamedTuple):
-    """How a family's masked language models write and compute their head.
+    """The head of a family's masked language models.
 
     Attributes:
       architecture: Name in `config.json`.
-      dense: Name of the dense layer's tensors, without the last part.
-      norm: The same for the layer norm.
-      output: The same for the bias of the output, in the places it may lie.
-      activation: Its name, or "" for the encoder's own.
+      dense: Prefix of the dense layer's tensors.
+      norm: Prefix of the layer norm's tensors.
+      output: Prefixes under which checkpoints store the output bias; the first is written, all are read.
+      activation: Name of the activation, or "" for the encoder's.
       dense_bias: Whether the dense layer has a bias.
-      epsilon: Of the layer norm, or 0 for the encoder's own.
+      epsilon: Epsilon of the layer norm, or 0 for the encoder's.
     """
 
     architecture: str
@@ -86,7 +85,7 @@ HEADS: dict[str, HeadForm] = {
 
 
 class MaskedHead(nnx.Module):
-    """Hidden states to one score a token of the vocabulary."""
+    """From hidden states to one logit per token of the vocabulary."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         form = HEADS[config.model_type]
@@ -100,28 +99,28 @@ class MaskedHead(nnx.Module):
     def __call__(
         self, hidden: Float[Array, "batch positions d"], words: Float[Array, "vocab width"]
     ) -> Float[Array, "batch positions vocab"]:
-        """Scores before the softmax, in float32.
+        """Logits in float32.
 
         Args:
-          hidden: Last hidden states at the positions to guess.
+          hidden: Last hidden states at the positions to predict.
           words: The encoder's word embeddings.
         """
         x = self.norm(self.activation(self.dense(hidden)))
-        scores = jnp.einsum(
+        logits = jnp.einsum(
             "bpd,vd->bpv",
             x,
             words.astype(self.dtype),
             precision=matmul_precision(self.dtype),
             preferred_element_type=jnp.float32,
         )
-        return scores + self.bias[...]
+        return logits + self.bias[...]
 
 
 class MaskedLM(nnx.Module):
-    """An encoder with the head of masked language modelling.
+    """An encoder with a masked language modelling head.
 
     Args:
-      encoder: Of any family.
+      encoder: An encoder of any family.
       rngs: Source of the head's initial weights.
     """
 
@@ -131,7 +130,7 @@ class MaskedLM(nnx.Module):
 
     @property
     def config(self) -> EncoderConfig:
-        """The encoder's."""
+        """Configuration of the encoder."""
         return self.encoder.config
 
     def __call__(
@@ -143,29 +142,22 @@ class MaskedLM(nnx.Module):
         deterministic: bool = True,
         rngs: nnx.Rngs | None = None,
     ) -> Float[Array, "batch positions vocab"]:
-        """Scores of every token of the vocabulary, at the chosen positions only.
+        """Logits over the vocabulary at the given positions.
 
         Args:
           input_ids: Token ids.
           attention_mask: 1 for tokens, 0 for padding.
-          positions: Which positions of each row to guess.
-          deterministic: True switches dropout off.
-          rngs: Source of dropout noise (stream `dropout`), needed when `deterministic` is False.
+          positions: Positions to predict in each row.
+          deterministic: Whether to disable dropout.
+          rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
         """
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)
         return self.head(chosen, jnp.asarray(self.encoder.embeddings.word.embedding[...]))
 
 
-def _without_pooler(model: TransformerEncoder) -> TransformerEncoder:
-    """The encoder without BERT's pooler, which masked language modelling does not train."""
-    model.pooler = None
-    model.config = dataclasses.replace(model.config, pooler=False)
-    return model
-
-
 def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
-    """The model with every dropout rate set; None leaves them. Its `config`, which is what is saved, stays."""
+    """Sets every dropout rate of the model, unless None. Its `config`, which is saved, stays unchanged."""
     if dropout is not None:
         for _, part in nnx.iter_modules(model):
             if isinstance(part, nnx.Dropout):
@@ -177,41 +169,47 @@ def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", 
     """A masked language model with random weights, for training from scratch.
 
     Args:
-      config: Of the encoder; a pooler is left out.
-      seed: Of the weights.
-      dtype: What matrix products run in, `"float32"` or `"bfloat16"`. Parameters are float32.
-      remat: Recompute activations in the backward pass.
+      config: Configuration of the encoder; a pooler is left out.
+      seed: Seed of the weights.
+      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
+      remat: Whether to recompute activations in the backward pass.
+
+    Raises:
+      InputError: An unknown dtype.
     """
     rngs = nnx.Rngs(seed)
-    config = dataclasses.replace(config, pooler=False)
-    return MaskedLM(TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=rngs), rngs=rngs)
+    encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
+    return MaskedLM(encoder, rngs=rngs)
 
 
 def load_masked_lm(
     model: str | Path, *, seed: int = 0, dtype: str = "float32", revision: str | None = None, remat: bool = False
 ) -> tuple[MaskedLM, Path, bool]:
-    """Reads an encoder and, where the checkpoint has one, its head.
+    """Loads an encoder and, if the checkpoint has one, its masked language modelling head.
 
     Args:
       model: A local folder or a hub id.
-      seed: Of a head that the checkpoint lacks.
-      dtype: What matrix products run in.
+      seed: Seed of the head's weights if the checkpoint has none.
+      dtype: Dtype of matrix products.
       revision: Commit, tag or branch on the hub.
-      remat: Recompute activations in the backward pass.
+      remat: Whether to recompute activations in the backward pass.
 
     Returns:
-      The model, the folder it came from, and whether the head came from it too.
+      The model, its folder, and whether the head was loaded.
 
     Raises:
-      ModelError: Something in the folder cannot be read, or its head is not whole.
+      ModelError: A file cannot be read, or the head is incomplete.
     """
     encoder, config, folder = load_model(model, dtype=dtype, revision=revision, remat=remat)
-    masked = MaskedLM(_without_pooler(encoder), rngs=nnx.Rngs(seed))
+    encoder.pooler = None  # not trained by masked language modelling
+    encoder.config = dataclasses.replace(config, pooler=False)
+    masked = MaskedLM(encoder, rngs=nnx.Rngs(seed))
     form = HEADS[config.model_type]
     tensors, _ = checkpoint.open_weights(folder)
     if f"{form.dense}.weight" not in tensors:
         return masked, folder, False
-    _check_head_settings(folder)
+    if config.model_type == "modernbert":
+        _check_modernbert_head(folder)
     state = nnx.state(masked.head, nnx.Param)
     values = checkpoint.load_parameters(folder, _head_family(FAMILIES[config.model_type], form), state)
     nnx.replace_by_pure_dict(state, values)
@@ -219,49 +217,35 @@ def load_masked_lm(
     return masked, folder, True
 
 
-def _check_head_settings(folder: Path) -> None:
-    """ModernBERT's head has switches of its own."""
+def _check_modernbert_head(folder: Path) -> None:
     raw = read_json(folder / "config.json")
-    plain = {"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True}
-    for key, value in plain.items():
-        if raw.get("model_type") == "modernbert" and raw.get(key, value) != value:
+    supported = {"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True}
+    for key, value in supported.items():
+        if raw.get(key, value) != value:
             raise ModelError(f"{folder / 'config.json'}: {key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def _head_family(family: Family, form: HeadForm, prefix: str = "") -> Family:
-    """The name table of a head alone."""
-    names: dict[str, Any] = {
-        f"{prefix}dense": form.dense,
-        f"{prefix}norm": form.norm,
-        prefix.removesuffix("."): form.output,
-    }
-    return dataclasses.replace(
-        family, names={"embeddings.word": family.names["embeddings.word"], **names}, prefixes=("",)
-    )
-
-
-def _prefixed(place: Any, prefix: str) -> Any:
-    if isinstance(place, str):
-        return prefix + place
-    if isinstance(place, Part):
-        return place._replace(name=prefix + place.name)
-    return tuple(_prefixed(part, prefix) for part in place)
+def _head_family(family: Family, form: HeadForm) -> Family:
+    """The family with the tensor names of the head, which have no prefix."""
+    word = family.names["embeddings.word"]
+    names: Names = {"embeddings.word": word, "dense": form.dense, "norm": form.norm, "": form.output}
+    return dataclasses.replace(family, names=names, prefixes=("",))
 
 
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
-    """Writes `config.json` and `model.safetensors` as transformers' `...ForMaskedLM` has them.
+    """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForMaskedLM`.
 
-    `load_model` and `Encoder.from_pretrained` read the encoder out of the same folder.
+    `load_model` and `Encoder.from_pretrained` load the encoder from the same folder.
 
     Args:
       model: The model.
-      folder: Made if missing.
-      dtype: Type of the stored weights, `"float32"` or `"float16"`.
+      folder: Created if missing.
+      dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
     """
-    folder, config = Path(folder), model.config
+    config = model.config
     family, form = FAMILIES[config.model_type], HEADS[config.model_type]
     raw = family.config_json(config) | {"architectures": [form.architecture], "tie_word_embeddings": True}
-    io.write_json(folder / "config.json", raw | {"dtype": dtype})
-    names = {f"encoder.{ours}": _prefixed(theirs, family.prefixes[1]) for ours, theirs in family.names.items()}
-    both = dataclasses.replace(family, names=names | dict(_head_family(family, form, "head.").names))
-    checkpoint.save_parameters(folder / checkpoint.SAFETENSORS, both, nnx.state(model, nnx.Param), dtype)
+    encoder, head = nnx.state(model.encoder, nnx.Param), nnx.state(model.head, nnx.Param)
+    tensors = checkpoint.to_tensors(family, encoder, dtype, family.prefixes[1])
+    tensors |= checkpoint.to_tensors(_head_family(family, form), head, dtype)
+    checkpoint.save_folder(folder, raw, tensors, dtype)

@@ -1,6 +1,6 @@
 """ModernBERT: norms before attention and feed-forward, rotary positions, local and global layers, GeGLU, no biases.
 
-Its three dropout rates, all 0 as published, are one here: `dropout`.
+`dropout` stands for its three dropout rates, all 0 as published.
 
 References:
   Warner et al. 2024, "Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder for Fast, Memory Efficient, and
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
+from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
 from jaxwhiten.models.family import Family, Names, Part
 
@@ -30,19 +31,11 @@ NAMES: Names = {
     "layers.*.feed_forward_norm": "layers.*.mlp_norm",
     "final_norm": "final_norm",
 }
-KEYS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
-    "max_positions": "max_position_embeddings",
+KEYS = {key: value for key, value in bert.KEYS.items() if key != "type_vocab_size"} | {
     "layer_norm_eps": "norm_eps",
     "hidden_act": "hidden_activation",
     "dropout": "mlp_dropout",
     "attention_dropout": "attention_dropout",
-    "initializer_range": "initializer_range",
-    "pad_token_id": "pad_token_id",
     "attention_bias": "attention_bias",
     "feed_forward_bias": "mlp_bias",
     "norm_bias": "norm_bias",
@@ -65,7 +58,7 @@ _FULL, _LOCAL = "full_attention", "sliding_attention"
 
 
 def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Which layers are local and how their positions turn: as lists and dictionaries, or in the older plain keys."""
+    """Local layers and rotary bases, from the current keys or the older ones."""
     window = typed(raw.get("local_attention", 128), "int", f"{where}: local_attention")
     return {
         "rotary_theta": read_rotary_theta(raw, _FULL, "global_rope_theta", 160_000.0, where),

@@ -27,7 +27,7 @@ NAMES = {
 }
 KEYS = {key: value for key, value in bert.KEYS.items() if key != "type_vocab_size"}
 KEYS |= {"relative_buckets": "relative_attention_num_buckets"}
-# Positions follow the padding id, which is 1 whatever config.json says.
+# Positions start after the padding id, which is always 1.
 DEFAULTS = {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1}
 
 

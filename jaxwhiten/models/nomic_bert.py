@@ -1,7 +1,7 @@
-"""NomicBERT: BERT's post-norm layers with rotary positions, SwiGLU, and no biases but the norms'.
+"""NomicBERT: BERT's post-norm layers with rotary positions, SwiGLU, and biases in the norms only.
 
-Tensors go by the names that published files have and transformers writes, or by those of its modules;
-`config.json` by its keys, or by the GPT-2 keys of the older files.
+Tensors have the names of published files, which transformers writes, or of transformers' modules; `config.json` has
+transformers' keys, or the GPT-2 keys of older files.
 
 References:
   Nussbaum et al. 2024, "Nomic Embed: Training a Reproducible Long Context Text Embedder", section 3.1.
@@ -52,8 +52,8 @@ DEFAULTS = {
     "attention_bias": False,
     "feed_forward_bias": False,
 }
-# Switches of the older files, and the only setting of each that these layers are.
-_PLAIN = {
+# Options of older files, and the only value of each that is supported.
+_SUPPORTED = {
     "activation_function": "swiglu",
     "causal": False,
     "mlp_fc1_bias": False,
@@ -69,7 +69,7 @@ _PLAIN = {
 
 
 def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in _PLAIN.items():
+    for key, value in _SUPPORTED.items():
         if raw.get(key, value) != value:
             raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
     head = raw.get("head_dim")

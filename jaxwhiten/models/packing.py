@@ -1,4 +1,4 @@
-"""Rows of tokens without their padding: what is computed token by token need not be computed on padding.
+"""Packing: tokens without their padding, so that token-wise layers skip the padding.
 
 References:
   Zhai et al. 2022, "ByteTransformer: A High-Performance Transformer Boosted for Variable-Length Inputs" (its zero
@@ -14,11 +14,11 @@ from jaxtyping import Array, Float, Int
 
 
 class Packing(NamedTuple):
-    """Where the tokens of padded rows lie in one row without padding, in which all but attention works on them.
+    """Index maps between padded rows and one packed row without padding.
 
     Attributes:
-      place: For each padded position, where its token lies; for padding, any place.
-      source: For each token, its padded position, counted over all rows.
+      place: Packed index of each padded position; arbitrary for padding.
+      source: Padded position of each packed token, counted over all rows.
     """
 
     place: Int[Array, "batch length"]
@@ -26,11 +26,11 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, mask: Int[Array, "batch length"], tokens: int) -> Packing:
-        """The packing of these rows.
+        """The packing of padded rows.
 
         Args:
           mask: 1 for tokens, 0 for padding, which is on the right.
-          tokens: Places there are; tokens of the last rows that find none are lost.
+          tokens: Size of the packed row; excess tokens of the last rows are dropped.
         """
         rows, length = mask.shape
         lengths = jnp.sum(mask, axis=1)
@@ -41,9 +41,9 @@ class Packing(NamedTuple):
         return cls(jnp.minimum(starts[:, None] + jnp.arange(length), tokens - 1), source)
 
     def pack(self, x: Float[Array, "batch length d"]) -> Float[Array, "tokens d"]:
-        """The tokens without padding."""
+        """Removes the padding."""
         return jnp.take(x.reshape(-1, x.shape[-1]), self.source, axis=0, mode="clip")
 
     def pad(self, x: Float[Array, "tokens d"]) -> Float[Array, "batch length d"]:
-        """The tokens in their rows; padding holds another token."""
+        """Restores the padded rows; padding holds arbitrary tokens."""
         return jnp.take(x, self.place, axis=0, mode="clip")

@@ -1,4 +1,4 @@
-"""How attention knows positions where embeddings do not tell it: rotary, relative and local."""
+"""Positions in attention instead of embeddings: rotary, relative and local."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Rotary(NamedTuple):
-    """Cosine and sine of each position's angles."""
+    """Cosines and sines of the rotation angles of each position."""
 
     cos: Float[Array, "length half"]
     sin: Float[Array, "length half"]
 
-    def turn(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
-        """Queries or keys, turned by their positions' angles in float32."""
+    def rotate(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
+        """Rotates queries or keys by the angles of their positions, in float32."""
         first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
         cos, sin = self.cos[:, None, :], self.sin[:, None, :]
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
@@ -27,12 +27,12 @@ def rotary(length: int, head_size: int, theta: float) -> Rotary:
     """Angles of the rotary position embedding.
 
     Args:
-      length: Positions.
-      head_size: Width of a head; its first and second half are the two coordinates that are turned.
+      length: Number of positions.
+      head_size: Width of a head; its first and second half are the coordinates of the rotated pairs.
       theta: The base.
 
     Returns:
-      Cosines and sines, computed in float32 as published models do.
+      Cosines and sines, computed in float32 as in published models.
 
     References:
       Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
@@ -44,12 +44,12 @@ def rotary(length: int, head_size: int, theta: float) -> Rotary:
 
 
 def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[np.ndarray, "length length"]:
-    """The bucket of each pair's relative position: one a distance up to a quarter of them, then logarithmic.
+    """Buckets of relative positions: exact for short distances, logarithmic beyond a quarter of the buckets.
 
     Args:
-      length: Positions.
-      buckets: How many; half of them for keys after the query.
-      max_distance: From where on all distances share the last bucket.
+      length: Number of positions.
+      buckets: Number of buckets; half of them for keys after the query.
+      max_distance: Distance from which on all share the last bucket.
 
     Returns:
       Buckets by query and key position.
@@ -70,6 +70,6 @@ def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[
 
 
 def neighbours(length: int, window: int) -> Bool[np.ndarray, "length length"]:
-    """Which keys a query sees that sees no further than `window` to either side."""
+    """Mask of the keys within `window` positions of each query."""
     position = np.arange(length)
     return np.abs(position[None, :] - position[:, None]) <= window

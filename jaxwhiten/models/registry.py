@@ -1,4 +1,4 @@
-"""Which `model_type`s are supported: the one list of families."""
+"""The supported families by `model_type`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def family_of(model_type: object, where: str) -> Family:
     """The family of a `config.json`'s `model_type`.
 
     Args:
-      model_type: The value found, or None.
+      model_type: The value in the file, or None.
       where: The file's path, for messages.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The one encoder module, in Flax NNX: every family is this with another `EncoderConfig`."""
+"""The encoder module in Flax NNX; families differ only in their `EncoderConfig`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.config import EncoderConfig
@@ -28,10 +28,10 @@ class TransformerEncoder(nnx.Module):
     """Embeddings, transformer layers, pooler.
 
     Args:
-      config: Sizes, rates, and what the family does differently from BERT.
-      dtype: What matrix products run in: `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
+      config: Sizes, rates, and the family's differences from BERT.
+      dtype: Dtype of matrix products, `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
       rngs: Source of the initial weights.
-      remat: Recompute each layer's activations in the backward pass (gradient checkpointing).
+      remat: Whether to recompute each layer's activations in the backward pass (gradient checkpointing).
     """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, remat: bool = False):
@@ -59,20 +59,20 @@ class TransformerEncoder(nnx.Module):
         """Runs the encoder.
 
         Args:
-          input_ids: Token ids; padding, on the right, may hold any valid id.
+          input_ids: Token ids; padding on the right may hold any valid id.
           attention_mask: 1 for tokens, 0 for padding.
           token_type_ids: Segment of each token; None means all 0.
-          deterministic: True switches dropout off.
-          rngs: Source of dropout noise (stream `dropout`), needed when `deterministic` is False.
-          tokens: At least as many as the mask has ones: all but attention is then computed on so many tokens without
-            padding. None computes it on all positions.
+          deterministic: Whether to disable dropout.
+          rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
+          tokens: Size of the packed batch, at least the number of ones in the mask: everything but attention is then
+            computed on packed tokens without padding. None computes on all positions.
 
         Returns:
-          All hidden states, the embedding output first; the pooler output; the attention maps' diagonals. The last
-          hidden state of a pre-norm encoder is that after its final norm.
+          All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
+          last hidden state of a pre-norm encoder is taken after its final norm.
 
         Raises:
-          InputError: Token types for a family that has none.
+          InputError: Token types for a family without them.
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
@@ -91,10 +91,11 @@ class TransformerEncoder(nnx.Module):
             hidden_states[-1] = self.final_norm(x)
         if packing is not None:
             hidden_states = [packing.pad(h) for h in hidden_states]
-        return EncoderOutput(tuple(hidden_states), self._pool(hidden_states[-1][:, 0]), tuple(diagonals))
+        pooled = None if self.pooler is None else jnp.tanh(self.pooler(hidden_states[-1][:, 0]))
+        return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
     def _contexts(self, attention_mask: Int[Array, "batch length"]) -> tuple[Context, Context]:
-        """What attention knows in layers that see everything, and in local ones."""
+        """The contexts of global and of local attention."""
         config, length = self.config, attention_mask.shape[1]
         mask = attention_mask.astype(bool)[:, None, None, :]
         bias = None
@@ -107,9 +108,6 @@ class TransformerEncoder(nnx.Module):
             return everywhere, everywhere
         turns = rotary(length, config.head_size, config.local_rotary_theta) if config.local_rotary_theta else None
         return everywhere, Context(mask & neighbours(length, config.local_window), bias, turns)
-
-    def _pool(self, first_token: Float[Array, "batch d"]) -> Float[Array, "batch d"] | None:
-        return None if self.pooler is None else jnp.tanh(self.pooler(first_token))
 
 
 def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:

@@ -1,7 +1,7 @@
-"""WordPiece vocabularies trained on text, as tokenizer folders that transformers and this library both read.
+"""WordPiece vocabularies trained on text, saved as tokenizer folders that transformers and this library both read.
 
-The same text gives the same vocabulary on every run. The trainer numbers single characters in the order of a hash
-table and settles ties by number, so it is handed the characters, in order, as its first tokens.
+Training is deterministic. The trainer numbers single characters in hash-table order and breaks ties by that number,
+so the characters are passed to it in a fixed order as its first special tokens.
 
 References:
   Wu et al. 2016, "Google's Neural Machine Translation System", section 4.1 (WordPiece).
@@ -34,17 +34,17 @@ def train_wordpiece(
     """Trains a vocabulary.
 
     Args:
-      passages: Starts a pass over the text, in lists of passages; called twice.
-      size: Most tokens to have, BERT's five special ones included.
-      lower_case: Whether text is lower-cased and accents are dropped, as in BERT's uncased models.
-      alphabet: How many characters to keep, the most frequent; a word with another one is unknown.
-      min_frequency: How often two pieces must stand together to become one.
+      passages: Returns an iterator over the text, in lists of passages; called twice.
+      size: Maximum number of tokens, including BERT's five special ones.
+      lower_case: Whether to lower-case text and strip accents, as in BERT's uncased models.
+      alphabet: Number of characters to keep, by frequency; words with other characters are unknown.
+      min_frequency: Minimum frequency of a pair of pieces to be merged.
 
     Returns:
-      The tokens in the order of their ids: special tokens, characters, their continuing forms, and what was merged.
+      The tokens in the order of their ids: special tokens, characters, their continuation forms, merged pieces.
 
     Raises:
-      InputError: There is no text, or the vocabulary cannot hold the alphabet.
+      InputError: There is no text, or the vocabulary is too small for the alphabet.
     """
     from tokenizers import Tokenizer, models, trainers
 
@@ -54,7 +54,7 @@ def train_wordpiece(
     _set_text_rules(tokenizer, lower_case)
     kept = _frequent_characters(passages(), tokenizer.normalizer, alphabet)
     if not kept:
-        raise InputError("There is no text to make a vocabulary of.")
+        raise InputError("There is no text to train a vocabulary on.")
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=min_frequency,
@@ -77,7 +77,7 @@ def _set_text_rules(tokenizer: Any, lower_case: bool) -> None:
 
 
 def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: int) -> list[str]:
-    """The most frequent characters of the text as the tokenizer sees it, in code-point order.
+    """The most frequent characters of the normalised text, in code-point order.
 
     The normaliser works character by character, so it is applied to the distinct ones only.
     """
@@ -98,8 +98,8 @@ def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lo
 
     Args:
       tokens: From `train_wordpiece`.
-      folder: Made if missing.
-      max_length: Longest input of the model it is for.
+      folder: Created if missing.
+      max_length: Maximum input length of the model.
       lower_case: As in training.
 
     Returns:
@@ -137,20 +137,20 @@ def cached_wordpiece(
     min_frequency: int = 2,
     cache: Path | None = None,
 ) -> Path:
-    """The folder of a vocabulary, trained when it is not in the cache.
+    """The folder of a cached vocabulary, trained if it is missing.
 
     Args:
-      passages: As `train_wordpiece` takes them.
-      key: Changes with the text.
-      size: Most tokens to have.
-      max_length: Longest input of the model it is for.
-      lower_case: As `train_wordpiece` takes it.
-      alphabet: As `train_wordpiece` takes it.
-      min_frequency: As `train_wordpiece` takes it.
+      passages: As in `train_wordpiece`.
+      key: A key that changes with the text.
+      size: Maximum number of tokens.
+      max_length: Maximum input length of the model.
+      lower_case: As in `train_wordpiece`.
+      alphabet: As in `train_wordpiece`.
+      min_frequency: As in `train_wordpiece`.
       cache: By default `vocabularies` in `jaxwhiten.io.cache_dir()`.
 
     Returns:
-      A folder `save_wordpiece` wrote.
+      The folder, as `save_wordpiece` writes it.
 
     Raises:
       InputError: As `train_wordpiece`.

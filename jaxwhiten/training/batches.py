@@ -1,8 +1,8 @@
 """Batches of static shape in a reproducible order: length buckets, shuffled and sharded with grain.
 
-Rows are dealt to a few buckets by length once; each bucket is shuffled and cut into batches, and the batches of all
-buckets are shuffled together, anew every epoch. Every batch is a function of seed and position alone, so a run goes
-on exactly where its checkpoint left it.
+Rows are assigned to a few length buckets once. Every epoch, each bucket is shuffled and split into batches, and the
+batches of all buckets are shuffled together. A batch depends only on the seed and its position, so a resumed run sees
+the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from jaxwhiten.errors import InputError, missing_dependency
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
-"""Row numbers, padded length and a random generator of this position's own, to arrays whose first axis is the rows."""
+"""From row numbers, padded length and a random generator of this position to arrays whose first axis is the rows."""
 
 
 def choose_buckets(
     lengths: Int[np.ndarray, " n"], ladder: Int[np.ndarray, " rungs"], buckets: int
 ) -> Int[np.ndarray, " buckets"]:
-    """The rungs, at most `buckets` of them, that pad these lengths with the fewest tokens.
+    """The padded lengths, at most `buckets` of them, that minimise the number of padded tokens.
 
     Args:
-      lengths: Tokens of each row, none above the last rung.
+      lengths: Tokens per row, none above the last rung.
       ladder: Candidate padded lengths, ascending.
-      buckets: How many lengths to keep; each is one compilation.
+      buckets: How many lengths to choose; each requires one compilation.
 
     Returns:
-      The chosen lengths, ascending; the last holds the longest row.
+      The chosen lengths, ascending; the last fits the longest row.
 
     Raises:
       InputError: `buckets` is below 1, or a row is longer than the ladder.
@@ -59,47 +59,47 @@ def choose_buckets(
 def deal_rows(
     lengths: Int[np.ndarray, " n"], buckets: Int[np.ndarray, " buckets"], batch_size: int
 ) -> list[tuple[int, Int[np.ndarray, " rows"]]]:
-    """Deals rows to buckets so that every bucket but the last holds whole batches.
+    """Assigns rows to buckets so that every bucket but the last holds whole batches.
 
-    A bucket's surplus, its longest rows, moves up to the next; what the last has over whole batches stays in it, and
-    the shuffle decides which of its rows an epoch leaves out. Fewer than `batch_size` rows are left out an epoch.
+    The longest rows of a bucket that do not fill a batch move to the next bucket. In the last bucket the shuffle
+    decides which rows, fewer than `batch_size`, are left out per epoch.
 
     Args:
-      lengths: Tokens of each row.
+      lengths: Tokens per row.
       buckets: Padded lengths, ascending.
-      batch_size: Rows a batch.
+      batch_size: Rows per batch.
 
     Returns:
-      (padded length, row numbers) of each bucket that has a batch.
+      (padded length, row numbers) of each bucket with at least one batch.
 
     Raises:
-      InputError: There are fewer rows than one batch holds.
+      InputError: There are fewer rows than `batch_size`.
     """
     if len(lengths) < batch_size:
         raise InputError(f"{len(lengths)} rows are fewer than one batch of {batch_size}; lower the batch size.")
     order = np.argsort(lengths, kind="stable")
     ends = np.searchsorted(lengths[order], buckets, side="right") // batch_size * batch_size
-    ends = np.minimum(ends, (len(order) // batch_size - 1) * batch_size)  # the last bucket has a batch in any case
+    ends = np.minimum(ends, (len(order) // batch_size - 1) * batch_size)  # the last bucket keeps a batch
     ends[-1] = len(order)
     parts = zip(buckets, (0, *ends[:-1]), ends, strict=True)
     return [(int(length), order[start:end]) for length, start, end in parts if end - start >= batch_size]
 
 
 class Batches:
-    """An endless iterator over batches with a position that can be saved and set.
+    """An endless iterator over batches with a position that can be saved and restored.
 
     Args:
-      lengths: Tokens of each row.
-      collate: Turns row numbers into arrays. Called in background threads.
-      batch_size: Rows of a global batch, over all processes.
-      ladder: Candidate padded lengths; one rung for data of one length.
+      lengths: Tokens per row.
+      collate: From row numbers to arrays. Called in background threads.
+      batch_size: Rows per global batch, over all processes.
+      ladder: Candidate padded lengths; a single one for rows of equal length.
       buckets: How many of them to use.
-      seed: Of the order and of the generators `collate` gets.
-      process: This process and the number of processes; each hands out its own slice of every batch,
-        cut from the whole one, so that what is random in a batch does not depend on how many they are.
+      seed: Seed of the order and of the generators passed to `collate`.
+      process: Index of this process and number of processes. Each yields its slice of the collated global batch, so
+        that randomness within a batch does not depend on the number of processes.
 
     Attributes:
-      per_epoch: Batches an epoch.
+      per_epoch: Batches per epoch.
       shapes: Padded lengths in use.
     """
 
@@ -146,9 +146,9 @@ class Batches:
         return next(self._iterator)
 
     def position(self) -> dict[str, Any]:
-        """Where the iterator stands, as JSON: the next `__next__` of an iterator set to it gives the same batch."""
+        """The iterator's position as JSON; an iterator set to it continues with the same batches."""
         return self._iterator.get_state()
 
     def set_position(self, position: dict[str, Any]) -> None:
-        """Goes to a position `position` returned."""
+        """Moves to a position returned by `position`."""
         self._iterator.set_state(position)

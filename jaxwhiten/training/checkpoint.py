@@ -1,7 +1,7 @@
-"""Checkpoints with Orbax: written in the background, the last and the best kept, refused when they do not fit.
+"""Checkpoints with Orbax: written in the background, the latest and the best kept, verified on restore.
 
-A run folder holds `recipe.json`, what the run is made of, and `checkpoints/STEP/`. A checkpoint is written beside the
-older ones under a temporary name and renamed when it is whole: a full disk or a kill leaves the older ones intact.
+A run folder holds `recipe.json`, the settings that determine the run, and `checkpoints/STEP/`. Orbax writes a
+checkpoint under a temporary name and renames it when complete: a full disk or a kill leaves older ones intact.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-      folder: The run's folder; made if missing.
-      recipe: What the run is made of, as JSON values: data, model, objective, rates, seed. A folder with checkpoints
-        of another recipe is refused.
-      best: Name of the score whose highest value marks the best checkpoint; None when nothing is scored.
-      keep: How many of the latest checkpoints to keep, beside the best.
+      folder: The run's folder; created if missing.
+      recipe: The settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder with
+        checkpoints of another recipe is refused.
+      best: Name of the score whose highest value marks the best checkpoint; None if nothing is scored.
+      keep: How many of the latest checkpoints to keep, in addition to the best.
 
     Raises:
       MismatchError: The folder's run has another recipe; the message names what differs.
@@ -71,12 +71,12 @@ class Checkpoints:
             changes = list(_differences(old, recipe))
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise FormatError(
-                f"{file}: the recipe of the run in this folder cannot be read ({error}); take a new output folder."
+                f"{file}: the recipe of the run in this folder cannot be read ({error}); use a new output folder."
             ) from error
         if changes:
             raise MismatchError(
-                f"{self.folder} holds a run of another recipe: {'; '.join(changes)}. Its checkpoints are left as they "
-                "are. Restore these settings to go on with it, or take a new output folder."
+                f"{self.folder} holds a run of another recipe: {'; '.join(changes)}. Its checkpoints are unchanged. "
+                "Restore these settings to resume it, or use a new output folder."
             )
 
     @property
@@ -86,7 +86,7 @@ class Checkpoints:
 
     @property
     def best(self) -> int | None:
-        """Step of the checkpoint with the highest score, or the latest where none was scored."""
+        """Step of the checkpoint with the highest score, or of the latest if none was scored."""
         if self._best is None or self.latest is None:
             return self.latest
         step = self._manager.best_step()
@@ -98,12 +98,12 @@ class Checkpoints:
         position: Mapping[str, Any],
         scores: Mapping[str, float] | None = None,
     ) -> None:
-        """Starts writing a checkpoint and returns; the one before it is waited for.
+        """Starts writing a checkpoint in the background, after waiting for the previous one.
 
         Args:
-          state: Copied before this returns, so the step may reuse its memory.
-          position: Where the batches stand, as JSON.
-          scores: Of the evaluation at this step.
+          state: Copied before this returns, so that the next step may donate it.
+          position: The position of the batches, as JSON.
+          scores: Scores of the evaluation at this step.
 
         Raises:
           JaxwhitenError: This or the previous checkpoint could not be written.
@@ -117,11 +117,11 @@ class Checkpoints:
         items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))
         try:
             self._manager.save(step, args=items, metrics=metrics, force=True)
-        except Exception as error:  # tensorstore, XLA and the operating system each raise their own
+        except Exception as error:  # tensorstore, XLA and the operating system raise different types
             raise self._not_written(error) from error
 
     def wait(self) -> None:
-        """Waits for the checkpoint being written.
+        """Waits until the checkpoint in progress is written.
 
         Raises:
           JaxwhitenError: It could not be written.
@@ -135,21 +135,21 @@ class Checkpoints:
         steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
         return JaxwhitenError(
             f"{self.folder}: a checkpoint could not be written ({_first_line(error)}). Checkpoints left intact: steps "
-            f"{steps}. Make room and run the same command to go on."
+            f"{steps}. Free some space and run the same command to resume."
         )
 
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
         """Reads a checkpoint.
 
         Args:
-          template: A state of the same shapes, placed where the result shall be.
-          step: Which; by default the latest.
+          template: A state with the shapes and shardings of the result.
+          step: The step to restore; by default the latest.
 
         Returns:
           The state and the position of the batches.
 
         Raises:
-          FormatError: It is damaged, or not of these shapes.
+          FormatError: It is damaged, or has other shapes.
         """
         step, args = self.latest if step is None else step, self._ocp.args
         names = _flatten(template)
@@ -162,14 +162,14 @@ class Checkpoints:
             if _checksums(state) != found["rest"]["checksums"]:
                 raise ValueError("checksums do not match: it was damaged after it was written")
             return state, found["rest"]["position"]
-        except Exception as error:  # tensorstore, orbax and json each raise their own
+        except Exception as error:  # tensorstore, orbax and json raise different types
             others = [s for s in self._manager.all_steps() if s != step]
-            advice = f"Remove that folder to go on from step {max(others)}" if others else "Take a new output folder"
+            advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
             folder = self.folder / "checkpoints" / str(step)
             raise FormatError(f"{folder}: not a readable checkpoint ({_first_line(error)}). {advice}.") from error
 
     def close(self) -> None:
-        """Waits for the last write and ends the background threads."""
+        """Waits for the checkpoint in progress and stops the background threads."""
         self.wait()
         self._manager.close()
 
@@ -180,7 +180,7 @@ def _flatten(state: TrainState) -> dict[str, jax.Array]:
 
 
 def _checksums(state: TrainState) -> list[int]:
-    """One number an array: Orbax notices files cut short, not flipped bits."""
+    """One checksum per array. Orbax detects truncated files, but restores flipped bits without an error."""
     return [int(value) for value in jax.device_get(_checksum_leaves(jax.tree.leaves(state)))]
 
 

@@ -1,9 +1,9 @@
-"""A corpus as token ids on disk, tokenised once, and the fixed-length blocks that are cut from it.
+"""A corpus as token ids on disk, tokenised once, and the fixed-length blocks cut from it.
 
-Passages are tokenised in parts of fixed size, each written whole: what a stopped run has finished is not done again.
-Within a part the passages follow each other, each ended by its separator. A block is the tokenizer's first special
-token and the next `length - 1` tokens of the stream, wherever passages begin and end: no block has padding, and
-which text stands in it depends on nothing but its number.
+Passages are tokenised in parts of fixed size, each written atomically, so that an interrupted run continues with the
+next part. Within a part the passages are concatenated, each followed by its separator. A block is the tokenizer's
+first special token and the next `length - 1` tokens of the stream, regardless of passage boundaries: blocks have no
+padding, and the content of a block depends only on its number.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from jaxwhiten import io
 from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.text.tokenization import BulkTokenizer
+from jaxwhiten.training.tokens import save_array
 
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
@@ -31,12 +32,12 @@ _SIDES = ("train", "held_out")
 
 @dataclasses.dataclass(frozen=True)
 class TokenStream:
-    """Tokens of passages one after the other, in parts.
+    """Concatenated tokens of passages, in parts.
 
     Attributes:
-      parts: Memory-mapped ids, one array a part.
-      first: Token that begins every block.
-      length: Tokens of a block.
+      parts: Memory-mapped ids, one array per part.
+      first: First token of every block.
+      length: Tokens per block.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -45,20 +46,20 @@ class TokenStream:
 
     @functools.cached_property
     def _ends(self) -> Int[np.ndarray, " parts"]:
-        """Blocks up to the end of each part."""
+        """Cumulative number of blocks at the end of each part."""
         return np.cumsum([len(part) // (self.length - 1) for part in self.parts])
 
     def __len__(self) -> int:
-        """Whole blocks; fewer than a block's tokens are left over at the end of each part."""
+        """Number of whole blocks; the incomplete block at the end of each part is dropped."""
         return int(self._ends[-1]) if len(self.parts) else 0
 
     @property
     def tokens(self) -> int:
-        """Tokens, those left over included."""
+        """Number of tokens, including those of incomplete blocks."""
         return sum(map(len, self.parts))
 
     def blocks(self, rows: Int[np.ndarray, " b"]) -> Int[np.ndarray, "b length"]:
-        """The blocks of these numbers."""
+        """The blocks with these numbers."""
         width = self.length - 1
         part_of = np.searchsorted(self._ends, rows, side="right")
         block = rows - np.concatenate([[0], self._ends])[part_of]
@@ -74,11 +75,11 @@ class TokenCorpus:
     """A tokenised corpus.
 
     Attributes:
-      train: What is trained on.
-      held_out: What is not.
+      train: Tokens to train on.
+      held_out: Tokens held out for evaluation.
       key: Changes with the text, the share held out and the tokenizer.
-      passages: Passages trained on, and held out.
-      skipped: Bad lines left out.
+      passages: Number of passages to train on, and of passages held out.
+      skipped: Number of bad lines left out.
     """
 
     train: TokenStream
@@ -89,7 +90,7 @@ class TokenCorpus:
 
 
 def corpus_key(corpus: Corpus, share: float) -> str:
-    """Changes with the text and with which of it is held out."""
+    """A cache key that changes with the text and the share held out."""
     return io.content_key("corpus", 1, [io.sha256_file(file) for file in corpus.files], share, corpus.skip_bad_rows)
 
 
@@ -107,18 +108,18 @@ def tokenize_corpus(
 
     Args:
       corpus: The text.
-      tokenizer_folder: Where the model's tokenizer lies.
-      block_length: Tokens of a block, special tokens counted. The files on disk do not depend on it.
+      tokenizer_folder: Folder of the model's tokenizer.
+      block_length: Tokens per block, special tokens included. The cached files do not depend on it.
       held_out_share: Share of passages held out, chosen by a hash of their text.
       cache: Folder for the ids; by default `corpora` in `jaxwhiten.io.cache_dir()`.
-      progress: Whether to show a bar; None shows it on a terminal.
-      part_passages: Passages of a part.
+      progress: Whether to show a progress bar; None shows it on a terminal.
+      part_passages: Passages per part.
 
     Returns:
       The blocks on both sides.
 
     Raises:
-      InputError: There is less text than one block on one of the sides.
+      InputError: The text to train on or the text held out is shorter than one block.
       ModelError: No readable tokenizer in the folder, or one without special tokens around a text.
       DataError: A file cannot be read.
     """
@@ -134,15 +135,15 @@ def tokenize_corpus(
     folder = (cache or io.cache_dir("corpora")) / key
     try:
         facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-        sides = [_open_parts(folder, side, facts[side]) for side in _SIDES]
+        sides = _open_parts(folder, facts["parts"])
     except (OSError, ValueError, KeyError, TypeError):
         facts = _write_parts(corpus, tokenizer, held_out_share, folder, part_passages, progress)
-        sides = [_open_parts(folder, side, facts[side]) for side in _SIDES]
+        sides = _open_parts(folder, facts["parts"])
     train, test = (TokenStream(parts, int(empty[0]), block_length) for parts in sides)
     if not len(train) or not len(test):
         raise InputError(
             f"The text gives {len(train)} blocks of {block_length} tokens to train on and {len(test)} held out; each "
-            "side needs one. Take more text, shorter blocks or another share."
+            "side needs one. Use more text, shorter blocks or another share."
         )
     return TokenCorpus(train, test, key, tuple(facts["passages"]), facts["skipped"])
 
@@ -151,18 +152,15 @@ def _part_file(folder: Path, side: str, number: int) -> Path:
     return folder / f"{side}-{number:06d}.npy"
 
 
-def _open_parts(folder: Path, side: str, sizes: list[int]) -> tuple[np.ndarray, ...]:
-    parts = tuple(np.load(_part_file(folder, side, n), mmap_mode="r", allow_pickle=False) for n in range(len(sizes)))
-    if [len(part) for part in parts] != sizes:
-        raise ValueError(f"{folder}: not whole")
-    return parts
+def _open_parts(folder: Path, parts: int) -> list[tuple[np.ndarray, ...]]:
+    return [tuple(io.map_array(_part_file(folder, side, n)) for n in range(parts)) for side in _SIDES]
 
 
 def _write_parts(
     corpus: Corpus, tokenizer: BulkTokenizer, share: float, folder: Path, part_passages: int, progress: bool | None
 ) -> dict[str, Any]:
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    facts: dict[str, Any] = {"train": [], "held_out": [], "passages": [0, 0]}
+    facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
     bar = tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress)
     with bar:
         for number, passages in enumerate(corpus.blocks(part_passages)):
@@ -172,22 +170,19 @@ def _write_parts(
             for side, wanted in zip(_SIDES, (False, True), strict=True):
                 file = _part_file(folder, side, number)
                 try:
-                    size = len(np.load(file, mmap_mode="r", allow_pickle=False))
+                    io.map_array(file)
                 except (OSError, ValueError):
                     chosen = [text for text, is_out in zip(passages, out, strict=True) if is_out == wanted]
-                    ids = _tokens(tokenizer, chosen, dtype)
-                    size = len(ids)
-                    with io.atomic_path(file) as temporary, open(temporary, "wb") as stream:
-                        np.save(stream, ids, allow_pickle=False)
-                facts[side].append(size)
+                    save_array(file, _tokens(tokenizer, chosen, dtype))
+            facts["parts"] = number + 1
             bar.update(len(passages))
     facts["skipped"] = corpus.skipped
-    io.write_json(folder / "corpus.json", facts)  # last: without it the parts may not be all
+    io.write_json(folder / "corpus.json", facts)  # written last: without it parts may be missing
     return facts
 
 
 def _tokens(tokenizer: BulkTokenizer, passages: list[str], dtype: type) -> np.ndarray:
-    """Ids of the passages without their first token, each ended by its last."""
+    """Token ids of the passages without their first special token."""
     pieces: list[np.ndarray] = [np.empty(0, dtype)]
     for start in range(0, len(passages), _BLOCK_PASSAGES):
         tokens = tokenizer(passages[start : start + _BLOCK_PASSAGES])

@@ -1,4 +1,4 @@
-"""What a run says while it runs: a progress bar, metrics as JSON lines, TensorBoard events, and the curve as a PNG."""
+"""The log of a run: a progress bar, metrics as JSON lines, TensorBoard events, and the loss curve as a PNG."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 
 
 class Log:
-    """The log of one run; a resumed run goes on in the same files.
+    """The log of one run; a resumed run appends to the same files.
 
     Args:
       folder: The run's folder.
       total: Steps of the whole run.
-      start: Steps already made. Lines of later steps, written after the checkpoint a run resumes from, are dropped.
-      per_step: What a step processes, in units of `unit`.
-      unit: Such as `"sentences"` or `"tokens"`.
-      progress: Whether to show a bar; None shows it on a terminal.
-      writer: Whether this process writes files (the first of several).
+      start: Steps already taken. Lines of later steps, written after the checkpoint a run resumes from, are dropped.
+      per_step: Units processed per step.
+      unit: Name of the unit, such as `"sentences"` or `"tokens"`.
+      progress: Whether to show a progress bar; None shows it on a terminal.
+      writer: Whether this process writes files; of several processes, only the first does.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Log:
         self._clock, self._last = time.perf_counter(), start
 
     def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
-        """Logs finished steps: (number, metrics) each."""
+        """Logs finished steps, given as (number, metrics)."""
         if not rows:
             return
         now = time.perf_counter()
@@ -74,13 +74,13 @@ class Log:
         self._clock, self._last = now, rows[-1][0]
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
-        """Logs an evaluation; its time does not count into the rate."""
+        """Logs an evaluation; its time does not count towards the rate."""
         self._write({"step": step, **scores})
         self.note(f"step {step}: " + ", ".join(f"{name} {value:.2f}" for name, value in scores.items()))
         self._clock = time.perf_counter()
 
     def note(self, text: str) -> None:
-        """Says something once, above the bar."""
+        """Prints a message above the progress bar."""
         if self._file is not None:
             self._bar.write(text, sys.stderr)
 
@@ -95,7 +95,7 @@ class Log:
                 self._events.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
-        """Ends the bar and the files."""
+        """Closes the progress bar and the files."""
         self._bar.close()
         if self._file is not None:
             self._file.close()
@@ -103,7 +103,7 @@ class Log:
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
-    """The rows of a run's metrics file; none where there is no file. A line cut short by a kill is left out."""
+    """The rows of a run's metrics file, or no rows without one. A line truncated by a kill is skipped."""
     path = Path(folder) / METRICS_FILE
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -115,13 +115,13 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
 
 
 def plot_run(folder: str | Path) -> Path:
-    """Draws the loss of a run, its running mean, and the scores where there are any.
+    """Plots the loss of a run, its running mean, and its scores if there are any.
 
     Args:
-      folder: The run's folder, with its metrics.
+      folder: The run's folder, with its metrics file.
 
     Returns:
-      The PNG written there.
+      The PNG file, in the same folder.
     """
     from matplotlib.figure import Figure
 

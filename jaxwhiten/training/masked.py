@@ -1,4 +1,4 @@
-"""Masked language modelling's side of the loop: batches of masked blocks, the loss at the masked places, its score.
+"""Masked language modelling in the training loop: batches of masked blocks, the loss, the held-out score.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1.
@@ -31,7 +31,7 @@ RebuildMasked = Callable[[nnx.State[Any, Any]], MaskedLM]
 
 
 def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked]:
-    """Takes a model apart into its parameters and a function that makes it again from trained ones."""
+    """Splits a model into its parameters and a function that rebuilds it from trained ones."""
     graph, params = nnx.split(model)
     return params, lambda trained: nnx.merge(graph, trained)
 
@@ -39,14 +39,14 @@ def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked
 def masked_batches(
     stream: TokenStream, rules: MaskRules, *, batch_size: int, seed: int = 0, process: tuple[int, int] = (0, 1)
 ) -> Batches:
-    """Shuffled batches of blocks for `masked_loss`, masked anew each time a block comes up.
+    """Shuffled batches of blocks for `masked_loss`; a block is masked differently in every epoch.
 
     Args:
       stream: The blocks.
-      rules: What is masked.
-      batch_size: Blocks of a global batch.
-      seed: Of the order and the masks.
-      process: This process and the number of processes.
+      rules: The rules of masking.
+      batch_size: Blocks per global batch.
+      seed: Seed of the order and the masks.
+      process: Index of this process and number of processes.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -58,30 +58,30 @@ def masked_batches(
 
 
 def _sums(model: MaskedLM, batch: Batch, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Summed loss and right guesses over the chosen places, and how many there are."""
+    """Summed loss, number of correct predictions, and number of masked positions."""
     everywhere = jnp.ones(batch["input_ids"].shape, jnp.int32)  # blocks have no padding
     scores = model(batch["input_ids"], everywhere, batch["positions"], **how)
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch["targets"])
-    right = (jnp.argmax(scores, axis=-1) == batch["targets"]).astype(jnp.float32)
+    correct = (jnp.argmax(scores, axis=-1) == batch["targets"]).astype(jnp.float32)
     weights = batch["weights"]
-    return jnp.sum(losses * weights), jnp.sum(right * weights), jnp.sum(weights)
+    return jnp.sum(losses * weights), jnp.sum(correct * weights), jnp.sum(weights)
 
 
 def masked_loss(rebuild: RebuildMasked) -> LossFn:
-    """The mean cross-entropy of the chosen tokens, with dropout where the model has it.
+    """The mean cross-entropy over the masked positions, with the model's dropout.
 
     Args:
       rebuild: From `split_masked_lm`.
 
     Returns:
-      A loss for `make_step`; batches are those of `masked_batches`.
+      A loss for `make_step` on batches of `masked_batches`.
     """
 
     def loss_fn(params: Params, batch: Batch, key: jax.Array) -> Any:
         model = rebuild(params)
-        loss, right, count = _sums(model, batch, deterministic=False, rngs=nnx.Rngs(dropout=key))
+        loss, correct, count = _sums(model, batch, deterministic=False, rngs=nnx.Rngs(dropout=key))
         count = jnp.maximum(count, 1.0)
-        return loss / count, {"accuracy": 100 * right / count}
+        return loss / count, {"accuracy": 100 * correct / count}
 
     return loss_fn
 
@@ -89,16 +89,16 @@ def masked_loss(rebuild: RebuildMasked) -> LossFn:
 def masked_evaluator(
     rebuild: RebuildMasked, stream: TokenStream, rules: MaskRules, *, blocks: int = 0, batch_size: int = 64
 ) -> Evaluate:
-    """Mean loss in nats and accuracy in points on blocks under fixed masks, as an `evaluate` for the loop.
+    """Mean loss in nats and accuracy in per cent on blocks with fixed masks, as an `evaluate` for the loop.
 
-    Where there are several processes all have to call it: each takes its share of the batches.
+    Every process must call it: each evaluates its share of the batches.
 
     Args:
       rebuild: From `split_masked_lm`.
-      stream: Blocks held out.
-      rules: As in training.
-      blocks: How many, evenly spread; 0 is all.
-      batch_size: Blocks at a time.
+      stream: Held-out blocks.
+      rules: The rules of masking, as in training.
+      blocks: How many blocks to use, evenly spaced; 0 for all.
+      batch_size: Blocks per batch.
     """
     count = min(blocks or len(stream), len(stream))
     rows = np.linspace(0, len(stream) - 1, count).astype(np.int64)
@@ -107,13 +107,13 @@ def masked_evaluator(
     sums = jax.jit(lambda params, batch: _sums(rebuild(params), batch))
 
     def evaluate(params: Params) -> dict[str, float]:
-        params = jax.device_get(params)  # the step gives the devices' copy away
+        params = jax.device_get(params)  # the next step donates the buffers on the devices
         total = np.zeros(3)
         starts = range(0, count, height)
         for start in starts[jax.process_index() :: jax.process_count()]:
             chosen = np.resize(rows[start : start + height], height)
             batch = mask_blocks(stream.blocks(chosen), rules, np.random.default_rng(start))
-            batch["weights"][count - start :] = 0.0  # rows repeated to fill the last batch
+            batch["weights"][count - start :] = 0.0  # padding of the last batch
             total += np.array(jax.device_get(sums(params, place_batch(batch, mesh))), np.float64)
         total = gather_rows(total[None]).sum(axis=0)
         return {HELD_OUT_LOSS: total[0] / total[2], HELD_OUT_ACCURACY: 100 * total[1] / total[2]}

@@ -1,4 +1,4 @@
-"""Whole-word masking of token blocks, in numpy, from a generator of the batch's own.
+"""Whole-word masking of token blocks in numpy.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1
@@ -17,21 +17,21 @@ from jaxtyping import Bool, Int
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.text.tokenization import BulkTokenizer
 
-# How the pieces of a tokenizer's model say that they begin a word; WordPiece marks the others.
-_BEGINNINGS = {"BPE": "Ġ", "Unigram": "▁"}
+# Prefix of tokens that begin a word; WordPiece instead marks those that continue one.
+_WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskRules:
-    """What may be masked, and by what.
+    """Which tokens may be masked, and what replaces them.
 
     Attributes:
-      mask_id: The mask token.
-      maskable: Of each id, whether it may be masked: not the special tokens.
-      continues: Of each id, whether it goes on with the word before it.
-      share: Share of the maskable tokens that are chosen, in whole words.
-      masked: Share of the chosen that become the mask token.
-      random: Share of the chosen that become a random token; the rest stay as they are.
+      mask_id: Id of the mask token.
+      maskable: Whether each id may be masked; False for special tokens.
+      continues: Whether each id continues the previous word.
+      share: Share of the maskable tokens to choose, as whole words.
+      masked: Share of the chosen tokens replaced by the mask token.
+      random: Share of the chosen tokens replaced by a random token; the rest stay unchanged.
     """
 
     mask_id: int
@@ -44,25 +44,25 @@ class MaskRules:
     def __post_init__(self) -> None:
         if not 0 < self.share < 1 or min(self.masked, self.random) < 0 or self.masked + self.random > 1:
             raise InputError(
-                f"Shares to mask are {self.share}, of which {self.masked} masked and {self.random} random; expected "
-                "shares of 1."
+                f"Shares to mask: {self.share}, of which {self.masked} masked and {self.random} random; expected "
+                "0 < share < 1 and masked + random at most 1."
             )
 
     def places(self, length: int) -> int:
-        """Places a row of the block length has for chosen tokens."""
+        """Number of positions reserved for chosen tokens in a row of the given length."""
         return max(round(self.share * length), 1)
 
 
 def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
-    """The rules that follow from a tokenizer.
+    """The masking rules for a tokenizer.
 
     Args:
-      tokenizer_folder: Where it lies.
+      tokenizer_folder: Folder of the tokenizer.
       **shares: `share`, `masked` and `random` of `MaskRules`.
 
     Raises:
-      ModelError: It has no mask token, or does not say where words begin.
-      InputError: Shares that are none.
+      ModelError: The tokenizer has no mask token, or does not mark where words begin.
+      InputError: Invalid shares.
     """
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:
@@ -80,27 +80,27 @@ def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
     if kind == "WordPiece":
         prefix = raw["model"].get("continuing_subword_prefix", "##")
         continues[ids] = [name.startswith(prefix) for name in names]
-    elif kind in _BEGINNINGS:
-        continues[ids] = [not name.startswith(_BEGINNINGS[kind]) for name in names]
+    elif kind in _WORD_START:
+        continues[ids] = [not name.startswith(_WORD_START[kind]) for name in names]
     else:
         raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
     return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, **shares)
 
 
 def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Chooses whole words at random and hides them.
+    """Chooses whole words at random and masks their tokens.
 
-    Words are taken in random order until the next would exceed the row's share. Every row has the same number of
-    places, `rules.places(length)`; those not taken weigh nothing.
+    Words are taken in random order until the next one would exceed the row's share. Every row has the same number of
+    places, `rules.places(length)`; unused ones have weight 0.
 
     Args:
-      ids: Blocks of tokens.
+      ids: Blocks of token ids.
       rules: From `mask_rules`.
-      rng: Decides everything that is random.
+      rng: Source of all randomness.
 
     Returns:
-      `input_ids` [b, length] with the chosen tokens hidden, and by place `positions`, `targets` (int32) and `weights`
-      (float32, 1 where a token was chosen), each [b, places].
+      `input_ids` [b, length] with the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32,
+      1 for chosen tokens), each [b, places].
     """
     b, length = ids.shape
     places, column = rules.places(length), np.arange(length)

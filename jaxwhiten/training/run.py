@@ -1,9 +1,8 @@
-"""A whole run: resume or start, train, and hand back the best parameters. What every training program calls."""
+"""A whole run, as every training program calls it: resume or start, train, and return the best parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,41 +13,18 @@ from jaxwhiten.runtime.distributed import check_same, from_writer, is_writer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
-from jaxwhiten.training.loop import Evaluate, fit
+from jaxwhiten.training.loop import Evaluate, RunOptions, fit
 from jaxwhiten.training.state import Params, create_state, data_mesh
 from jaxwhiten.training.step import LossFn, make_step
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is kept and shown; none of it changes what is computed.
-
-    Attributes:
-      evaluate_every: Steps between evaluations; there is one at the end in any case.
-      save_every: Steps between further checkpoints; 0 for none.
-      log_every: Steps between looks at the device's results.
-      keep: How many of the latest checkpoints to keep, beside the best.
-      progress: Whether to show a bar; None shows it on a terminal.
-      unit: What the rate counts, such as `"sentences"`.
-      per_row: How many of them a row holds.
-    """
-
-    evaluate_every: int = 0
-    save_every: int = 0
-    log_every: int = 10
-    keep: int = 1
-    progress: bool | None = None
-    unit: str = "sentences"
-    per_row: int = 1
-
-
 class Trained(NamedTuple):
-    """What a run leaves.
+    """The result of a run.
 
     Attributes:
-      params: Of the best checkpoint by score, or of the last where nothing is scored.
-      step: The step they are from.
-      finished: False for a run that was asked to stop; the same call goes on with it.
+      params: Parameters of the best checkpoint by score, or of the last if nothing is scored.
+      step: The step they were saved at.
+      finished: False if the run was asked to stop; the same call resumes it.
     """
 
     params: Params
@@ -73,23 +49,23 @@ def train(
     best: str | None = None,
     options: RunOptions | None = None,
 ) -> Trained:
-    """Trains to `steps`, going on from the folder's latest checkpoint if it has one, and draws the loss curve.
+    """Trains for `steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     Args:
       folder: Holds checkpoints, metrics and the curve.
       params: Initial parameters.
       loss_fn: The objective; see `make_step`.
-      batches: At their start.
+      batches: At their first batch.
       optimizer: From `make_optimizer`.
       schedule: From `make_schedule`.
-      steps: Of the whole run.
-      batch_size: Rows of a global batch, over all devices.
-      recipe: What decides the result; a folder whose run has another is refused.
-      accumulate: Parts a batch is worked through in.
-      seed: Of the dropout noise.
+      steps: Steps of the whole run.
+      batch_size: Rows per global batch, over all devices.
+      recipe: Everything that determines the result; a folder with a run of another recipe is refused.
+      accumulate: Parts each batch is split into for gradient accumulation.
+      seed: Seed of the dropout noise.
       evaluate: Parameters to scores; also called once before the first step.
       best: The score whose highest value marks the best checkpoint.
-      options: How the run is kept and shown.
+      options: How the run is logged and checkpointed.
 
     Returns:
       The best parameters.
@@ -97,13 +73,11 @@ def train(
     Raises:
       MismatchError: The folder's run, or another process, has another recipe.
       FormatError: Its latest checkpoint is damaged.
-      NonFiniteError: The loss is no longer a number.
+      NonFiniteError: The loss is NaN or infinite.
       JaxwhitenError: A checkpoint could not be written.
     """
     options = options or RunOptions()
     check_same("the recipe of the run", dict(recipe))
-    if evaluate is not None:
-        evaluate = _alike(evaluate)
     keep_compiled()
     mesh = data_mesh(batch_size, accumulate)
     checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
@@ -122,7 +96,7 @@ def train(
     )
     try:
         if evaluate is not None and int(state.step) == 0:
-            log.scores(0, evaluate(state.params))
+            log.scores(0, from_writer(evaluate(state.params)))
         step = make_step(loss_fn, optimizer, schedule, mesh, seed=seed, accumulate=accumulate)
         state, finished = fit(
             state,
@@ -132,13 +106,11 @@ def train(
             total_steps=steps,
             log=log,
             checkpoints=checkpoints,
+            options=options,
             evaluate=evaluate,
-            evaluate_every=options.evaluate_every,
-            save_every=options.save_every,
-            log_every=options.log_every,
         )
         if not finished:
-            log.note(f"stopped at step {int(state.step)} of {steps}; the same command goes on from there")
+            log.note(f"stopped at step {int(state.step)} of {steps}; the same command resumes it")
         elif checkpoints.best != int(state.step):
             state, _ = checkpoints.restore(state, checkpoints.best)
     finally:
@@ -147,8 +119,3 @@ def train(
     if is_writer():
         plot_run(folder)
     return Trained(state.params, int(state.step), finished)
-
-
-def _alike(evaluate: Evaluate) -> Evaluate:
-    """An evaluation whose scores are equal in all processes to the last bit, so that they agree on the best step."""
-    return lambda params: from_writer(evaluate(params))

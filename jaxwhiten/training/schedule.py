@@ -1,7 +1,9 @@
-"""Learning-rate schedules and the optimiser, as one Optax transformation."""
+"""Learning-rate schedules, and the optimiser as one Optax transformation."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,26 +11,16 @@ import optax
 
 from jaxwhiten.errors import InputError, unknown_name
 
-
-def _linear(peak: float, steps: int) -> optax.Schedule:
-    return optax.linear_schedule(peak, 0.0, steps)
-
-
-def _cosine(peak: float, steps: int) -> optax.Schedule:
-    return optax.cosine_decay_schedule(peak, steps)
-
-
-def _constant(peak: float, steps: int) -> optax.Schedule:
-    del steps
-    return optax.constant_schedule(peak)
-
-
-DECAYS = {"linear": _linear, "cosine": _cosine, "constant": _constant}
+DECAYS: dict[str, Callable[[float, int], optax.Schedule]] = {
+    "linear": lambda peak, steps: optax.linear_schedule(peak, 0.0, steps),
+    "cosine": optax.cosine_decay_schedule,
+    "constant": lambda peak, steps: optax.constant_schedule(peak),
+}
 OPTIMIZERS = ("adamw", "adam")
 
 
 def make_schedule(peak: float, steps: int, *, warmup: float = 0.1, decay: str = "linear") -> optax.Schedule:
-    """Linear warm-up to `peak`, then decay to zero at `steps`.
+    """Linear warm-up to `peak`, then decay towards zero at `steps`.
 
     Args:
       peak: Highest learning rate.
@@ -37,7 +29,8 @@ def make_schedule(peak: float, steps: int, *, warmup: float = 0.1, decay: str = 
       decay: One of `DECAYS`.
 
     Returns:
-      Step number (from 0) to learning rate. The first step of a warm-up has rate 0, as in transformers' schedules.
+      A schedule from step (counted from 0) to learning rate. With a warm-up the first step has rate 0, as in
+      transformers' schedules.
 
     Raises:
       InputError: A mistyped decay, no steps, or a share outside 0-1.
@@ -46,7 +39,7 @@ def make_schedule(peak: float, steps: int, *, warmup: float = 0.1, decay: str = 
         raise unknown_name("decay", decay, DECAYS)
     if steps < 1 or not 0 <= warmup < 1:
         raise InputError(f"A schedule needs at least one step and a warm-up share in [0, 1): got {steps}, {warmup}.")
-    warmup_steps = int(-(-steps * warmup // 1))
+    warmup_steps = math.ceil(steps * warmup)
     after = DECAYS[decay](peak, max(steps - warmup_steps, 1))
     if warmup_steps == 0:
         return after
@@ -63,16 +56,16 @@ def make_optimizer(
     b2: float = 0.999,
     eps: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """Adam or AdamW behind gradient clipping.
+    """Gradient clipping followed by Adam or AdamW.
 
     Args:
       schedule: Learning rate by step.
       name: `"adamw"` or `"adam"`.
-      weight_decay: AdamW's decoupled decay; biases and norms (arrays of one axis) are left out.
-      clip_norm: Largest norm of the whole gradient; 0 switches clipping off.
-      b1: Decay of the first moment.
-      b2: Decay of the second moment.
-      eps: Added to the root of the second moment.
+      weight_decay: AdamW's decoupled weight decay; biases and norms (arrays with one axis) are exempt.
+      clip_norm: Maximum global norm of the gradient; 0 disables clipping.
+      b1: Decay rate of the first moment.
+      b2: Decay rate of the second moment.
+      eps: Added to the square root of the second moment.
 
     Returns:
       The transformation.
@@ -88,9 +81,9 @@ def make_optimizer(
     if name == "adam":
         rule = optax.adam(schedule, b1=b1, b2=b2, eps=eps)
     else:
-        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=_matrices)
+        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=_is_matrix)
     return optax.chain(optax.clip_by_global_norm(clip_norm), rule) if clip_norm > 0 else rule
 
 
-def _matrices(params: Any) -> Any:
+def _is_matrix(params: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

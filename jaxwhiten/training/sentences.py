@@ -1,4 +1,4 @@
-"""Sentence-BERT's side of the loop: batches of sentence rows, the loss through the encoder, scoring on STS pairs.
+"""Sentence-BERT in the training loop: batches of sentence rows, the loss through the encoder, the STS score.
 
 References:
   Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3.
@@ -32,14 +32,14 @@ Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
 
 def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any], Rebuild]:
-    """Takes an encoder apart into the parameters to train and the rest.
+    """Splits an encoder into the parameters to train and a function that rebuilds it from trained ones.
 
     Args:
-      model: From `jaxwhiten.models`.
-      pooling: What is not needed for it, BERT's pooler, is left as it is.
+      model: An encoder of `jaxwhiten.models`.
+      pooling: The pooling to train for; BERT's pooler stays frozen unless it is used.
 
     Returns:
-      The parameters, and a function that makes the encoder again from trained ones.
+      The parameters, and the function from trained parameters to the encoder.
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
     graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
@@ -47,19 +47,19 @@ def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any],
 
 
 def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
-    """The loss of a batch of sentence rows, through encoder and pooling, with dropout.
+    """The loss of a batch of sentence rows through encoder and pooling, with dropout.
 
-    All columns of a row go through the encoder in one call.
+    All columns are encoded in one call.
 
     Args:
       rebuild: From `split_encoder`.
       loss: From `jaxwhiten.losses.objective`.
       pooling: A name of `jaxwhiten.POOLINGS`.
-      passes: How often each sentence goes through, each time under its own dropout (SimCSE: 2).
+      passes: How often each sentence is encoded, with independent dropout (SimCSE: 2).
 
     Returns:
       A loss for `make_step`. Parameters are `{"encoder": state, "head": arrays}`; a batch has `input_ids`
-      [b, columns, length], `lengths` [b, columns] and, where the objective wants them, `labels` [b].
+      [b, columns, length], `lengths` [b, columns] and, if the objective needs them, `labels` [b].
     """
 
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
@@ -89,13 +89,13 @@ def sentence_batches(
 
     Args:
       table: From `tokenize_columns`.
-      labels: One a row, or None.
-      batch_size: Rows of a global batch.
+      labels: One label per row, or None.
+      batch_size: Rows per global batch.
       max_length: Longest padded length.
       pad_id: Token id of padding.
-      buckets: How many padded lengths to use, each one compilation; 1 pads everything to the longest.
-      seed: Of the order.
-      process: This process and the number of processes.
+      buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
+      seed: Seed of the order.
+      process: Index of this process and number of processes.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -120,23 +120,23 @@ def sts_evaluator(
     pooling: str = "mean",
     max_length: int = 128,
 ) -> Evaluate:
-    """Spearman's correlation of cosines with gold scores, in points, as an `evaluate` for the loop.
+    """Spearman's correlation of cosines with gold scores, times 100, as an `evaluate` for the loop.
 
-    Where there are several processes all have to call it: each encodes its share.
+    Every process must call it: each encodes its share.
 
     Args:
       rebuild: From `split_encoder`.
-      tokenizer_folder: Where the model's tokenizer lies.
-      name: What the score is called.
+      tokenizer_folder: Folder of the model's tokenizer.
+      name: Name of the score.
       sentence1: First sentences.
       sentence2: Second sentences.
       gold: Gold scores.
       pooling: A name of `jaxwhiten.POOLINGS`.
-      max_length: Longest sentence in tokens.
+      max_length: Maximum number of tokens per sentence.
     """
 
     def evaluate(params: Params) -> dict[str, float]:
-        host = jax.device_get(params["encoder"])  # the step gives the devices' copy away
+        host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
         encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
         vectors = gather_rows(encoder.encode(share([*sentence1, *sentence2]), show_progress=False))
         half = len(sentence1)

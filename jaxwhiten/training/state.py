@@ -1,4 +1,4 @@
-"""What a run carries from step to step, and where it lies on the devices."""
+"""The training state and its placement on the devices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jaxtyping import Array, Int
 from jaxwhiten.errors import InputError
 
 Params = Any
-"""Any tree of float32 arrays: what the optimiser moves."""
+"""A pytree of float32 arrays, updated by the optimiser."""
 
 
 class TrainState(NamedTuple):
-    """Parameters, optimiser state and the number of steps made; everything else of a run follows from its recipe."""
+    """Parameters, optimiser state and number of steps taken; the recipe determines everything else of a run."""
 
     step: Int[Array, ""]
     params: Params
@@ -26,10 +26,10 @@ class TrainState(NamedTuple):
 
 
 def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
-    """One axis, `data`, over every device of every process.
+    """A mesh with one axis, `data`, over all devices of all processes.
 
     Raises:
-      InputError: The devices cannot share the batch evenly.
+      InputError: The batch cannot be divided evenly among the devices.
     """
     devices = np.asarray(jax.devices())
     if batch_size % (devices.size * accumulate):
@@ -40,11 +40,11 @@ def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
 
 
 def create_state(params: Params, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """A fresh state, copied to every device of the mesh.
+    """The initial state, replicated on every device of the mesh.
 
     Args:
-      params: Initial parameters; they are copied, since the step gives its input's memory away.
-      optimizer: Makes the optimiser's state.
+      params: Initial parameters; copied, because the training step donates its input buffers.
+      optimizer: Initialises the optimiser state.
       mesh: From `data_mesh`.
     """
     everywhere = NamedSharding(mesh, PartitionSpec())
@@ -55,6 +55,6 @@ def create_state(params: Params, optimizer: optax.GradientTransformation, mesh: 
 
 
 def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
-    """Puts this process's rows of a batch on its devices; together the processes form the global batch."""
+    """Shards this process's rows of a batch over its devices; all processes together hold the global batch."""
     by_row = NamedSharding(mesh, PartitionSpec("data"))
     return {name: jax.make_array_from_process_local_data(by_row, array) for name, array in batch.items()}

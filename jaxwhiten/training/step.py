@@ -16,7 +16,7 @@ from jaxwhiten.training.state import Params, TrainState
 Batch = dict[str, Array]
 Metrics = dict[str, Scalar]
 LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
-"""Parameters, a batch and a key for dropout, to the mean loss over the batch and further means to be logged."""
+"""From parameters, a batch and a dropout key to the mean loss over the batch and further means to log."""
 StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
@@ -31,21 +31,20 @@ def make_step(
 ) -> StepFn:
     """Compiles the training step.
 
-    The state is on every device and its memory is reused for the result; the batch is split over the mesh, and what
-    the loss computes over it is computed over the global batch. Noise follows from the seed and the step alone, not
-    from the devices.
+    The state is replicated and donated; the batch is sharded over the mesh, and the loss is that of the global batch.
+    Dropout depends on the seed and the step only, not on the devices.
 
     Args:
-      loss_fn: The objective. With `accumulate` above 1 it sees one part of the batch at a time.
+      loss_fn: The objective. With `accumulate` above 1 it is called with one part of the batch at a time.
       optimizer: From `make_optimizer`.
       schedule: Learning rate by step, to be logged.
       mesh: From `data_mesh`.
-      seed: Of the dropout noise.
-      accumulate: Parts a batch is worked through in, with their gradients averaged: memory for time.
+      seed: Seed of the dropout noise.
+      accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
 
     Returns:
-      `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and what
-      `loss_fn` adds.
+      `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that
+      `loss_fn` returns.
     """
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
     gradient = jax.value_and_grad(loss_fn, has_aux=True)
@@ -53,7 +52,7 @@ def make_step(
     def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""]) -> Any:
         if accumulate == 1:
             return gradient(params, batch, key)
-        # Part i holds rows i, i + accumulate, ...: every device keeps the rows it has.
+        # Part i holds rows i, i + accumulate, ..., so that no row moves to another device.
         parts = jax.tree.map(lambda x: x.reshape(-1, accumulate, *x.shape[1:]).swapaxes(0, 1), batch)
         keys = jax.random.split(key, accumulate)
         shapes = jax.eval_shape(gradient, params, jax.tree.map(lambda x: x[0], parts), key)

@@ -1,4 +1,4 @@
-"""Tokenise once: ragged token ids on disk under a key of data, tokenizer and length, read back as memory maps."""
+"""Sentences tokenised once: ragged token ids cached under a key of text, tokenizer and length, and memory-mapped."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
 
 @dataclasses.dataclass(frozen=True)
 class TokenTable:
-    """Rows of tokenised sentences; a sentence that occurs in many rows is kept once.
+    """Rows of tokenised sentences; a sentence that occurs in many rows is stored once.
 
     Attributes:
-      tokens: Ids of the distinct sentences.
-      sentences: Which sentence each row has in each column.
+      tokens: Token ids of the distinct sentences.
+      sentences: Index of the sentence in each row and column.
       key: Changes with the texts, the tokenizer or the length.
     """
 
@@ -39,7 +39,7 @@ class TokenTable:
         return np.asarray(self.tokens.lengths)[self.sentences].max(axis=1)
 
     def batch(self, rows: Int[np.ndarray, " b"], length: int, pad_id: int) -> dict[str, np.ndarray]:
-        """The chosen rows, padded: `input_ids` [b, columns, length] and `lengths` [b, columns], both int32."""
+        """The given rows, padded: `input_ids` [b, columns, length] and `lengths` [b, columns], both int32."""
         chosen = self.sentences[rows]
         ids = self.tokens.padded(chosen.ravel(), chosen.size, length, pad_id)
         lengths = self.tokens.lengths[chosen].astype(np.int32)
@@ -52,16 +52,16 @@ def tokenize_columns(
     """Tokenises columns of sentences, or reads them back from the cache.
 
     Args:
-      columns: One list of sentences a column, all of one length.
-      tokenizer_folder: Where the model's tokenizer lies.
-      max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
+      columns: One list of sentences per column, all of the same length.
+      tokenizer_folder: Folder of the model's tokenizer.
+      max_length: Maximum number of tokens per sentence, special tokens included; longer ones are truncated.
       cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
 
     Returns:
       The rows.
 
     Raises:
-      InputError: Columns of different lengths, none at all, or an item that is not a string.
+      InputError: No columns, columns of different lengths, or an item that is not a string.
       ModelError: No readable tokenizer in the folder.
     """
     if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
@@ -84,32 +84,29 @@ def tokenize_columns(
 
 
 def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]], folder: Path) -> dict[str, np.ndarray]:
-    """Arrays built once and memory-mapped from NPY files afterwards.
+    """Arrays that are built once, then memory-mapped from `.npy` files.
 
     Args:
-      key: Name of the entry; whatever the arrays depend on must be in it.
-      build: Makes the arrays when the entry is not there, or not whole.
+      key: Name of the entry; it must change with everything the arrays depend on.
+      build: Makes the arrays if the entry is missing or incomplete.
       folder: The cache.
 
     Returns:
       The arrays by name, read-only.
     """
-    entry, sidecar = folder / key, folder / key / "arrays.json"
+    entry, listing = folder / key, folder / key / "arrays.json"
     try:
-        names = json.loads(sidecar.read_text(encoding="utf-8"))
-        return {name: _mapped(entry / f"{name}.npy", size) for name, size in names.items()}
-    except (OSError, ValueError, AttributeError):
+        names = json.loads(listing.read_text(encoding="utf-8"))
+        return {name: io.map_array(entry / f"{name}.npy") for name in names}
+    except (OSError, ValueError, TypeError):
         arrays = build()
-    sizes = {}
     for name, array in arrays.items():
-        with io.atomic_path(entry / f"{name}.npy") as temporary, open(temporary, "wb") as file:
-            np.save(file, array, allow_pickle=False)
-        sizes[name] = (entry / f"{name}.npy").stat().st_size
-    io.write_json(sidecar, sizes)  # last: an entry without it is not whole
-    return {name: _mapped(entry / f"{name}.npy", size) for name, size in sizes.items()}
+        save_array(entry / f"{name}.npy", array)
+    io.write_json(listing, list(arrays))  # written last: without it the entry is incomplete
+    return {name: io.map_array(entry / f"{name}.npy") for name in arrays}
 
 
-def _mapped(path: Path, size: int) -> np.ndarray:
-    if path.stat().st_size != size:
-        raise ValueError(f"{path}: not whole")
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes a `.npy` file atomically."""
+    with io.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)

@@ -13,7 +13,7 @@ from tests.datasets.conftest import make_allnli, make_tar
 pytest.importorskip("tensorflow_datasets")
 pytest.importorskip("array_record")
 
-from jaxwhiten.datasets.builders import base
+from jaxwhiten.datasets import builders
 
 # tensorflow-datasets leaves files of its own open until they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -53,23 +53,23 @@ def test_prepared_data_needs_neither_network_nor_archive(served, no_data, monkey
 
 @pytest.mark.parametrize("task", STS_TASKS)
 def test_manual_folder(no_data, tiny_folder, task, tmp_path):
-    builder = base.make_builder(base.builder_name(task), tmp_path / "out")
-    base.prepare(builder, tmp_path / "down", tiny_folder)
-    assert builder.name == base.builder_name(task)
-    assert same(base.read_prepared(builder, task), load_sts(task, tiny_folder))
+    builder = builders.make_builder(task, tmp_path / "out")
+    builders.prepare(builder, tmp_path / "down", tiny_folder)
+    assert builder.builder_config.name == task
+    assert same(builders.read_prepared(builder), load_sts(task, tiny_folder))
 
 
 def test_real_manual_folder(real_data, tmp_path):
-    """Every gold score survives the float32 of the records."""
+    """Every gold score comes back as the float64 it was parsed to."""
     for task in ("STS16", "SICK-R"):
-        builder = base.make_builder(base.builder_name(task), tmp_path / "out")
-        base.prepare(builder, tmp_path / "down", real_data)
-        assert same(base.read_prepared(builder, task), load_sts(task, real_data))
+        builder = builders.make_builder(task, tmp_path / "out")
+        builders.prepare(builder, tmp_path / "down", real_data)
+        assert same(builders.read_prepared(builder), load_sts(task, real_data))
 
 
 def test_data_source_rows(served, tmp_path):
-    builder = base.make_builder("sts_b", tmp_path / "out")
-    base.prepare(builder, tmp_path / "down")
+    builder = builders.make_builder("STS-B", tmp_path / "out")
+    builders.prepare(builder, tmp_path / "down")
     source = builder.as_data_source("dev")
     assert len(source) == 6
     assert source[0]["sentence2"].decode() == "STS-B dev right 0"
@@ -77,25 +77,23 @@ def test_data_source_rows(served, tmp_path):
 
 
 def test_sample_builder(no_data, tmp_path):
-    builder = base.make_builder("sts_sample", tmp_path / "out")
-    base.prepare(builder, tmp_path / "down")
+    builder = builders.make_builder("sts_sample", tmp_path / "out")
+    builders.prepare(builder, tmp_path / "down")
     pairs = load_sts("sts_sample").splits["test"]
     source = builder.as_data_source("test")
     assert len(source) == len(pairs)
     assert source[7]["sentence1"].decode() == pairs.sentence1[7]
 
 
-def test_nli_builder_and_loader(served, tmp_path):
+def test_nli_is_downloaded_once(served):
     rows = load_nli()
     assert len(rows) == 9
     assert rows.dropped == 3
     assert len(load_nli(splits=["train"])) == 3
     assert served == ["/AllNLI.tsv.gz"]
-    builder = base.make_builder("all_nli", tmp_path / "out")
-    base.prepare(builder, tmp_path / "down")
-    source = builder.as_data_source("dev")
-    assert [row["label"] for row in source] == [0, 1, 2]
-    assert source[1]["hypothesis"].decode() == "A hypothesis of dev 1"
+    dev = load_nli(splits=["dev"])
+    assert dev.label.tolist() == [0, 1, 2]
+    assert dev.hypothesis[1] == "A hypothesis of dev 1"
 
 
 def test_a_folder_without_nli_falls_back_to_the_download(served, tiny_folder):
@@ -155,9 +153,9 @@ def test_real_archive_read_by_two_processes_at_once(real_data, serve, no_data, m
 
 def test_damaged_prepared_data_names_the_folder(served, no_data):
     load_sts("STS13")
-    (path,) = no_data.rglob("sts13-test.array_record*")
+    (path,) = no_data.rglob("sts-test.array_record*")
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(DataError, match=r"sts13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
+    with pytest.raises(DataError, match=r"STS13/1.0.0: the prepared data of STS13 is damaged .*Delete this folder"):
         load_sts("STS13")
 
 
@@ -167,9 +165,9 @@ def test_tensorflow_is_not_imported(tmp_path):
 import sys
 from jaxwhiten.datasets import load_sts
 assert not {{"tensorflow_datasets", "requests", "pyarrow"}} & set(sys.modules)
-from jaxwhiten.datasets.builders import base
-builder = base.make_builder("sts_sample", {str(tmp_path / "out")!r})
-base.prepare(builder, {str(tmp_path / "down")!r})
+from jaxwhiten.datasets import builders
+builder = builders.make_builder("sts_sample", {str(tmp_path / "out")!r})
+builders.prepare(builder, {str(tmp_path / "down")!r})
 assert builder.as_data_source("test")[0]["sentence1"]
 assert "tensorflow" not in sys.modules
 """

@@ -47,32 +47,3 @@ def test_without_folder_and_network_both_remedies_are_named(no_data, tmp_path, m
         load_quora()
     with pytest.raises(DataNotFoundError, match=f"no {FILE} in it"):
         load_quora(tmp_path)
-
-
-def test_the_builder_reads_a_local_file_and_counts_ragged_rows(no_data, tmp_path, caplog):
-    pytest.importorskip("tensorflow_datasets")
-    from jaxwhiten.datasets.builders.base import make_builder, prepare
-
-    (tmp_path / "manual").mkdir()
-    (tmp_path / "manual" / FILE).write_bytes(TEXT)
-    builder = make_builder("quora", tmp_path / "tfds")
-    with caplog.at_level("WARNING"):
-        prepare(builder, tmp_path / "downloads", tmp_path / "manual")
-    assert "1 malformed" in caplog.text
-    rows = list(builder.as_data_source("train"))
-    assert [(row["qid1"].decode(), row["question2"].decode(), int(row["is_duplicate"])) for row in rows] == [
-        ("1", "What's it?", 1),
-        ("3", "B?", 0),
-    ]
-
-
-def test_the_builder_downloads(serve, no_data, tmp_path, monkeypatch):
-    pytest.importorskip("tensorflow_datasets")
-    from jaxwhiten.datasets.builders.base import make_builder, prepare
-
-    address, asked = serve({"/q.tsv": TEXT})
-    monkeypatch.setenv("JAXWHITEN_QUORA_URL", f"{address}/q.tsv")
-    builder = make_builder("quora", tmp_path / "tfds")
-    prepare(builder, tmp_path / "downloads")
-    assert asked == ["/q.tsv"]
-    assert len(builder.as_data_source("train")) == 2

@@ -120,7 +120,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
     ("changes", "message"),
     [
         ({"objective": "sofmax"}, "Did you mean 'softmax'"),
-        ({"objective": "triplet"}, "takes 3 sentences a row; the rows have one, two"),
+        ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
         ({"pooling": "pooler"}, "Valid: cls, .*mean"),
         ({"settings": {"scale": 3.0}}, "Unknown setting"),
         ({"batch_size": 12}, "not a multiple of 8 devices"),

@@ -1,0 +1,151 @@
+"""The STS tasks as a tensorflow-datasets builder: downloaded and prepared once, then read back.
+
+TensorFlow is never imported: records are written as array records and read with `as_data_source`. The downloads are
+this package's own, because the downloader and the extractor of tensorflow-datasets need TensorFlow. NLI and Quora have
+no builder: reading their text takes seconds, preparing and reading a million records takes minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.datasets import protocol, remote
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.sample import load_sample
+from jaxwhiten.datasets.senteval import read_task
+from jaxwhiten.errors import DataError, JaxwhitenError, missing_dependency
+
+try:
+    import tensorflow_datasets as tfds
+except ImportError:
+    raise missing_dependency("tensorflow-datasets", "data", "Downloading and preparing data") from None
+
+
+class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
+    """Scored sentence pairs, one config per task; pairs without a gold score are left out."""
+
+    name = "sts"
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=task) for task in (*STS_TASKS, SAMPLE)]  # noqa: RUF012
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        "Optional: a SentEval-style folder (one that holds `downstream`), read instead of downloading."
+    )
+
+    def _info(self) -> Any:
+        text = tfds.features.Text()
+        # Records hold floats as float32; as bytes the gold scores keep their float64 values.
+        score = tfds.features.Tensor(shape=(), dtype=np.float64, encoding="bytes")
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict({"sentence1": text, "sentence2": text, "score": score, "subset": text}),
+            disable_shuffling=True,
+        )
+
+    def _read(self, dl_manager: Any) -> STSTask:
+        task = self.builder_config.name
+        if task == SAMPLE:
+            return load_sample()
+        spec = protocol.TASK_SPECS[task]
+        with contextlib.suppress(AssertionError):  # raised where no manual_dir was given, or it is empty
+            return read_task(spec, dl_manager.manual_dir)
+        folder = remote.senteval_folder(dl_manager.download_dir)
+        try:
+            return read_task(spec, folder)
+        except DataError:
+            shutil.rmtree(folder, ignore_errors=True)  # the next run then downloads it again
+            raise
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
+        task = self._read(dl_manager)
+        return {split: self._generate_examples(pairs) for split, pairs in task.splits.items()}
+
+    def _generate_examples(self, pairs: Pairs) -> Iterator[tuple[int, dict[str, Any]]]:
+        rows = zip(pairs.sentence1, pairs.sentence2, pairs.score, pairs.subset, strict=True)
+        for i, (sentence1, sentence2, score, subset) in enumerate(rows):
+            yield i, {"sentence1": sentence1, "sentence2": sentence2, "score": score, "subset": subset}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences what tensorflow-datasets prints about its folders; its errors are still raised."""
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def make_builder(task: str, data_dir: str | os.PathLike[str]) -> STSBuilder:
+    """The builder of a task, writing array records below `data_dir`."""
+    with _quiet():
+        return STSBuilder(config=task, data_dir=os.fspath(data_dir), file_format="array_record")
+
+
+def prepare(
+    builder: STSBuilder, download_dir: str | os.PathLike[str], manual_dir: str | os.PathLike[str] | None = None
+) -> None:
+    """Downloads and writes a builder's records, unless they exist already.
+
+    Args:
+      builder: From `make_builder`.
+      download_dir: Where downloads are kept.
+      manual_dir: A SentEval-style folder to read instead of downloading.
+
+    Raises:
+      DataNotFoundError: There is no network.
+      DataError: The data does not match the protocol, or the disk is full.
+    """
+    if builder.is_prepared():
+        return
+    config = tfds.download.DownloadConfig(manual_dir=manual_dir)
+    try:
+        with _quiet():
+            builder.download_and_prepare(download_dir=os.fspath(download_dir), download_config=config)
+    except JaxwhitenError:
+        raise
+    except Exception as error:  # the record writer reports a full disk by exceptions of many types
+        if builder.is_prepared():
+            return  # another process was first
+        raise DataError(f"{builder.data_path}: cannot be prepared ({error}).") from error
+
+
+def read_prepared(builder: STSBuilder) -> STSTask:
+    """Reads every split of a prepared builder back.
+
+    Args:
+      builder: The builder of one of `STS_TASKS`, prepared.
+
+    Returns:
+      The task, rows in the order of the files.
+
+    Raises:
+      DataError: The prepared files are damaged; the message names the folder to delete.
+    """
+    task = builder.builder_config.name
+    splits = {}
+    try:
+        for split, counts in protocol.TASK_SPECS[task].counts.items():
+            source = builder.as_data_source(split)
+            rows = source.__getitems__(range(len(source)))
+            text = {name: [row[name].decode() for row in rows] for name in ("sentence1", "sentence2", "subset")}
+            if Counter(text["subset"]) != {subset: count.scored for subset, count in counts.items()}:
+                raise ValueError(f"split {split} has {len(rows)} rows, not those of the protocol")
+            splits[split] = Pairs(**text, score=np.array([row["score"] for row in rows], dtype=np.float64))
+    except Exception as error:  # the record reader raises exceptions of many types
+        raise DataError(
+            f"{builder.data_path}: the prepared data of {task} is damaged ({str(error)[:120]}). Delete this folder and"
+            " run again."
+        ) from error
+    return STSTask(task, splits)

@@ -1,1 +1,0 @@
-"""tensorflow-datasets builders, without TensorFlow: one package a data set, written as array records."""

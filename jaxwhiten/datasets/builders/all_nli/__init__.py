@@ -1,1 +1,0 @@
-"""Natural language inference: AllNLI (SNLI and MultiNLI), or the NLI files of a folder."""

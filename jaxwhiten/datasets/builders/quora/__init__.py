@@ -1,1 +1,0 @@
-"""Quora duplicate questions."""

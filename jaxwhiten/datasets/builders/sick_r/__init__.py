@@ -1,1 +1,0 @@
-"""SICK relatedness: 4,500 train, 500 dev and 4,927 test pairs, scored 1 to 5."""

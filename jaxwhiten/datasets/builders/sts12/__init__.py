@@ -1,1 +1,0 @@
-"""SemEval STS 2012: 3,108 scored pairs in five subsets."""

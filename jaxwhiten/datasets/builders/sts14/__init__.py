@@ -1,1 +1,0 @@
-"""SemEval STS 2014: 3,750 scored pairs in six subsets."""

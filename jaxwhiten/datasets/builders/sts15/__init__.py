@@ -1,1 +1,0 @@
-"""SemEval STS 2015: 3,000 scored pairs in five subsets."""

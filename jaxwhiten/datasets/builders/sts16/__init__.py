@@ -1,1 +1,0 @@
-"""SemEval STS 2016: 1,186 scored pairs in five subsets."""

@@ -1,1 +1,0 @@
-"""The sample that ships with the package: not a benchmark."""
