@@ -13,10 +13,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import block_rows, row_bucket
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.methods.base import VectorMethod, check_finite
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import VectorMethod, is_number
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -114,7 +113,7 @@ class BertFlow(VectorMethod):
       width: Hidden width of the couplings.
       learning_rate: Adam's.
       epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
-      batch_size: Rows a step; the release takes 32 pairs.
+      batch_size: Rows per step; the release takes 32 pairs.
       seed: Seed of the couplings and of the order of the rows.
 
     Attributes:
@@ -201,10 +200,10 @@ class BertFlow(VectorMethod):
     @property
     def losses_(self) -> Float32[np.ndarray, " steps"]:
         """Bits per dimension of every step."""
-        return self._fitted().losses
+        return self._fitted().state.losses
 
     def _apply(self, state: FlowState, X: np.ndarray) -> np.ndarray:
-        return self._blocks("forward", X)
+        return self._blocks("forward", state, X)
 
     def inverse_transform(self, Z: Any) -> Float32[np.ndarray, "n d"]:
         """The rows that `transform` maps to Z.
@@ -220,7 +219,8 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        return self._blocks("inverse", self._rows(Z))
+        learned = self._fitted()
+        return self._blocks("inverse", learned.state, as_matrix(Z, type(self).__name__, columns=learned.d))
 
     def log_likelihood(self, X: Any) -> Float[np.ndarray, " n"]:
         """log p of each row under the flow, in nats.
@@ -236,19 +236,21 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        return self._blocks("log_likelihood", self._rows(X))
+        learned = self._fitted()
+        return self._blocks("log_likelihood", learned.state, as_matrix(X, type(self).__name__, columns=learned.d))
 
-    def _blocks(self, name: str, X: np.ndarray) -> np.ndarray:
+    def _blocks(self, name: str, state: FlowState, X: np.ndarray) -> np.ndarray:
         """One of the compiled functions over blocks of rows, few sizes of them."""
         check_finite(X)
-        function = getattr(self._compiled(self._d, self._state.sizes), name)
+        function = getattr(self._compiled(X.shape[1], state.sizes), name)
         full = block_rows(X.shape[1], 4)
-        results = []
-        for start in range(0, max(len(X), 1), full):
-            block = X[start : start + full].astype(np.float32)
-            padded = np.pad(block, ((0, row_bucket(len(block), full) - len(block)), (0, 0)))
-            results.append(np.asarray(function(self._state.params, padded))[: len(block)])
-        return np.concatenate(results)
+
+        def dispatch(part: slice) -> tuple[int, jax.Array]:
+            block = X[part].astype(np.float32)
+            return len(block), function(state.params, pad_rows(block, row_bucket(len(block), full)))
+
+        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # no rows have a shape, too
+        return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
         tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}

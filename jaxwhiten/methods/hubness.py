@@ -20,17 +20,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Float
 from scipy.special import log_ndtr
 
-from jaxwhiten.arrays import block_rows, normalize, row_bucket
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, normalize, pad_rows, row_bucket
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods.base import SimilarityMethod, check_finite
 from jaxwhiten.metrics.scores import cosine_pairs
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import Method, is_number
 from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
 _SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference
+
+
+class SimilarityMethod(Method):
+    """A method that leaves vectors as they are and corrects the similarity of a pair. A subclass adds `_compare`.
+
+    It is fitted on reference vectors, which say what is near and far, and then compares any two vectors. There is no
+    `transform`: the corrected similarity is not the cosine of any pair of vectors.
+    """
+
+    @abstractmethod
+    def _compare(self, state: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Similarities of rows that are finite and have the right number of columns."""
+
+    def similarity(self, a: Any, b: Any) -> Float[np.ndarray, " n"]:
+        """The corrected similarity of row i of `a` with row i of `b`; symmetric, larger is nearer.
+
+        Args:
+          a: [n, d] rows.
+          b: [n, d] rows.
+
+        Returns:
+          float64 similarities. Their order and their scale mean something only for one fitted method.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          InputError: Not matrices of numbers, other columns than the reference, or different numbers of rows.
+        """
+        learned = self._fitted()
+        a, b = (as_matrix(rows, type(self).__name__, columns=learned.d) for rows in (a, b))
+        if len(a) != len(b):
+            raise InputError(f"{len(a)} rows cannot be paired with {len(b)}.")
+        check_finite(a)
+        check_finite(b)
+        return self._compare(learned.state, a, b)
 
 
 class MutualProximityGauss(SimilarityMethod):
@@ -50,10 +85,9 @@ class MutualProximityGauss(SimilarityMethod):
     def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
         check_finite(X)
         moments = Moments()
-        rows = block_rows(X.shape[1], 8)
-        for start in range(0, len(X), rows):
-            moments.update(normalize(X[start : start + rows]))
-        return moments if state is None else state.merge(moments)
+        for part in blocks(len(X), block_rows(X.shape[1], 8)):
+            moments.add(normalize(X[part]))
+        return moments if state is None else Moments().merge(state).merge(moments)
 
     def _compare(self, state: Moments, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a, b = (normalize(rows).astype(np.float64) for rows in (a, b))
@@ -107,7 +141,7 @@ class _ReferenceMethod(SimilarityMethod):
     def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
         check_finite(X)
         seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
-        # One draw of PCG64 a row: skipping the rows seen continues the sequence where they ended.
+        # One draw of PCG64 per row: skipping the rows seen continues the sequence where they ended.
         new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
         chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
         kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
@@ -119,13 +153,12 @@ class _ReferenceMethod(SimilarityMethod):
     def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         unit = jax.device_put(state.unit)
         a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
-        full = max(8, block_rows(len(unit), 8, _SIMILARITY_BYTES))
+        full = block_rows(len(unit), 8, _SIMILARITY_BYTES)
         out = np.empty(len(a))
-        for start in range(0, len(a), full):
-            n = min(full, len(a) - start)
-            padding = ((0, row_bucket(n, full) - n), (0, 0))
-            x, y = (np.pad(rows[start : start + n], padding) for rows in (a, b))
-            out[start : start + n] = np.asarray(self._block(x, y, unit))[:n]
+        for part in blocks(len(a), full):
+            n = part.stop - part.start
+            x, y = (pad_rows(rows[part], row_bucket(n, full)) for rows in (a, b))
+            out[part] = np.asarray(self._block(x, y, unit))[:n]
         return out
 
     @abstractmethod

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxwhiten.arrays import check_finite
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods.base import VectorMethod, check_finite
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import VectorMethod, is_number
 
 
 class RandomProjection(VectorMethod):
@@ -46,7 +46,7 @@ class RandomProjection(VectorMethod):
             return state
         d = X.shape[1]
         k = self.n_components or d
-        return _linear(np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
+        return Affine(np.zeros(d), np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
 
     def _apply(self, state: Affine, X: np.ndarray) -> np.ndarray:
         return state(X)
@@ -58,8 +58,4 @@ class RandomProjection(VectorMethod):
         matrix = tensors["matrix"]
         if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
             raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
-        return _linear(matrix)
-
-
-def _linear(matrix: np.ndarray) -> Affine:
-    return Affine(np.zeros(len(matrix)), matrix, np.zeros(matrix.shape[1]))
+        return Affine(np.zeros(d), matrix)

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, MissingDependencyError, missing_dependency
 from jaxwhiten.search.base import Index
-from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
+from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 
 # k-means wants this many vectors a cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
@@ -58,11 +59,11 @@ class FaissIndex(Index):
                 inner.cp.seed = self.options["seed"]
                 inner.cp.max_points_per_centroid = self.options["max_points_per_centroid"]
         if inner.is_trained:
-            for part in blocks(self.size):
+            for part in blocks(self.size, BLOCK_ROWS):
                 inner.add(self._stored(vectors, part))
         else:
             stored = np.empty((self.size, self.dimension), np.float32)
-            for part in blocks(self.size):
+            for part in blocks(self.size, BLOCK_ROWS):
                 stored[part] = self._stored(vectors, part)
             self._say_sample()
             inner.train(stored)
