@@ -87,10 +87,10 @@ def is_mapped(array: np.ndarray) -> bool:
 
 
 def release_pages(block: np.ndarray) -> None:
-    """Gives back the memory that holds rows of a file mapped read-only; other arrays are left as they are.
+    """Unmaps the pages that hold rows of a file mapped read-only; other arrays are left as they are.
 
     The rows can still be read: the system fetches them again. Without this a file that is read once from its beginning
-    to its end counts as resident memory as long as there is room.
+    to its end counts as resident memory as long as there is room: PLACEHOLDER.
     """
     owner = _mapping(block)
     if owner is None or block.flags.writeable or not block.flags.c_contiguous:

@@ -185,7 +185,7 @@ def map_array(path: str | os.PathLike[str]) -> np.ndarray:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
         raise
-    except Exception as error:  # headers from strangers: TypeError, OverflowError, MemoryError, RecursionError, ...
+    except Exception as error:  # malformed headers: TypeError, OverflowError, MemoryError, RecursionError, ...
         raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
 
 
@@ -246,7 +246,7 @@ def load_tensors(
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Write it again.") from error
     if found not in kinds:
-        raise FormatError(f"{path}: holds a {found!r}, not a {' or a '.join(map(repr, kinds))}.")
+        raise FormatError(f"{path}: holds a {found!r}, not a {' or '.join(map(repr, kinds))}.")
     if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

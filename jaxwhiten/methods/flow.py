@@ -151,7 +151,7 @@ class BertFlow(VectorMethod):
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
         if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
-            raise InputError(f"{d} columns can be halved on {most} levels at the most, not {self.levels}.")
+            raise InputError(f"{d} columns can be halved on {most} levels at most, not {self.levels}.")
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> _Functions:
         return _functions(d, *sizes, float(self.learning_rate))

@@ -101,15 +101,17 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
     for found in one_ahead(map(dispatch, blocks(n, full))):
         block = X[found.rows]
-        if not found.usable():
-            row = first_nonfinite_row(block)
-            if row is not None:
-                raise nonfinite_error(found.rows.start + row)
-            # Finite rows whose powers leave the range of float32: once more, in float64.
-            centre, scale = centre_and_scale(block, np.dtype(np.float64))
-            found = BlockSums(found.rows, sums_on_host(block, centre, scale), centre, scale)
-        yield found
+        yield found if found.usable() else sums_in_float64(block, found.rows)
         release_pages(block)
+
+
+def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
+    """The sums of rows whose powers leave the range of float32; NonFiniteError if it is the rows that are not finite."""
+    row = first_nonfinite_row(block)
+    if row is not None:
+        raise nonfinite_error(rows.start + row)
+    centre, scale = centre_and_scale(block, np.dtype(np.float64))
+    return BlockSums(rows, sums_on_host(block, centre, scale), centre, scale)
 
 
 def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
