@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening.estimator import VectorMethod, is_share
+from jaxwhiten.whitening.estimator import VectorMethod, check_share
 
 
 class ColumnMoments(NamedTuple):
@@ -98,8 +98,7 @@ class ZScore(_ColumnMethod):
         self.variance_floor = variance_floor
 
     def _check_params(self, d: int) -> None:
-        if not is_share(self.variance_floor):
-            raise InputError(f"variance_floor must be a number from 0 to 1, got {self.variance_floor!r}.")
+        check_share("variance_floor", self.variance_floor)
 
     def _scale(self, state: ColumnMoments) -> np.ndarray:
         variance = state.M2 / state.n

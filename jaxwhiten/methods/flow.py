@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import numbers
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,9 +12,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
+from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.whitening.estimator import VectorMethod, is_number
+from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -145,9 +144,7 @@ class BertFlow(VectorMethod):
 
     def _check_params(self, d: int) -> None:
         for name, least in {"levels": 1, "depth": 1, "width": 1, "epochs": 0, "batch_size": 1, "seed": 0}.items():
-            value = getattr(self, name)
-            if not (is_number(value, numbers.Integral) and value >= least):
-                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            check_integer(name, getattr(self, name), least)
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
         if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
@@ -219,8 +216,7 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        learned = self._fitted()
-        return self._blocks("inverse", learned.state, as_matrix(Z, type(self).__name__, columns=learned.d))
+        return self._blocks("inverse", *self._state_and_rows(Z))
 
     def log_likelihood(self, X: Any) -> Float[np.ndarray, " n"]:
         """log p of each row under the flow, in nats.
@@ -236,8 +232,7 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        learned = self._fitted()
-        return self._blocks("log_likelihood", learned.state, as_matrix(X, type(self).__name__, columns=learned.d))
+        return self._blocks("log_likelihood", *self._state_and_rows(X))
 
     def _blocks(self, name: str, state: FlowState, X: np.ndarray) -> np.ndarray:
         """One of the compiled functions over blocks of rows, few sizes of them."""

@@ -11,7 +11,6 @@ neighbour, so that it makes no difference whether the vectors compared are part 
 from __future__ import annotations
 
 import functools
-import numbers
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,10 +22,10 @@ from jax import lax
 from jaxtyping import Float
 from scipy.special import log_ndtr
 
-from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, normalize, pad_rows, row_bucket
+from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows, row_bucket
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.scores import cosine_pairs
-from jaxwhiten.whitening.estimator import Method, is_number
+from jaxwhiten.whitening.estimator import Method, check_integer
 from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
@@ -59,13 +58,12 @@ class SimilarityMethod(Method):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not matrices of numbers, other columns than the reference, or different numbers of rows.
         """
-        learned = self._fitted()
-        a, b = (as_matrix(rows, type(self).__name__, columns=learned.d) for rows in (a, b))
+        (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
         if len(a) != len(b):
             raise InputError(f"{len(a)} rows cannot be paired with {len(b)}.")
         check_finite(a)
         check_finite(b)
-        return self._compare(learned.state, a, b)
+        return self._compare(state, a, b)
 
 
 class MutualProximityGauss(SimilarityMethod):
@@ -133,10 +131,8 @@ class _ReferenceMethod(SimilarityMethod):
     seed: int
 
     def _check_params(self, d: int) -> None:
-        if not (is_number(self.max_reference, numbers.Integral) and self.max_reference >= 2):
-            raise InputError(f"max_reference must be an integer of at least 2, got {self.max_reference!r}.")
-        if not (is_number(self.seed, numbers.Integral) and self.seed >= 0):
-            raise InputError(f"seed must be an integer of at least 0, got {self.seed!r}.")
+        check_integer("max_reference", self.max_reference, least=2)
+        check_integer("seed", self.seed, least=0)
 
     def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
         check_finite(X)
@@ -227,8 +223,7 @@ class LocalScaling(_ReferenceMethod):
 
     def _check_params(self, d: int) -> None:
         super()._check_params(d)
-        if not (is_number(self.k, numbers.Integral) and self.k >= 1):
-            raise InputError(f"k must be an integer of at least 1, got {self.k!r}.")
+        check_integer("k", self.k, least=1)
 
     def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
         k = min(self.k, len(reference))

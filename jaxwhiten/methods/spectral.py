@@ -13,7 +13,7 @@ import numpy as np
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.decomposition import Decomposition
-from jaxwhiten.whitening.estimator import is_number, is_share
+from jaxwhiten.whitening.estimator import check_share, is_number
 from jaxwhiten.whitening.spectral import SpectralMethod
 from jaxwhiten.whitening.whitening import warn_of_few_rows
 
@@ -56,8 +56,7 @@ class _Sphering(SpectralMethod):
         self.eigenvalue_floor = eigenvalue_floor
 
     def _check_params(self, d: int) -> None:
-        if not is_share(self.eigenvalue_floor):
-            raise InputError(f"eigenvalue_floor must be a number from 0 to 1, got {self.eigenvalue_floor!r}.")
+        check_share("eigenvalue_floor", self.eigenvalue_floor)
 
     def _check_fit(self, decomposition: Decomposition) -> None:
         warn_of_few_rows(decomposition, "or take Whitening with fewer components or shrinkage='ledoit-wolf'")

@@ -16,7 +16,7 @@ import threadpoolctl
 
 Share = TypeVar("Share")
 Result = TypeVar("Result")
-# One call at a time: each takes all cores and sets the limit of BLAS for the process, which another would restore too early.
+# One call at a time: each takes all cores, and sets a limit for the process that another would lift too early.
 _TURN = threading.Lock()
 _LEAST_ROWS = 512  # worth a thread
 

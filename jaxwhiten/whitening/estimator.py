@@ -23,7 +23,7 @@ from jaxtyping import Float
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, not_fitted, unknown_name
+from jaxwhiten.errors import FormatError, InputError, not_fitted, unknown_name
 
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 M = TypeVar("M", bound="Method")
@@ -34,9 +34,16 @@ def is_number(value: Any, kind: Any = numbers.Real) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def is_share(value: Any) -> bool:
-    """Whether a parameter is a number from 0 to 1."""
-    return is_number(value) and bool(0 <= value <= 1)
+def check_share(name: str, value: Any) -> None:
+    """Raises InputError unless a parameter is a number from 0 to 1."""
+    if not (is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name} must be a number from 0 to 1, got {value!r}.")
+
+
+def check_integer(name: str, value: Any, least: int) -> None:
+    """Raises InputError unless a parameter is an integer of at least `least`."""
+    if not (is_number(value, numbers.Integral) and value >= least):
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
@@ -141,6 +148,11 @@ class Method(ABC):
             raise not_fitted(self)
         return self._learned
 
+    def _state_and_rows(self, X: Any) -> tuple[Any, np.ndarray]:
+        """What was learned, and rows it can be applied to."""
+        learned = self._fitted()
+        return learned.state, as_matrix(X, type(self).__name__, columns=learned.d)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learned")
 
@@ -198,19 +210,7 @@ class Method(ABC):
     def from_tensors(
         cls: type[M], path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
     ) -> M:
-        """What `load` does once the file was read.
-
-        Args:
-          path: Where the file lies, for messages.
-          tensors: Its arrays.
-          header: Its header.
-
-        Returns:
-          The fitted method.
-
-        Raises:
-          FormatError: Numbers that cannot be what this method learns.
-        """
+        """`load` of the file `path`, whose tensors and header were read."""
         try:
             provenance = dict(header["provenance"])
             result = cls().set_params(**provenance["params"])
@@ -291,8 +291,7 @@ class VectorMethod(Method):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        learned = self._fitted()
-        return self._apply(learned.state, as_matrix(X, type(self).__name__, columns=learned.d))
+        return self._apply(*self._state_and_rows(X))
 
     def fit_transform(self, X: Any, y: Any = None) -> Float[np.ndarray, "n k"]:
         """`fit`, then `transform` of the same rows."""

@@ -19,7 +19,7 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.decomposition import Decomposition
-from jaxwhiten.whitening.estimator import Learned, is_number, is_share, stamp
+from jaxwhiten.whitening.estimator import Learned, check_share, is_number, stamp
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.spectral import SpectralMethod, Spectrum
 
@@ -95,30 +95,21 @@ class Whitening(SpectralMethod):
         self.eigenvalue_floor = eigenvalue_floor
 
     @classmethod
-    def from_moments(
-        cls,
-        moments: Moments,
-        n_components: int | None = None,
-        beta: float = 1.0,
-        gamma: float = 1.0,
-        shrinkage: str | float | None = None,
-        eigenvalue_floor: float = 1e-6,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> Whitening:
+    def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
         """A whitening from a summary, without the rows.
 
         Args:
           moments: What `Moments` gathered; not kept and not changed.
-          n_components, beta, gamma, shrinkage, eigenvalue_floor: As in the constructor.
           provenance: Facts to be saved with it, such as model and pooling; added to those of the moments.
+          **params: Arguments of the constructor.
 
         Returns:
           The fitted estimator.
 
         Raises:
-          InputError: Empty moments, or a parameter that cannot be.
+          InputError: Empty moments, an unknown parameter, or one that cannot be.
         """
-        result = cls(n_components, beta, gamma, shrinkage, eigenvalue_floor)
+        result = cls().set_params(**params)
         if moments.n == 0:
             raise InputError("These moments are empty: update them with rows first.")
         result._check_params(len(moments.mean))
@@ -242,10 +233,9 @@ class Whitening(SpectralMethod):
                 f"n_components must be None or an integer from 1 to the {d} columns of the input, got {k!r}."
             )
         for name in ("beta", "gamma", "eigenvalue_floor"):
-            if not is_share(getattr(self, name)):
-                raise InputError(f"{name} must be a number from 0 to 1, got {getattr(self, name)!r}.")
+            check_share(name, getattr(self, name))
         if isinstance(shrinkage, str):
             if shrinkage not in _SHRINKAGES:
                 raise unknown_name("shrinkage", shrinkage, _SHRINKAGES)
-        elif shrinkage is not None and not is_share(shrinkage):
-            raise InputError(f"shrinkage must be None, 'ledoit-wolf' or a number from 0 to 1, got {shrinkage!r}.")
+        elif shrinkage is not None:
+            check_share("shrinkage", shrinkage)

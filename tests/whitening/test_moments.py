@@ -104,13 +104,13 @@ def test_few_large_rows_among_small_ones(count):
 
 def test_blocks_cross_their_borders(monkeypatch, tmp_path):
     monkeypatch.setattr(reduction, "BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(reduction, "_FILE_BLOCK_BYTES", 1 << 12)
-    monkeypatch.setattr(reduction, "_ARRAY_BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(reduction, "_HOST_BLOCK_BYTES", 1 << 12)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
     mapped, one = np.load(tmp_path / "x.npy", mmap_mode="r"), jax.local_devices()[:1]
     assert len(list(moments._reduce(X, jax.local_devices()))) == 9
     assert len(list(moments._reduce(mapped, one))) == 9
+    monkeypatch.setattr(reduction, "_HOST_BLOCK_BYTES", 1 << 14)
     assert len(list(moments._reduce(X, one))) == 3
     assert_equals(Moments().update(X), X)
     assert_equals(reduced_on(one, X), X)
