@@ -15,6 +15,7 @@ from jaxwhiten.datasets import NLIRows
 from jaxwhiten.encoding.store import text_fingerprint
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed
+from jaxwhiten.whitening import merge_moments
 
 EMPTY = "."  # stands for an empty sentence, as in SentEval
 IDF = "idf"  # a pooling whose weights are counted on the sentences that are encoded
@@ -89,4 +90,4 @@ def nli_moments(
         for pooling, vectors in block.items():
             moments[pooling].update(np.repeat(vectors, repeats[start:stop], axis=0))
         start = stop
-    return {pooling: distributed.merge_moments(of_share) for pooling, of_share in moments.items()}
+    return {pooling: merge_moments(of_share) for pooling, of_share in moments.items()}

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten._version import __version__
 
 if TYPE_CHECKING:
+    from jaxwhiten.arrays import normalize
     from jaxwhiten.encoding.encoder import Encoder
     from jaxwhiten.head import PARAMETRIC, POOLINGS
     from jaxwhiten.whitening.moments import Moments
     from jaxwhiten.whitening.tuning import ScoredPairs, tune
-    from jaxwhiten.whitening.whitening import Whitening, normalize
+    from jaxwhiten.whitening.whitening import Whitening
 
 _WHERE = {
     "Encoder": "encoding",

@@ -23,7 +23,6 @@ import numpy as np
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, OutputError
 
-# 2: the checksum covers the header, too.
 FORMAT_VERSION = 2
 _HEADER_KEY = "jaxwhiten"
 _CHUNK = 1 << 20
@@ -75,7 +74,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _is_full_disk(error: Exception) -> bool:
-    """Whether an error of whoever wrote is the disk's. numpy raises OSError without a number, safetensors its own."""
+    """Whether the disk is to blame. NumPy raises OSError without a number, safetensors an error of its own."""
     if type(error) is OSError:
         return error.errno is None or error.errno in _NO_ROOM
     return type(error).__name__ == "SafetensorError"
@@ -156,6 +155,25 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
+def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
+    """Refuses a header of another format version than this jaxwhiten writes.
+
+    Args:
+      path: Where it was read, for messages.
+      header: Any JSON object.
+
+    Raises:
+      FormatError: A newer version, or an older one.
+      ValueError: Not a version.
+    """
+    version = header["format_version"]
+    if not isinstance(version, int) or version < 1:
+        raise ValueError(f"format version {version!r}")
+    if version != FORMAT_VERSION:
+        remedy = "Upgrade jaxwhiten" if version > FORMAT_VERSION else "It is older than any release: write it again"
+        raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
+
+
 def map_array(path: str | os.PathLike[str]) -> np.ndarray:
     """Memory-maps a `.npy` file; nothing is unpickled, and no other format is taken.
 
@@ -167,7 +185,7 @@ def map_array(path: str | os.PathLike[str]) -> np.ndarray:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
         raise
-    except Exception as error:  # headers from strangers: TypeError, OverflowError, MemoryError, RecursionError, ...
+    except Exception as error:  # malformed headers: TypeError, OverflowError, MemoryError, RecursionError, ...
         raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
 
 
@@ -209,7 +227,7 @@ def load_tensors(
       The arrays by name, and the header.
 
     Raises:
-      FormatError: The file is missing, truncated, damaged, of another kind, or from a newer version.
+      FormatError: The file is missing, truncated, damaged, of another kind, or of another format version.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -223,18 +241,12 @@ def load_tensors(
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         header = json.loads(metadata[_HEADER_KEY])
-        version, found, checksum = header["format_version"], header["kind"], header["checksum"]
-        if not isinstance(version, int) or version < 1:
-            raise ValueError(f"format version {version!r}")
+        found, checksum = header["kind"], header["checksum"]
+        check_version(path, header)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable jaxwhiten {expected} file ({error}). Write it again.") from error
-    if version > FORMAT_VERSION:
-        raise FormatError(
-            f"{path}: format version {version}; this jaxwhiten reads up to {FORMAT_VERSION}. Upgrade jaxwhiten."
-        )
     if found not in kinds:
-        raise FormatError(f"{path}: holds a {found!r}, not a {' or a '.join(map(repr, kinds))}.")
-    expected = _tensor_checksum(tensors)
-    if checksum != (expected if version == 1 else seal(header, expected)["checksum"]):
+        raise FormatError(f"{path}: holds a {found!r}, not a {' or '.join(map(repr, kinds))}.")
+    if checksum != seal(header, _tensor_checksum(tensors))["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return tensors, header

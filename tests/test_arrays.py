@@ -1,4 +1,4 @@
-"""Pages of memory-mapped rows are given back, and what is in them is not lost."""
+"""Blocks of rows, and the pages of memory-mapped ones, which are released without losing what is in them."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Moments
-from jaxwhiten.arrays import release_pages
+from jaxwhiten.arrays import blocks, one_ahead, pad_rows, release_pages
 
 STATM = Path("/proc/self/statm")
 
@@ -50,3 +50,31 @@ def test_other_arrays_are_left_alone(file):
     for array in (np.ones((3, 4)), rows[::2], rows[:1], rows[:0], rows.T):
         release_pages(array)
     np.testing.assert_array_equal(rows, np.load(file))
+
+
+def test_each_item_is_dispatched_before_the_last_is_handed_out():
+    events = []
+
+    def dispatched(n):
+        for i in range(n):
+            events.append(("dispatch", i))
+            yield i
+
+    for n in range(5):
+        events.clear()
+        for i in one_ahead(dispatched(n)):
+            events.append(("fetch", i))
+        assert [i for what, i in events if what == "fetch"] == list(range(n))
+        for i in range(n - 1):
+            assert events.index(("dispatch", i + 1)) < events.index(("fetch", i))
+            assert events.index(("fetch", i)) < events.index(("fetch", i + 1))
+
+
+def test_blocks_cover_the_rows_and_padding_is_zero():
+    assert list(blocks(7, 3)) == [slice(0, 3), slice(3, 6), slice(6, 7)]
+    assert list(blocks(0, 3)) == []
+    rows = np.ones((2, 3), np.float16)
+    assert pad_rows(rows, 2) is rows
+    padded = pad_rows(rows, 5)
+    assert padded.dtype == np.float16
+    np.testing.assert_array_equal(padded, [[1] * 3] * 2 + [[0] * 3] * 3)

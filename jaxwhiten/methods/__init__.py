@@ -1,16 +1,16 @@
-"""Training-free methods beside whitening, under one contract: fit, partial_fit, transform, save, load, provenance.
+"""Training-free methods beside whitening, under its contract: fit, partial_fit, transform, save, load, provenance.
 
 Most map vectors to vectors, which are compared by cosine. Hubness reduction corrects the similarity of a pair instead:
 these methods have `similarity(a, b)` and no `transform`. `pair_similarity` scores either kind.
 """
 
-from jaxwhiten.methods.base import Method, SimilarityMethod, VectorMethod
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import FLOW_CONFIGS, BertFlow
-from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
+from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss, SimilarityMethod
 from jaxwhiten.methods.projection import RandomProjection
 from jaxwhiten.methods.registry import METHODS, load_method, make_method, pair_similarity
 from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
+from jaxwhiten.whitening.estimator import Method, VectorMethod
 
 __all__ = [
     "FLOW_CONFIGS",

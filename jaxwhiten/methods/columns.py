@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxwhiten.arrays import block_rows, first_nonfinite_row, work_dtype
+from jaxwhiten.arrays import block_rows, blocks, check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods.base import VectorMethod, check_finite
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import VectorMethod, check_share
 
 
 class ColumnMoments(NamedTuple):
@@ -34,10 +33,9 @@ def column_moments(X: np.ndarray) -> ColumnMoments:
     References:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
     """
-    rows = block_rows(X.shape[1], 8)
     result = ColumnMoments(0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
-    for start in range(0, len(X), rows):
-        block = X[start : start + rows].astype(np.float64)
+    for part in blocks(len(X), block_rows(X.shape[1], 8)):
+        block = X[part].astype(np.float64)
         mean = block.mean(axis=0)
         block -= mean
         result = result.merge(ColumnMoments(len(block), mean, np.einsum("ij,ij->j", block, block)))
@@ -100,8 +98,7 @@ class ZScore(_ColumnMethod):
         self.variance_floor = variance_floor
 
     def _check_params(self, d: int) -> None:
-        if not (is_number(self.variance_floor) and 0 <= self.variance_floor <= 1):
-            raise InputError(f"variance_floor must be a number from 0 to 1, got {self.variance_floor!r}.")
+        check_share("variance_floor", self.variance_floor)
 
     def _scale(self, state: ColumnMoments) -> np.ndarray:
         variance = state.M2 / state.n

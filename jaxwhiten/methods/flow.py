@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import numbers
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,10 +12,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import block_rows, row_bucket
+from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.methods.base import VectorMethod, check_finite
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -114,7 +112,7 @@ class BertFlow(VectorMethod):
       width: Hidden width of the couplings.
       learning_rate: Adam's.
       epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
-      batch_size: Rows a step; the release takes 32 pairs.
+      batch_size: Rows per step; the release takes 32 pairs.
       seed: Seed of the couplings and of the order of the rows.
 
     Attributes:
@@ -146,13 +144,11 @@ class BertFlow(VectorMethod):
 
     def _check_params(self, d: int) -> None:
         for name, least in {"levels": 1, "depth": 1, "width": 1, "epochs": 0, "batch_size": 1, "seed": 0}.items():
-            value = getattr(self, name)
-            if not (is_number(value, numbers.Integral) and value >= least):
-                raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+            check_integer(name, getattr(self, name), least)
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
         if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
-            raise InputError(f"{d} columns can be halved on {most} levels at the most, not {self.levels}.")
+            raise InputError(f"{d} columns can be halved on {most} levels at most, not {self.levels}.")
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> _Functions:
         return _functions(d, *sizes, float(self.learning_rate))
@@ -201,10 +197,10 @@ class BertFlow(VectorMethod):
     @property
     def losses_(self) -> Float32[np.ndarray, " steps"]:
         """Bits per dimension of every step."""
-        return self._fitted().losses
+        return self._fitted().state.losses
 
     def _apply(self, state: FlowState, X: np.ndarray) -> np.ndarray:
-        return self._blocks("forward", X)
+        return self._blocks("forward", state, X)
 
     def inverse_transform(self, Z: Any) -> Float32[np.ndarray, "n d"]:
         """The rows that `transform` maps to Z.
@@ -220,7 +216,7 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        return self._blocks("inverse", self._rows(Z))
+        return self._blocks("inverse", *self._state_and_rows(Z))
 
     def log_likelihood(self, X: Any) -> Float[np.ndarray, " n"]:
         """log p of each row under the flow, in nats.
@@ -236,19 +232,20 @@ class BertFlow(VectorMethod):
           NonFiniteError: A row holds NaN or an infinity; the message names it.
           InputError: Not a matrix of numbers, or another number of columns.
         """
-        return self._blocks("log_likelihood", self._rows(X))
+        return self._blocks("log_likelihood", *self._state_and_rows(X))
 
-    def _blocks(self, name: str, X: np.ndarray) -> np.ndarray:
+    def _blocks(self, name: str, state: FlowState, X: np.ndarray) -> np.ndarray:
         """One of the compiled functions over blocks of rows, few sizes of them."""
         check_finite(X)
-        function = getattr(self._compiled(self._d, self._state.sizes), name)
+        function = getattr(self._compiled(X.shape[1], state.sizes), name)
         full = block_rows(X.shape[1], 4)
-        results = []
-        for start in range(0, max(len(X), 1), full):
-            block = X[start : start + full].astype(np.float32)
-            padded = np.pad(block, ((0, row_bucket(len(block), full) - len(block)), (0, 0)))
-            results.append(np.asarray(function(self._state.params, padded))[: len(block)])
-        return np.concatenate(results)
+
+        def dispatch(part: slice) -> tuple[int, jax.Array]:
+            block = X[part].astype(np.float32)
+            return len(block), function(state.params, pad_rows(block, row_bucket(len(block), full)))
+
+        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # no rows have a shape, too
+        return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
         tensors = {"sizes": np.array(state.sizes, np.int64), "losses": state.losses}

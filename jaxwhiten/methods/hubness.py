@@ -11,7 +11,6 @@ neighbour, so that it makes no difference whether the vectors compared are part 
 from __future__ import annotations
 
 import functools
-import numbers
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,17 +19,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Float
 from scipy.special import log_ndtr
 
-from jaxwhiten.arrays import block_rows, normalize, row_bucket
+from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows, row_bucket
 from jaxwhiten.errors import InputError
-from jaxwhiten.methods.base import SimilarityMethod, check_finite
 from jaxwhiten.metrics.scores import cosine_pairs
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import Method, check_integer
 from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
 _SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference
+
+
+class SimilarityMethod(Method):
+    """A method that leaves vectors as they are and corrects the similarity of a pair. A subclass adds `_compare`.
+
+    It is fitted on reference vectors, which say what is near and far, and then compares any two vectors. There is no
+    `transform`: the corrected similarity is not the cosine of any pair of vectors.
+    """
+
+    @abstractmethod
+    def _compare(self, state: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Similarities of rows that are finite and have the right number of columns."""
+
+    def similarity(self, a: Any, b: Any) -> Float[np.ndarray, " n"]:
+        """The corrected similarity of row i of `a` with row i of `b`; symmetric, larger is nearer.
+
+        Args:
+          a: [n, d] rows.
+          b: [n, d] rows.
+
+        Returns:
+          float64 similarities. Their order and their scale mean something only for one fitted method.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          InputError: Not matrices of numbers, other columns than the reference, or different numbers of rows.
+        """
+        (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
+        if len(a) != len(b):
+            raise InputError(f"{len(a)} rows cannot be paired with {len(b)}.")
+        check_finite(a)
+        check_finite(b)
+        return self._compare(state, a, b)
 
 
 class MutualProximityGauss(SimilarityMethod):
@@ -50,10 +83,9 @@ class MutualProximityGauss(SimilarityMethod):
     def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
         check_finite(X)
         moments = Moments()
-        rows = block_rows(X.shape[1], 8)
-        for start in range(0, len(X), rows):
-            moments.update(normalize(X[start : start + rows]))
-        return moments if state is None else state.merge(moments)
+        for part in blocks(len(X), block_rows(X.shape[1], 8)):
+            moments.add(normalize(X[part]))
+        return moments if state is None else Moments().merge(state).merge(moments)
 
     def _compare(self, state: Moments, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a, b = (normalize(rows).astype(np.float64) for rows in (a, b))
@@ -99,15 +131,13 @@ class _ReferenceMethod(SimilarityMethod):
     seed: int
 
     def _check_params(self, d: int) -> None:
-        if not (is_number(self.max_reference, numbers.Integral) and self.max_reference >= 2):
-            raise InputError(f"max_reference must be an integer of at least 2, got {self.max_reference!r}.")
-        if not (is_number(self.seed, numbers.Integral) and self.seed >= 0):
-            raise InputError(f"seed must be an integer of at least 0, got {self.seed!r}.")
+        check_integer("max_reference", self.max_reference, least=2)
+        check_integer("seed", self.seed, least=0)
 
     def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
         check_finite(X)
         seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
-        # One draw of PCG64 a row: skipping the rows seen continues the sequence where they ended.
+        # One draw of PCG64 per row: skipping the rows seen continues the sequence where they ended.
         new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
         chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
         kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
@@ -119,13 +149,12 @@ class _ReferenceMethod(SimilarityMethod):
     def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         unit = jax.device_put(state.unit)
         a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
-        full = max(8, block_rows(len(unit), 8, _SIMILARITY_BYTES))
+        full = block_rows(len(unit), 8, _SIMILARITY_BYTES)
         out = np.empty(len(a))
-        for start in range(0, len(a), full):
-            n = min(full, len(a) - start)
-            padding = ((0, row_bucket(n, full) - n), (0, 0))
-            x, y = (np.pad(rows[start : start + n], padding) for rows in (a, b))
-            out[start : start + n] = np.asarray(self._block(x, y, unit))[:n]
+        for part in blocks(len(a), full):
+            n = part.stop - part.start
+            x, y = (pad_rows(rows[part], row_bucket(n, full)) for rows in (a, b))
+            out[part] = np.asarray(self._block(x, y, unit))[:n]
         return out
 
     @abstractmethod
@@ -194,8 +223,7 @@ class LocalScaling(_ReferenceMethod):
 
     def _check_params(self, d: int) -> None:
         super()._check_params(d)
-        if not (is_number(self.k, numbers.Integral) and self.k >= 1):
-            raise InputError(f"k must be an integer of at least 1, got {self.k!r}.")
+        check_integer("k", self.k, least=1)
 
     def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
         k = min(self.k, len(reference))

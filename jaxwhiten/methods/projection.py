@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Mapping
 
 import numpy as np
 
-from jaxwhiten.errors import InputError
-from jaxwhiten.methods.base import VectorMethod, check_finite
+from jaxwhiten.arrays import check_finite
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import is_number
+from jaxwhiten.whitening.estimator import VectorMethod, check_integer
 
 
 class RandomProjection(VectorMethod):
@@ -34,11 +32,9 @@ class RandomProjection(VectorMethod):
         self.seed = seed
 
     def _check_params(self, d: int) -> None:
-        k = self.n_components
-        if k is not None and not (is_number(k, numbers.Integral) and k >= 1):
-            raise InputError(f"n_components must be None or an integer of at least 1, got {k!r}.")
-        if not (is_number(self.seed, numbers.Integral) and self.seed >= 0):
-            raise InputError(f"seed must be an integer of at least 0, got {self.seed!r}.")
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, least=1)
+        check_integer("seed", self.seed, least=0)
 
     def _learn(self, X: np.ndarray, state: Affine | None) -> Affine:
         check_finite(X)
@@ -46,7 +42,7 @@ class RandomProjection(VectorMethod):
             return state
         d = X.shape[1]
         k = self.n_components or d
-        return _linear(np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
+        return Affine(np.zeros(d), np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
 
     def _apply(self, state: Affine, X: np.ndarray) -> np.ndarray:
         return state(X)
@@ -58,8 +54,4 @@ class RandomProjection(VectorMethod):
         matrix = tensors["matrix"]
         if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
             raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
-        return _linear(matrix)
-
-
-def _linear(matrix: np.ndarray) -> Affine:
-    return Affine(np.zeros(len(matrix)), matrix, np.zeros(matrix.shape[1]))
+        return Affine(np.zeros(d), matrix)

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxwhiten.errors import FormatError, unknown_name
+from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import load_tensors
-from jaxwhiten.methods.base import KIND, Method
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
 from jaxwhiten.methods.projection import RandomProjection
 from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
 from jaxwhiten.metrics.scores import cosine_pairs
+from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
 
 _CLASSES: Mapping[str, type[Method]] = {
@@ -35,12 +35,12 @@ _CLASSES: Mapping[str, type[Method]] = {
         MutualProximityGauss,
         LocalScaling,
         BertFlow,
+        Whitening,
     )
 }
 
 METHODS: Mapping[str, Callable[..., Any]] = {
     **_CLASSES,
-    "whitening": Whitening,
     "pca": functools.partial(Whitening, gamma=0.0),
     "shrunk-whitening": functools.partial(Whitening, shrinkage="ledoit-wolf"),
 }
@@ -76,15 +76,10 @@ def load_method(path: str | os.PathLike[str]) -> Any:
       The fitted method.
 
     Raises:
-      FormatError: Missing, damaged, of another kind, or of a method this version does not know.
+      FormatError: Missing, damaged, or not of a method that this version knows.
     """
-    tensors, header = load_tensors(path, kind=(KIND, "whitening"))
-    if header["kind"] == "whitening":
-        return Whitening.load(path)
-    name = str(header.get("method"))
-    if name not in _CLASSES:
-        raise FormatError(f"{path}: the method {name!r}, which this jaxwhiten does not know. Upgrade jaxwhiten.")
-    return _CLASSES[name].from_tensors(path, tensors, header)
+    tensors, header = load_tensors(path, kind=tuple(_CLASSES))
+    return _CLASSES[header["kind"]].from_tensors(path, tensors, header)
 
 
 def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:

@@ -1,6 +1,6 @@
 """Bootstrap confidence intervals for Spearman scores and for means, vectorised over resamples.
 
-A resample of n pairs is a row of n multinomial counts. Over values sorted once, the average ranks of a resample are
+A resample of n pairs is a row of n multinomial counts. Values are sorted once; the average ranks of a resample are then
 running sums of its counts, so a resample costs O(n) and nothing is sorted again. Every setting scored on the same
 pairs sees the same resamples, so the difference of two rows is a paired bootstrap.
 """
@@ -118,7 +118,7 @@ def _correlations(counts: jax.Array, grouping: _Grouping) -> jax.Array:
 def _resample_block(
     key: jax.Array, starts: jax.Array, sizes: jax.Array, groupings: tuple[_Grouping, ...], width: int
 ) -> list[jax.Array]:
-    """Spearman of every setting and group in `width` resamples: one array [m, g, width] a grouping."""
+    """Spearman of every setting and group in `width` resamples: one array [m, g, width] per grouping."""
     n = len(starts)
     # Draws are stratified: as many from each subset as it has pairs. 32 random bits modulo the size: bias n / 2^32.
     bits = jax.random.bits(key, (n, width), jnp.uint32)
@@ -141,7 +141,7 @@ def spearman_resamples(
     and not a sample. Settings share the resamples: subtract two rows for a paired bootstrap.
 
     Args:
-      similarity: One row of similarities a setting, over the same pairs.
+      similarity: One row of similarities per setting, over the same pairs.
       gold: The human score of each pair.
       subsets: The subset of each pair.
       n_resamples: How many resamples.
@@ -234,7 +234,7 @@ def bootstrap_mean(
     reciprocal ranks are few however many queries there are.
 
     Args:
-      values: One value an item.
+      values: One value per item.
       n_resamples: How many resamples.
       seed: Seed of the draws.
       level: The share of resamples inside the interval.

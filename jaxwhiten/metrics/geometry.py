@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float32, Float64, Int
 
-from jaxwhiten.arrays import first_nonfinite_row, nonfinite_error, normalize
+from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.scores import average_cosine
 
@@ -42,7 +42,7 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
     """All measures of one set of vectors.
 
     Args:
-      x: One vector a row, at least two.
+      x: One vector per row, at least two.
       max_rows: More rows than this are sampled without replacement, since `uniformity` and `hubness` look at every
         pair of rows. `n` of the result says how many were used.
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
@@ -75,7 +75,7 @@ def isoscore(x: Float[np.ndarray, "n d"]) -> float:
     """IsoScore: 1 when all directions have the same variance, 0 when one direction has all of it.
 
     Args:
-      x: One vector a row, at least two, of at least two dimensions.
+      x: One vector per row, at least two, of at least two dimensions.
 
     Returns:
       The score in [0, 1]; NaN when all rows are equal.
@@ -123,7 +123,7 @@ def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
     Args:
-      x: One vector a row, at least two.
+      x: One vector per row, at least two.
 
     Returns:
       A number from 1 to min(n − 1, d); NaN when all rows are equal.
@@ -180,7 +180,7 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     Exact, over all n(n − 1)/2 pairs, in blocks.
 
     Args:
-      x: One vector a row, at least two; zero rows stay zero.
+      x: One vector per row, at least two; zero rows stay zero.
       t: The potential is exp(−t ‖x − y‖²).
 
     Returns:
@@ -206,7 +206,7 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
     """How often each row is among the k nearest neighbours, by cosine, of the other rows.
 
     Args:
-      x: One vector a row, more than k of them.
+      x: One vector per row, more than k of them.
       k: Neighbours of each row; of equally near ones the first.
 
     Returns:
@@ -249,17 +249,15 @@ def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
 def _check(x: np.ndarray, what: str) -> None:
     if len(x) < 2:
         raise InputError(f"{what} needs at least two rows, got {len(x)}.")
-    row = first_nonfinite_row(x)
-    if row is not None:
-        raise nonfinite_error(row)
+    check_finite(x)
 
 
 def _covariance(x: np.ndarray) -> np.ndarray:
     """The covariance in float64, whatever the rows are in: small eigenvalues count here."""
     centre = x.mean(axis=0, dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))
-    for start in range(0, len(x), _BLOCK_ROWS):
-        y = x[start : start + _BLOCK_ROWS] - centre
+    for part in blocks(len(x), _BLOCK_ROWS):
+        y = x[part] - centre
         total += y.T @ y
     return total / len(x)
 
@@ -267,9 +265,8 @@ def _covariance(x: np.ndarray) -> np.ndarray:
 def _padded(unit: np.ndarray) -> tuple[jax.Array, int]:
     """The rows on the device, padded to a multiple of the rows of a block, and that number."""
     n = len(unit)
-    rows = max(8, 1 << (max(1, min(n, _SIMILARITY_BYTES // (4 * n))).bit_length() - 1))
-    pad = -n % rows
-    return jax.device_put(np.concatenate([unit, np.zeros((pad, unit.shape[1]), np.float32)])), rows
+    rows = min(block_rows(n, 4, _SIMILARITY_BYTES), max(8, 1 << (n.bit_length() - 1)))
+    return jax.device_put(pad_rows(unit, n + -n % rows)), rows
 
 
 def _similarities(

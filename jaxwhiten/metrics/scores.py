@@ -32,7 +32,7 @@ class Gold(NamedTuple):
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int] | np.ndarray]) -> Gold:
-        """From one sequence of ids a query; an empty one means the query has no gold."""
+        """From one sequence of ids per query; an empty one means the query has no gold."""
         arrays = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in lists]
         sizes = np.fromiter((len(ids) for ids in arrays), dtype=np.int64, count=len(arrays))
         return cls(
@@ -60,7 +60,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     """Spearman's rank correlation, ties given the average of their ranks.
 
     Args:
-      x: One value an item.
+      x: One value per item.
       y: The other value of the same items.
 
     Returns:
@@ -135,7 +135,7 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors.
 
     Args:
-      x: One vector a row; zero vectors have cosine 0 with everything.
+      x: One vector per row; zero vectors have cosine 0 with everything.
 
     Returns:
       The mean, near 0 for vectors spread evenly and near 1 for a narrow cone.

@@ -1,7 +1,7 @@
 """BLAS on all cores of the host, each of which computes on its own rows.
 
-BLAS's own threads share every product and wait for each other after it, and idle while the rows of the next are
-prepared. Rows in chunks, prepared and multiplied by the same core while they are in its cache, have nobody to wait for.
+BLAS's own threads share every product, wait for each other after it, and idle while the rows of the next one are
+prepared. Here each core prepares and multiplies its own chunks of rows while they are in its cache, and waits for none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threadpoolctl
 
 Share = TypeVar("Share")
 Result = TypeVar("Result")
-# What runs here takes all cores and sets BLAS's limit for the process; two at a time could restore each other's.
+# One call at a time: each takes all cores, and sets a limit for the process that another would lift too early.
 _TURN = threading.Lock()
 _LEAST_ROWS = 512  # worth a thread
 
@@ -36,7 +36,7 @@ def _on_one_thread() -> Any:
 
 
 def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
-    """Cuts rows into chunks of about the same size and deals them out, one list a thread, the largest chunk first.
+    """Cuts rows into chunks of about the same size and deals them out, one list per thread, the largest chunk first.
 
     Args:
       rows: The rows, in steps of 1.
@@ -44,7 +44,7 @@ def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
       threads: Threads at most; fewer where they would get few rows.
 
     Returns:
-      One share for each thread, at least one; none if there are no rows.
+      One share per thread; no shares if there are no rows.
     """
     threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
     rounds = -(-len(rows) // (threads * most))
@@ -54,16 +54,16 @@ def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
 
 
 def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Does the work of every share on a thread of its own, in which BLAS has no further threads.
+    """Calls `work` on every share, each on a thread of its own in which BLAS has no further threads.
 
     A single share is worked on by the calling thread, and BLAS keeps its threads.
 
     Args:
-      work: What to do; it must leave Python's lock to others while it computes, as NumPy does.
+      work: Must release the GIL while it computes, as NumPy does.
       shares: About as many as there are cores.
 
     Returns:
-      What the shares gave, in their order. An error of one is raised when all are done.
+      The results, in the order of the shares. An error is raised once all shares are done.
     """
     if len(shares) == 1:
         return [work(shares[0])]

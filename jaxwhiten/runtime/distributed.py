@@ -1,8 +1,8 @@
 """One job over several processes: who this process is, its share of the work, and what all of them have found.
 
-Every process runs the same program on the same input. Each takes its `share` of a sequence; `gather_rows` and
-`merge_moments` give all of them the whole again, in the order of the processes and without rounding; files are
-written by the process that `is_writer`. In a job of one process nothing here communicates.
+Every process runs the same program on the same input. Each takes its `share` of a sequence; `gather_rows` gives all of
+them the whole again, in the order of the processes and without rounding; files are written by the process that
+`is_writer`. In a job of one process nothing here communicates.
 
 The functions that exchange something are collective: every process has to call them, in the same order.
 
@@ -22,10 +22,9 @@ from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float64, Shaped
 
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
-from jaxwhiten.whitening.moments import Moments
 
 # A process that is silent for so long counts as dead.
 HEARTBEAT_SECONDS = 20
@@ -170,49 +169,6 @@ def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total 
     return total
 
 
-def merge_moments(moments: Moments) -> Moments:
-    """The moments of all processes' rows, in every process: float64 throughout, merged in the order of the processes.
-
-    Memory is that of two summaries, however many processes there are.
-
-    Args:
-      moments: Of this process's rows; left as they are. Empty where it has none.
-
-    Returns:
-      New moments, bit-equal in all processes.
-
-    Raises:
-      MismatchError: The processes' rows have different numbers of columns.
-    """
-    if jax.process_count() == 1:
-        return Moments().merge(moments)
-    widths = _gather(np.array([len(moments.mean)], np.uint32)).ravel()
-    d = int(widths.max())
-    if set(widths.tolist()) - {0, d}:
-        raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
-    total = Moments()
-    for source in range(jax.process_count()):
-        total.merge(_unpack(_broadcast(_pack(moments, d), source), d))
-    return total
-
-
-def _pack(moments: Moments, d: int) -> np.ndarray:
-    packed = np.zeros(2 + 2 * d + d * d)  # moments of no rows are zeros; n is exact up to 2^53
-    if moments.n:
-        scalars = np.array([moments.n, moments.quartic])
-        packed[:] = np.concatenate([scalars, moments.mean, moments.cubic, moments.M2.ravel()])
-    return packed
-
-
-def _unpack(packed: np.ndarray, d: int) -> Moments:
-    moments = Moments()
-    if packed[0]:
-        moments.n, moments.quartic = int(packed[0]), float(packed[1])
-        moments.mean, moments.cubic = packed[2 : 2 + d].copy(), packed[2 + d : 2 + 2 * d].copy()
-        moments.M2 = packed[2 + 2 * d :].reshape(d, d).copy()
-    return moments
-
-
 def gather(value: Any) -> list[Any]:
     """A JSON value of every process, in the order of the processes, in every process."""
     if jax.process_count() == 1:
@@ -261,8 +217,13 @@ def _gather(words: np.ndarray) -> np.ndarray:
     return np.asarray(multihost_utils.process_allgather(words)).reshape(jax.process_count(), *words.shape)
 
 
-def _broadcast(array: np.ndarray, source: int) -> np.ndarray:
-    """One process's float64 array, in every process."""
+def broadcast(array: Float64[np.ndarray, " n"], source: int) -> Float64[np.ndarray, " n"]:
+    """One process's array, bit for bit, in every process.
+
+    Args:
+      array: What process `source` has; elsewhere any array of the same shape.
+      source: The process.
+    """
     from jax.experimental import multihost_utils
 
     words = array.view(np.uint32)

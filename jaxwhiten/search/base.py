@@ -22,7 +22,7 @@ from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
-from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.whitening import check_provenance
 
@@ -332,17 +332,12 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise FormatError(f"{path}: no such file; expected an index folder.")
     try:
         header = json.loads(path.read_text(encoding="utf-8"))
-        kind, version = header["kind"], int(header["format_version"])
-        if not isinstance(header["format_version"], int) or version < 1:
-            raise ValueError(f"format version {header['format_version']!r}")
+        kind = header["kind"]
+        check_version(path, header)
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
     if kind != _KIND:
         raise FormatError(f"{path}: describes a {kind!r}, not an index.")
-    if version > FORMAT_VERSION:
-        raise FormatError(
-            f"{path}: format version {version}; this jaxwhiten reads up to {FORMAT_VERSION}. Upgrade jaxwhiten."
-        )
     types = {
         "backend": str,
         "options": dict,
@@ -359,7 +354,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
     for key, kind_of_value in types.items():
         if key not in header or not isinstance(header[key], kind_of_value):
             raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
-    if version > 1 and header.get("checksum") != seal(header)["checksum"]:
+    if header.get("checksum") != seal(header)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
 

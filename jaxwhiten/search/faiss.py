@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, MissingDependencyError, missing_dependency
 from jaxwhiten.search.base import Index
-from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
+from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 
-# k-means wants this many vectors a cluster; FAISS warns below and stops at fewer vectors than clusters.
+# k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
 _FILE = "index.faiss"
 _KMEANS = {"max_points_per_centroid": 256, "seed": 1234}
@@ -32,8 +33,8 @@ class FaissIndex(Index):
       faiss-flat: exact.
       faiss-ivf: inverted lists; `nlist`, `nprobe`, `max_points_per_centroid`, `seed`. The defaults are the paper's.
       faiss-hnsw: a graph; `m` neighbours, `ef_construction`, `ef_search`.
-      faiss-ivfpq: inverted lists of product-quantised vectors; besides those of faiss-ivf `m` bytes a vector (None:
-        the largest divisor of the dimension up to a quarter of it) and `bits` a code.
+      faiss-ivfpq: inverted lists of product-quantised vectors; besides those of faiss-ivf `m` bytes per vector (None:
+        the largest divisor of the dimension up to a quarter of it) and `bits` per code.
       faiss-gpu-flat, faiss-gpu-ivf: the same on the first GPU; they need faiss-gpu and a GPU.
     """
 
@@ -58,13 +59,13 @@ class FaissIndex(Index):
                 inner.cp.seed = self.options["seed"]
                 inner.cp.max_points_per_centroid = self.options["max_points_per_centroid"]
         if inner.is_trained:
-            for part in blocks(self.size):
+            for part in blocks(self.size, BLOCK_ROWS):
                 inner.add(self._stored(vectors, part))
         else:
             stored = np.empty((self.size, self.dimension), np.float32)
-            for part in blocks(self.size):
+            for part in blocks(self.size, BLOCK_ROWS):
                 stored[part] = self._stored(vectors, part)
-            self._say_sample()
+            self._note_sample()
             inner.train(stored)
             inner.add(stored)
         self._wrap(faiss, inner)
@@ -104,14 +105,14 @@ class FaissIndex(Index):
                 f"{self.backend} needs at least {2 * _MIN_POINTS} documents to learn its codes from, not {self.size}:"
                 " take faiss-flat."
             )
-        self._lower("nlist", max(1, self.size // _MIN_POINTS), f"{_MIN_POINTS} vectors a list")
+        self._lower("nlist", max(1, self.size // _MIN_POINTS), f"{_MIN_POINTS} vectors per list")
         self._lower("nprobe", options["nlist"], "nlist")
         quantizer = faiss.IndexFlatIP(d)
         if kind == "ivf":
             index = faiss.IndexIVFFlat(quantizer, d, options["nlist"], faiss.METRIC_INNER_PRODUCT)
         else:
-            self._lower("bits", (self.size // _MIN_POINTS).bit_length() - 1, f"{_MIN_POINTS} vectors a code")
-            options["m"] = _bytes_a_vector(d, options["m"])
+            self._lower("bits", (self.size // _MIN_POINTS).bit_length() - 1, f"{_MIN_POINTS} vectors per code")
+            options["m"] = _bytes_per_vector(d, options["m"])
             index = faiss.IndexIVFPQ(
                 quantizer, d, options["nlist"], options["m"], options["bits"], faiss.METRIC_INNER_PRODUCT
             )
@@ -127,13 +128,13 @@ class FaissIndex(Index):
             self.options[name] = limit
             self.notes.append(f"{name} lowered from {wanted} to {limit} for {self.size} documents ({reason}).")
 
-    def _say_sample(self) -> None:
-        """FAISS trains on a sample without saying so; the index says it."""
+    def _note_sample(self) -> None:
+        """Notes that FAISS trains on a sample, which it does not say itself."""
         limit = self.options["nlist"] * self.options["max_points_per_centroid"]
         if self.size > limit:
             self.notes.append(
                 f"k-means of the inverted lists: FAISS samples {limit} of the {self.size} vectors"
-                f" ({self.options['max_points_per_centroid']} a list); max_points_per_centroid raises it."
+                f" ({self.options['max_points_per_centroid']} per list); max_points_per_centroid raises it."
             )
         if "bits" in self.options and self.size > (codes := 256 * 2 ** self.options["bits"]):
             self.notes.append(f"k-means of the product quantiser: FAISS samples {codes} of the {self.size} vectors.")
@@ -213,7 +214,7 @@ def _prepare_from(faiss: Any, chain: list[Any]) -> Prepare:
     return Prepare(weight, bias, normalize)
 
 
-def _bytes_a_vector(dimension: int, wanted: int | None) -> int:
+def _bytes_per_vector(dimension: int, wanted: int | None) -> int:
     """How many codes a product-quantised vector has; they must divide the dimension."""
     divisors = [m for m in range(1, dimension + 1) if dimension % m == 0]
     if wanted is None:

@@ -28,11 +28,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float32, Int
 
-from jaxwhiten.arrays import block_rows
+from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import load_tensors, map_array, save_tensors
 from jaxwhiten.search.base import Index
-from jaxwhiten.search.prepare import Prepare, blocks, check_lengths
+from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 
 _AXIS = "documents"
 _TILE = 128  # rows per device are a multiple of this
@@ -57,7 +57,7 @@ class JaxIndex(Index):
     def _build(self, vectors: np.ndarray) -> None:
         self._check_options()
         stored = np.empty((self.size, self.dimension), np.float32)
-        for part in blocks(self.size):
+        for part in blocks(self.size, BLOCK_ROWS):
             stored[part] = self.prepare(vectors[part])
             check_lengths("document vectors after the whitening", stored[part], part.start)
         self._place(stored)
@@ -76,10 +76,7 @@ class JaxIndex(Index):
         rows = -(-self.size // (devices * _TILE)) * _TILE
 
         def shard(index: Any) -> np.ndarray:
-            part = stored[index[0]]
-            if len(part) == rows:
-                return part
-            return np.concatenate([part, np.zeros((rows - len(part), self.dimension), np.float32)])
+            return pad_rows(stored[index[0]], rows)
 
         self._documents = jax.make_array_from_callback(
             (rows * devices, self.dimension), NamedSharding(self._mesh, P(_AXIS)), shard
@@ -97,22 +94,13 @@ class JaxIndex(Index):
         run = _searcher(self._mesh, k, block, normalize, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
-        waiting: list[tuple[slice, Any]] = []
 
-        def collect() -> None:
-            part, (values, found) = waiting.pop(0)
+        def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
+            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self.size)
+
+        for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
             ids[part] = np.asarray(found)[: part.stop - part.start]
-
-        for part in blocks(len(queries), batch):
-            asked = queries[part]
-            if len(asked) < batch:
-                asked = np.concatenate([asked, np.zeros((batch - len(asked), asked.shape[1]), np.float32)])
-            waiting.append((part, run(asked, self._documents, kernel, self.size)))
-            if len(waiting) > 1:  # one batch is computed while the one before is copied
-                collect()
-        while waiting:
-            collect()
         return scores, ids
 
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, NonFiniteError
 
 BLOCK_ROWS = 16384
-
-
-def blocks(n: int, size: int = BLOCK_ROWS) -> Iterator[slice]:
-    """Slices that cover `range(n)`."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> None:
@@ -25,7 +20,7 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Non
 
     Args:
       what: What the vectors are, for the message.
-      x: One vector a row.
+      x: One vector per row.
       dimension: The dimension they must have.
 
     Raises:
@@ -39,7 +34,7 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Non
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:
         raise InputError(f"The {what} have {x.shape[1]} dimensions, the index takes {dimension}.")
-    for part in blocks(len(x)):
+    for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
 
 

@@ -1,10 +1,12 @@
 """Whitening of vectors: moments, their decomposition, the estimator, and the choice of its parameters."""
 
+from jaxwhiten.arrays import normalize
+from jaxwhiten.whitening.gathering import merge_moments
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.provenance import check_provenance
 from jaxwhiten.whitening.spectrum import spectrum, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning, normalize
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
 __all__ = [
     "GRID",
@@ -14,6 +16,7 @@ __all__ = [
     "Whitening",
     "WhiteningWarning",
     "check_provenance",
+    "merge_moments",
     "normalize",
     "spectrum",
     "suggest",

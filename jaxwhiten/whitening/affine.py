@@ -10,7 +10,17 @@ import numpy as np
 from jax import lax
 from jaxtyping import Float, Float64, Shaped
 
-from jaxwhiten.arrays import block_rows, device_block, first_nonfinite_row, nonfinite_error, row_bucket, work_dtype
+from jaxwhiten.arrays import (
+    block_rows,
+    blocks,
+    device_block,
+    first_nonfinite_row,
+    nonfinite_error,
+    one_ahead,
+    pad_rows,
+    row_bucket,
+    work_dtype,
+)
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import blas, hardware
 
@@ -29,7 +39,7 @@ def _map_block(
 
 
 class Affine:
-    """The map x ↦ (x − shift) A + offset, given in float64.
+    """The map x ↦ (x − shift) A + offset, given in float64; no offset is zero.
 
     float32 rows (and those of at most 16 bits) are mapped in float32: on the accelerator, or where there is none by the
     host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
@@ -42,9 +52,10 @@ class Affine:
         self,
         shift: Float64[np.ndarray, " d"],
         matrix: Float64[np.ndarray, "d k"],
-        offset: Float64[np.ndarray, " k"],
+        offset: Float64[np.ndarray, " k"] | None = None,
     ) -> None:
-        self.shift, self.matrix, self.offset = shift, matrix, offset
+        self.shift, self.matrix = shift, matrix
+        self.offset = np.zeros(matrix.shape[1]) if offset is None else offset
         size = float(np.abs(matrix).max(initial=0.0))
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
@@ -88,49 +99,40 @@ class Affine:
         return out
 
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
-        """Fills `out`, every core its own chunks; gives those that may hold what is not finite, in order."""
+        """Fills `out`, every core its own chunks; returns those that may hold what is not finite, in order."""
         n, d = X.shape
         constants, doubtful = self._in(dtype), list[slice]()
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
-        for start in range(0, n, full):  # an interrupt waits for one block, not for all rows
-            shares = blas.deal(range(start, min(n, start + full)), rows, hardware.cores())
+        for part in blocks(n, full):  # an interrupt waits for one block, not for all rows
+            shares = blas.deal(range(part.start, part.stop), rows, hardware.cores())
             for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
                 doubtful += found
         return sorted(doubtful, key=lambda part: part.start)
 
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
-        """Fills `out`, the next block dispatched before the last is read back; gives the same as on the host."""
+        """Fills `out`, each block dispatched before the last one is fetched; returns the same as on the host."""
         n, d = X.shape
         full = block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
         if "device" not in self._constants:
             self._constants["device"] = tuple(jax.device_put(a) for a in self._in(out.dtype))
-        constants, doubtful, waiting = self._constants["device"], list[slice](), None
+        constants, doubtful = self._constants["device"], []
 
-        def store(part: slice, mapped: jax.Array, finite: jax.Array) -> None:
+        def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
+            block = device_block(X[part])
+            return part, *_map_block(pad_rows(block, row_bucket(len(block), full)), *constants)
+
+        for part, mapped, finite in one_ahead(map(dispatch, blocks(n, full))):
             out[part] = np.asarray(mapped)[: part.stop - part.start]
             if not finite:
                 doubtful.append(part)
-
-        for start in range(0, n, full):
-            block = device_block(X[start : start + full])
-            part = slice(start, start + len(block))
-            pad = row_bucket(len(block), full) - len(block)
-            if pad:
-                block = np.concatenate([block, np.zeros((pad, d), block.dtype)])
-            result = _map_block(block, *constants)
-            if waiting is not None:
-                store(*waiting)
-            waiting = (part, *result)
-        if waiting is not None:
-            store(*waiting)
         return doubtful
 
 
 def _map_chunks(
     X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
 ) -> list[slice]:
-    """Maps some chunks of rows, the first of which has the most; gives those whose results may not be finite."""
+    """Maps some chunks of rows, the first of which has the most; returns those whose results may not be finite."""
     doubtful = []
     most = chunks[0].stop - chunks[0].start
     # What is computed stays in the core's cache; the result, whose pages may be new, is touched only once.

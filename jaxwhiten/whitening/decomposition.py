@@ -1,4 +1,4 @@
-"""The eigendecomposition of a covariance: made once in float64 on the host, shared by all whitenings of one fit."""
+"""The eigendecomposition of a covariance: computed once in float64 on the host, shared by all whitenings of one fit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _double_device() -> jax.Device | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decomposition:
-    """Σ = U Λ Uᵀ with what else a fit leaves behind. Shared by estimators, never changed."""
+    """Σ = U Λ Uᵀ and the other sums of a fit. Shared by estimators, never changed."""
 
     n: int
     mean: np.ndarray

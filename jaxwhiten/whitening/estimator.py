@@ -1,34 +1,241 @@
-"""What makes a class a scikit-learn estimator without importing scikit-learn."""
+"""The contract of every method: learned from rows, applied to rows or to pairs of rows, saved and loaded.
+
+A method keeps what it learned in one state. Its class says how rows become a state, and how a state is used, written
+and read. The classes here do the rest: parameters, checks, provenance, files, and what makes a class a scikit-learn
+estimator without importing scikit-learn.
+"""
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import math
 import numbers
-from typing import Any, TypeVar
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from jaxwhiten.errors import unknown_name
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten import io
+from jaxwhiten._version import __version__
+from jaxwhiten.arrays import as_matrix
+from jaxwhiten.errors import FormatError, InputError, not_fitted, unknown_name
 
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
-E = TypeVar("E", bound="Estimator")
+M = TypeVar("M", bound="Method")
 
 
-class Estimator:
-    """Parameters by the names of the constructor's arguments, a short repr, and scikit-learn's tags.
+def is_number(value: Any, kind: Any = numbers.Real) -> bool:
+    """Whether a parameter is a finite number of the kind; booleans are not."""
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
-    The constructor of a subclass stores each argument under its own name and does nothing else.
+
+def check_share(name: str, value: Any) -> None:
+    """Raises InputError unless a parameter is a number from 0 to 1."""
+    if not (is_number(value) and 0 <= value <= 1):
+        raise InputError(f"{name} must be a number from 0 to 1, got {value!r}.")
+
+
+def check_integer(name: str, value: Any, least: int) -> None:
+    """Raises InputError unless a parameter is an integer of at least `least`."""
+    if not (is_number(value, numbers.Integral) and value >= least):
+        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+
+
+def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
+    """Provenance of what was fitted now, by this version."""
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
+
+
+class Learned(NamedTuple):
+    """What a fit leaves behind: replaced as a whole by the next one, never changed."""
+
+    state: Any
+    n: int
+    d: int
+    provenance: Mapping[str, Any]
+
+
+class Method(ABC):
+    """A training-free method, as a scikit-learn estimator.
+
+    A subclass has the attribute `name`, and `_learn`, `_pack` and `_unpack`. Its constructor stores each argument under
+    its own name and does nothing else.
+
+    Attributes:
+      name: What the method is called in `METHODS` and in files.
     """
+
+    name: ClassVar[str]
+
+    _learned: Learned  # set by the first fit
+
+    @abstractmethod
+    def _learn(self, X: np.ndarray, state: Any) -> Any:
+        """The state after at least one row; `state` is None or that of earlier rows, which is not changed.
+
+        Refuses rows that are not finite.
+        """
+
+    def _complete(self, state: Any) -> Any:
+        """The state of a `fit`, with all computed that `partial_fit` leaves to the first use."""
+        return state
+
+    @abstractmethod
+    def _pack(self, state: Any) -> dict[str, np.ndarray]:
+        """The state as named arrays."""
+
+    @abstractmethod
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Any:
+        """The reverse of `_pack`; KeyError or ValueError where the arrays cannot be a state for d columns."""
+
+    def _check_params(self, d: int) -> None:  # noqa: B027 (most methods have no parameters)
+        """Raises InputError where a parameter cannot be, for rows of d columns."""
+
+    def fit(self: M, X: Any, y: Any = None) -> M:
+        """Learns from rows, forgetting earlier ones.
+
+        Args:
+          X: [n, d] rows; memory maps are read block by block.
+          y: Ignored.
+
+        Returns:
+          This object.
+
+        Raises:
+          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
+          InputError: Not a matrix of numbers, no rows, or a parameter that cannot be.
+        """
+        return self._take(X, None, self._complete)
+
+    def partial_fit(self: M, X: Any, y: Any = None) -> M:
+        """Adds rows to those already seen, by `fit`, `partial_fit` or the run that saved this object.
+
+        What is costly and not needed to go on waits until something asks for it, so that many small blocks are cheap.
+
+        Args:
+          X: [n, d] rows. n may be 0 once rows were seen.
+          y: Ignored.
+
+        Returns:
+          This object.
+
+        Raises:
+          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
+          InputError: Not a matrix of numbers, or another number of columns.
+        """
+        return self._take(X, getattr(self, "_learned", None), lambda state: state)
+
+    def _take(self: M, X: Any, before: Learned | None, complete: Any) -> M:
+        started = time.perf_counter()
+        state, n, d, provenance = before or (None, 0, None, {})
+        X = as_matrix(X, type(self).__name__, columns=d, min_rows=int(before is None))
+        self._check_params(X.shape[1])
+        if len(X):
+            state = complete(self._learn(X, state))
+        seconds = provenance.get("fit_seconds", 0.0) + time.perf_counter() - started
+        self._learned = Learned(state, n + len(X), X.shape[1], {**provenance, **stamp(seconds)})
+        return self
+
+    def _fitted(self) -> Learned:
+        """What was learned; NotFittedError before the first fit."""
+        if not self.__sklearn_is_fitted__():
+            raise not_fitted(self)
+        return self._learned
+
+    def _state_and_rows(self, X: Any) -> tuple[Any, np.ndarray]:
+        """What was learned, and rows it can be applied to."""
+        learned = self._fitted()
+        return learned.state, as_matrix(X, type(self).__name__, columns=learned.d)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_learned")
+
+    @property
+    def n_features_in_(self) -> int:
+        """d, the columns of the input."""
+        return self._fitted().d
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows fitted on."""
+        return self._fitted().n
+
+    def _facts(self) -> dict[str, Any]:
+        """The provenance that follows from the method itself, JSON-representable."""
+        learned = self._fitted()
+        params = {name: getattr(value, "item", lambda v=value: v)() for name, value in self.get_params().items()}
+        return {"method": self.name, "params": params, "n": learned.n, "dimension": learned.d}
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and what else was given."""
+        return {"model": None, "pooling": None, **self._fitted().provenance, **self._facts()}
+
+    def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+        """Writes a safetensors file with a JSON header, from which `transform` and `partial_fit` go on.
+
+        Args:
+          path: The file to write.
+          provenance: Further JSON-representable facts, such as model and pooling.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+        """
+        tensors = self._pack(self._fitted().state)
+        header = {"provenance": self.provenance | dict(provenance or {}) | self._facts()}
+        io.save_tensors(path, tensors, kind=self.name, header=header)
+
+    @classmethod
+    def load(cls: type[M], path: str | os.PathLike[str]) -> M:
+        """Reads a file written by `save` and checks its contents.
+
+        Args:
+          path: The file to read.
+
+        Returns:
+          The fitted method.
+
+        Raises:
+          FormatError: Missing, damaged, of another method, or numbers that cannot be what this method learns.
+        """
+        return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
+
+    @classmethod
+    def from_tensors(
+        cls: type[M], path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
+    ) -> M:
+        """`load` of the file `path`, whose tensors and header were read."""
+        try:
+            provenance = dict(header["provenance"])
+            result = cls().set_params(**provenance["params"])
+            n, d = int(provenance["n"]), int(provenance["dimension"])
+            provenance["fit_seconds"] = float(provenance["fit_seconds"])
+            if n < 1 or d < 1:
+                raise ValueError(f"{n} rows of {d} columns")
+            if any(array.dtype.kind == "f" and not np.isfinite(array).all() for array in tensors.values()):
+                raise ValueError("a number is NaN or infinite")
+            result._check_params(d)
+            with np.errstate(all="ignore"):
+                result._learned = Learned(result._unpack(tensors, d), n, d, provenance)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise FormatError(f"{path}: not complete as a {cls.name} file ({error}). Write it again.") from error
+        return result
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        arguments = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        return {argument.name: argument.default for argument in arguments}
+        return {name: argument.default for name, argument in inspect.signature(cls).parameters.items()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Constructor arguments by name."""
         return {name: getattr(self, name) for name in self._defaults()}
 
-    def set_params(self: E, **params: Any) -> E:
+    def set_params(self: M, **params: Any) -> M:
         """Changes constructor arguments.
 
         Args:
@@ -63,6 +270,29 @@ class Estimator:
         )
 
 
-def is_number(value: Any, kind: Any = numbers.Real) -> bool:
-    """Whether a parameter is a finite number of the kind; booleans are not."""
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+class VectorMethod(Method):
+    """A method that maps vectors to vectors, which are then compared by cosine. A subclass adds `_apply`."""
+
+    @abstractmethod
+    def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
+        """Maps rows with the right number of columns; refuses rows that are not finite."""
+
+    def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
+        """Maps rows.
+
+        Args:
+          X: [n, d] rows.
+
+        Returns:
+          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.
+
+        Raises:
+          NotFittedError: Nothing was fitted yet.
+          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          InputError: Not a matrix of numbers, or another number of columns.
+        """
+        return self._apply(*self._state_and_rows(X))
+
+    def fit_transform(self, X: Any, y: Any = None) -> Float[np.ndarray, "n k"]:
+        """`fit`, then `transform` of the same rows."""
+        return self.fit(X).transform(X)

@@ -12,75 +12,26 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Shaped
 
 from jaxwhiten import io
-from jaxwhiten.arrays import (
-    BLOCK_BYTES,
-    as_matrix,
-    block_rows,
-    first_nonfinite_row,
-    is_mapped,
-    nonfinite_error,
-    release_pages,
-    work_dtype,
-)
+from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MismatchError
-from jaxwhiten.whitening.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
+from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
-# The host copies only chunks of a block; a block of a file is resident while it is read, and an interrupt waits for it.
-_FILE_BLOCK_BYTES = 256 << 20
-_ARRAY_BLOCK_BYTES = 1 << 30
 _OUTER_ROWS = 64
 
 
 def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
-    """Moments of X block by block; the next block is dispatched before the last is read back."""
-    n, d = X.shape
-    dtype = work_dtype(X.dtype)
-    on_host = len(devices) == 1 and devices[0].platform == "cpu"
-    host_bytes = _FILE_BLOCK_BYTES if is_mapped(X) else _ARRAY_BLOCK_BYTES
-    full = block_rows(d, dtype.itemsize, host_bytes if on_host else BLOCK_BYTES)
-    waiting = None
-    for start in range(0, n, full):
-        block = X[start : start + full]
-        centre, scale = centre_and_scale(block, dtype)
-        sums = sums_on_host(block, centre, scale) if on_host else sums_on_devices(block, centre, scale, devices, full)
-        if waiting is not None:
-            yield _finish(*waiting)
-            release_pages(waiting[0])
-        waiting = (block, start, sums, centre, scale)
-    if waiting is not None:
-        yield _finish(*waiting)
-        release_pages(waiting[0])
+    """Moments of X block by block; refuses rows that are not finite."""
+    return map(_moments_of, block_sums(X, devices))
 
 
-def _finish(block: np.ndarray, start: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments:
-    """Moments of one block from its sums; refuses rows that are not finite."""
-    result = _from_sums(len(block), sums, centre, scale)
-    if result is not None:
-        return result
-    row = first_nonfinite_row(block)
-    if row is not None:
-        raise nonfinite_error(start + row)
-    # Finite rows whose powers leave the range of float32: once more, in float64.
-    centre, scale = centre_and_scale(block, np.dtype(np.float64))
-    result = _from_sums(len(block), sums_on_host(block, centre, scale), centre, scale)
-    if result is None:
-        raise InputError(
-            f"Rows {start} to {start + len(block) - 1} hold values too large for float64 sums of fourth powers: "
-            "scale the input down. Nothing was changed."
-        )
-    return result
-
-
-def _from_sums(n: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments | None:
-    """Moves the sums about `centre` to the mean. None if a sum is not finite, or may have underflowed in float32."""
+def _moments_of(block: BlockSums) -> Moments:
+    """Moves the sums of a block from its approximate centre to its mean."""
+    rows, sums, centre, scale = block
+    n = rows.stop - rows.start
     vectors, squares = np.asarray(sums.vectors, np.float64), np.asarray(sums.squares, np.float64)
-    if not np.isfinite(vectors).all() or not np.isfinite(squares).all():
-        return None
-    if np.float32 in (centre.dtype, sums.squares.dtype) and squares[0] < 1e-16 * n:
-        return None
     with np.errstate(all="ignore"):
         total, weighted = vectors[0] / scale, vectors[1] / scale**3
         square, fourth = squares[0] / scale**2, squares[1] / scale**4
@@ -98,7 +49,12 @@ def _from_sums(n: int, sums: Sums, centre: np.ndarray, scale: float) -> Moments 
         result = Moments()
         result.n, result.mean, result.M2 = n, centre.astype(np.float64) + shift, M2
         result.cubic, result.quartic = cubic, max(0.0, float(quartic))
-    return result if result._finite() else None
+    if not result._finite():
+        raise InputError(
+            f"Rows {rows.start} to {rows.stop - 1} hold values too large for float64 sums of fourth powers: scale the "
+            "input down. Nothing was changed."
+        )
+    return result
 
 
 def _times(matrix: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -157,10 +113,14 @@ class Moments:
           InputError: Not a matrix, or values whose fourth powers leave float64.
           MismatchError: Another number of columns than before.
         """
-        X = as_matrix(block)
+        return self.add(as_matrix(block))
+
+    def add(self, X: Shaped[np.ndarray, "n d"]) -> Moments:
+        """`update` with rows that `arrays.as_matrix` has checked."""
         self._check_dimension(X.shape[1])
-        total = Moments()
-        for part in _reduce(X, jax.local_devices()):
+        parts = _reduce(X, jax.local_devices())
+        total = next(parts, Moments())
+        for part in parts:
             total.merge(part)
         return self.merge(total)
 

@@ -12,7 +12,7 @@ has no symmetric product there: BLAS `syrk` computes only half of the entries an
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,9 +20,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxwhiten.arrays import device_block, row_bucket
+from jaxwhiten.arrays import (
+    BLOCK_BYTES,
+    block_rows,
+    blocks,
+    device_block,
+    first_nonfinite_row,
+    nonfinite_error,
+    one_ahead,
+    pad_rows,
+    release_pages,
+    row_bucket,
+    work_dtype,
+)
 from jaxwhiten.runtime import blas, hardware
 
+# Of a block on the host, which copies only chunks of it. Two blocks of a file are resident while they are read, and an
+# interrupt waits for one. Larger blocks were measured to be no faster.
+_HOST_BLOCK_BYTES = 256 << 20
 _SAMPLE_ROWS = 512
 # A thread of the BLAS route copies a chunk of rows at a time, centred, a few of them while they are in its cache.
 _CHUNK_BYTES = 32 << 20
@@ -40,6 +55,61 @@ class Sums(NamedTuple):
     product: Any  # [d, d], Σ yᵀy
     vectors: Any  # [2, d], Σ y and Σ s y
     squares: Any  # [2], Σ s and Σ s²
+
+
+class BlockSums(NamedTuple):
+    """The sums of one block of rows, and the centre and scale they were taken with."""
+
+    rows: slice
+    sums: Sums
+    centre: np.ndarray
+    scale: float
+
+    def usable(self) -> bool:
+        """Whether the sums are finite, and none can have vanished in float32."""
+        if not np.isfinite(self.sums.vectors).all() or not np.isfinite(self.sums.squares).all():
+            return False
+        in_float32 = np.float32 in (self.centre.dtype, self.sums.squares.dtype)
+        return not in_float32 or float(self.sums.squares[0]) >= 1e-16 * (self.rows.stop - self.rows.start)
+
+
+def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
+    """The sums of X block by block, each block dispatched before the sums of the last one are fetched.
+
+    Args:
+      X: Rows, such as `arrays.as_matrix` returns.
+      devices: Those to compute on; the host's BLAS takes the place of a lone CPU device.
+
+    Yields:
+      The sums of each block. They may still be on the devices.
+
+    Raises:
+      NonFiniteError: A row holds NaN or an infinity; the message names it.
+    """
+    n, d = X.shape
+    dtype = work_dtype(X.dtype)
+    on_host = len(devices) == 1 and devices[0].platform == "cpu"
+    full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
+
+    def dispatch(rows: slice) -> BlockSums:
+        block = X[rows]
+        centre, scale = centre_and_scale(block, dtype)
+        sums = sums_on_host(block, centre, scale) if on_host else sums_on_devices(block, centre, scale, devices, full)
+        return BlockSums(rows, sums, centre, scale)
+
+    for found in one_ahead(map(dispatch, blocks(n, full))):
+        block = X[found.rows]
+        yield found if found.usable() else sums_in_float64(block, found.rows)
+        release_pages(block)
+
+
+def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
+    """The sums of rows whose powers leave the range of float32; NonFiniteError if the rows are not finite."""
+    row = first_nonfinite_row(block)
+    if row is not None:
+        raise nonfinite_error(rows.start + row)
+    centre, scale = centre_and_scale(block, np.dtype(np.float64))
+    return BlockSums(rows, sums_on_host(block, centre, scale), centre, scale)
 
 
 def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
@@ -120,11 +190,9 @@ def sums_on_devices(
             x = ((x - centre) * scale).astype(dtype)
         centre, scale = np.zeros(d, dtype), 1.0
     rows = row_bucket(n, full, len(devices))
-    if rows > n:
-        x = np.concatenate([x, np.zeros((rows - n, d), x.dtype)])
     each = rows // len(devices)
     counts = np.clip(n - each * np.arange(len(devices)), 0, each).astype(np.int32)
     with jax.enable_x64(centre.dtype == np.float64):
         return _device_sums(tuple(devices))(
-            x.reshape(len(devices), each, d), counts, centre, np.asarray(scale, centre.dtype)
+            pad_rows(x, rows).reshape(len(devices), each, d), counts, centre, np.asarray(scale, centre.dtype)
         )

@@ -53,7 +53,7 @@ class Spectrum(TypedDict):
 
 
 class Suggestion(NamedTuple):
-    """Settings to start from, and why; `reasons` are one sentence a setting."""
+    """Settings to start from, and why; `reasons` has one sentence per setting."""
 
     n_components: int
     beta: float
@@ -150,5 +150,5 @@ def suggest(whitening: Whitening) -> Suggestion:
     shrinkage = None
     if n < _ROWS_PER_DIRECTION * d:
         shrinkage = "ledoit-wolf"
-        reasons.append(f"shrinkage=ledoit-wolf: {n} rows are fewer than {_ROWS_PER_DIRECTION} a dimension")
+        reasons.append(f"shrinkage=ledoit-wolf: {n} rows are fewer than {_ROWS_PER_DIRECTION} per dimension")
     return Suggestion(k, 1.0, gamma, shrinkage, tuple(reasons))

@@ -149,7 +149,7 @@ def _settings(
 ) -> list[Setting]:
     """The scores of all k at one β and γ."""
     whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
-    scales = whole._scales(whole._fitted())
+    scales = whole.scales_
     scores = []
     for side in sides:
         cosines = _prefix_cosines(side, beta * side.mean, scales, ks)

@@ -70,7 +70,7 @@ def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
     done = run("fit", tmp_path / "few.txt", "--model", tiny_model, *MODEL, "--output", tmp_path / "w.safetensors")
     assert done.code == 0
     (line,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
-    assert "fitted on 40 rows, fewer than 10 a column" in line
+    assert "fitted on 40 rows, fewer than 10 per column" in line
 
 
 @pytest.mark.parametrize(

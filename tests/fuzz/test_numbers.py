@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from jaxwhiten import Moments, Whitening
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening.whitening import normalize
+from jaxwhiten.whitening import normalize
 from tests.fuzz.common import fuzz
 
 pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")

@@ -136,7 +136,7 @@ def test_the_released_configurations_are_what_their_names_say(name):
     config = FLOW_CONFIGS[name]
     assert name.startswith(f"l{config['levels']}_d{config['depth']}")
     method = BertFlow(**config, epochs=0).fit(data(40, 16))
-    assert sum(a.size for a in jax.tree.leaves(method._state.params)) == sum(
+    assert sum(a.size for a in jax.tree.leaves(method._fitted().state.params)) == sum(
         a.size for a in jax.tree.leaves(nnx.state(Glow(16, **config, rng=np.random.default_rng(0))))
     )
 

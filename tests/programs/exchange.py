@@ -13,6 +13,7 @@ from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.runtime import distributed
+from jaxwhiten.whitening import merge_moments
 
 SPECIAL = np.array([[0.0, -0.0, np.nan, np.inf, 1e-45, 3.4e38]], np.float32)
 ROWS = 23
@@ -40,7 +41,7 @@ def main(model, folder, out, where):
 
     data = np.random.default_rng(7).standard_normal((ROWS, 6)) * 10.0 ** np.arange(6) + 1e3
     of_share = Moments().update(distributed.share(data)) if index != 1 else Moments()  # process 1 has no rows
-    merged = distributed.merge_moments(of_share)
+    merged = merge_moments(of_share)
     found |= {"n": np.array(merged.n), "mean": merged.mean, "M2": merged.M2, "cubic": merged.cubic}
     found["quartic"] = np.array(merged.quartic)
 
@@ -56,7 +57,7 @@ def main(model, folder, out, where):
     distributed.check_same("what is the same", [1, 2])
     for what, check in {
         "disagreement": lambda: distributed.check_same("the data", index == count - 1),
-        "dimensions": lambda: distributed.merge_moments(Moments().update(np.ones((2, 3 + index)))),
+        "dimensions": lambda: merge_moments(Moments().update(np.ones((2, 3 + index)))),
         "shapes": lambda: distributed.gather_rows(np.ones((2, 3 + index), np.float32)),
     }.items():
         try:

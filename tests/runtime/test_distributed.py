@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten import Moments, Whitening
+from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.runtime import distributed
 from tests.conftest import ROOT
@@ -39,25 +39,6 @@ def test_alone_nothing_is_exchanged():
     assert distributed.is_writer()
     distributed.check_same("anything", object())
     distributed.wait_for_all()
-
-
-def test_merged_moments_are_a_copy():
-    moments = Moments().update(np.random.default_rng(0).standard_normal((9, 3)))
-    merged = distributed.merge_moments(moments)
-    before = moments.M2.copy()
-    merged.update(np.ones((4, 3)))
-    assert (moments.n, merged.n) == (9, 13)
-    np.testing.assert_array_equal(moments.M2, before)
-
-
-def test_moments_travel_bit_for_bit():
-    moments = Moments().update(np.random.default_rng(1).standard_normal((7, 4)) * 1e-9 + 1e3)
-    words = distributed._pack(moments, 4).view(np.uint32).copy()
-    found = distributed._unpack(words.view(np.float64), 4)
-    assert (found.n, found.quartic) == (moments.n, moments.quartic)
-    for name in ("mean", "M2", "cubic"):
-        assert getattr(found, name).tobytes() == getattr(moments, name).tobytes()
-    assert distributed._unpack(distributed._pack(Moments(), 4), 4).n == 0
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten import io
+from jaxwhiten import arrays, io
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
-from jaxwhiten.whitening import whitening
+from jaxwhiten.whitening import normalize
 from jaxwhiten.whitening.decomposition import Decomposition
 from jaxwhiten.whitening.moments import Moments
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning, normalize
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Small samples are what these tests are made of; the warning has its own tests.
@@ -506,17 +506,17 @@ def put(name, index, value):
         (lambda t, h: t.update(mean=np.zeros(0), components=np.zeros((0, 0))), "shapes"),
         (lambda t, h: t.update(eigenvalues=t["eigenvalues"].astype(np.float32)), "float64"),
         (lambda t, h: t.pop("components"), "not complete"),
-        (lambda t, h: h.pop("params"), "not complete"),
-        (lambda t, h: h["params"].update(n_components=9), "n_components"),
-        (lambda t, h: h["params"].update(speed=9), "speed"),
-        (lambda t, h: h.update(params=[1]), "not complete"),
+        (lambda t, h: h["provenance"].pop("params"), "not complete"),
+        (lambda t, h: h["provenance"]["params"].update(n_components=9), "n_components"),
+        (lambda t, h: h["provenance"]["params"].update(speed=9), "speed"),
+        (lambda t, h: h["provenance"].update(params=[1]), "not complete"),
         (lambda t, h: h.update(provenance="me"), "not complete"),
     ],
 )
 def test_impossible_files_are_refused(tmp_path, change, message):
     Whitening().fit(sample(50, 3)).save(tmp_path / "w")
     tensors, header = io.load_tensors(tmp_path / "w", kind="whitening")
-    header = {name: header[name] for name in ("params", "provenance")}
+    header = {"provenance": header["provenance"]}
     io.save_tensors(tmp_path / "w", tensors, kind="whitening", header=header)
     assert Whitening.load(tmp_path / "w").rank_ == 3
     change(tensors, header)
@@ -568,4 +568,4 @@ def test_normalize_refuses_what_has_no_direction():
         with pytest.raises(NonFiniteError, match="Row 1 "):
             normalize(np.array([[1.0, 2.0], [bad, 1.0]]))
     assert normalize(np.zeros((0, 3))).shape == (0, 3)
-    assert whitening.normalize is normalize
+    assert arrays.normalize is normalize

@@ -1,0 +1,53 @@
+"""Moments across the processes of one job."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from jaxwhiten.errors import MismatchError
+from jaxwhiten.runtime import distributed
+from jaxwhiten.whitening.moments import Moments
+
+
+def merge_moments(moments: Moments) -> Moments:
+    """The moments of all processes' rows, in every process: float64 throughout, merged in the order of the processes.
+
+    Collective: every process has to call it. Memory is that of two summaries, however many processes there are.
+
+    Args:
+      moments: Of this process's rows; left as they are. Empty where it has none.
+
+    Returns:
+      New moments, bit-equal in all processes.
+
+    Raises:
+      MismatchError: The processes' rows have different numbers of columns.
+    """
+    if jax.process_count() == 1:
+        return Moments().merge(moments)
+    widths = distributed.gather(len(moments.mean))
+    d = max(widths)
+    if set(widths) - {0, d}:
+        raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
+    total = Moments()
+    for source in range(jax.process_count()):
+        total.merge(_unpack(distributed.broadcast(_pack(moments, d), source), d))
+    return total
+
+
+def _pack(moments: Moments, d: int) -> np.ndarray:
+    packed = np.zeros(2 + 2 * d + d * d)  # moments of no rows are zeros; n is exact up to 2^53
+    if moments.n:
+        scalars = np.array([moments.n, moments.quartic])
+        packed[:] = np.concatenate([scalars, moments.mean, moments.cubic, moments.M2.ravel()])
+    return packed
+
+
+def _unpack(packed: np.ndarray, d: int) -> Moments:
+    moments = Moments()
+    if packed[0]:
+        moments.n, moments.quartic = int(packed[0]), float(packed[1])
+        moments.mean, moments.cubic = packed[2 : 2 + d].copy(), packed[2 + d : 2 + 2 * d].copy()
+        moments.M2 = packed[2 + 2 * d :].reshape(d, d).copy()
+    return moments
