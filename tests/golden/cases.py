@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 FOLDER = Path(__file__).resolve().parent
 FAMILIES_FILE = FOLDER / "families.safetensors"
@@ -143,3 +147,26 @@ def outputs(
         yield f"attention diagonal {layer}", kept(mask, np.asarray(diagonal).transpose(0, 2, 1))
     if pooler is not None:
         yield "pooler", np.asarray(pooler)
+
+
+@functools.cache
+def metadata(path: Path) -> dict[str, Any]:
+    """What a golden file says of itself: the versions that made it and, of families, their checkpoints."""
+    with safe_open(path, framework="numpy") as file:
+        return {name: json.loads(text) for name, text in file.metadata().items()}
+
+
+@functools.cache
+def golden(case: str) -> dict[str, np.ndarray]:
+    """The outputs of a case's encoder, by the names of `outputs`."""
+    tensors = load_file(FAMILIES_FILE)
+    return {name.split("/")[1]: value for name, value in tensors.items() if name.split("/")[0] == case}
+
+
+def write_checkpoint(folder: Path, case: str) -> Path:
+    """Writes `config.json` and `model.safetensors` of a case as transformers does; needs no PyTorch."""
+    facts = metadata(FAMILIES_FILE)["cases"][case]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(facts["config"]))
+    save_file(weights(facts["shapes"]), folder / "model.safetensors", metadata={"format": "pt"})
+    return folder

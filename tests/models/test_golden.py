@@ -3,41 +3,18 @@
 `tests/golden/make.py` made the files; `test_families.py` compares with PyTorch itself, where it is installed.
 """
 
-import json
 from importlib.util import find_spec
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from jaxwhiten import Encoder
 from jaxwhiten.models import FAMILIES, load_model
 from tests.golden import cases
 
 TOLERANCE = 1e-5
-
-
-def metadata(path):
-    with safe_open(path, framework="numpy") as file:
-        return {name: json.loads(text) for name, text in file.metadata().items()}
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return load_file(cases.FAMILIES_FILE)
-
-
-@pytest.fixture(scope="module")
-def facts():
-    return metadata(cases.FAMILIES_FILE)["cases"]
-
-
-def write(folder, facts):
-    """The checkpoint that the golden vectors were made of."""
-    (folder / "config.json").write_text(json.dumps(facts["config"]))
-    save_file(cases.weights(facts["shapes"]), folder / "model.safetensors")
 
 
 def assert_close(got, expected, what):
@@ -48,30 +25,30 @@ def assert_close(got, expected, what):
     assert difference < TOLERANCE, f"{what}: {difference:.1e}"
 
 
-def assert_golden(golden, case, mask, output):
+def assert_golden(case, mask, output):
     named = dict(cases.outputs(mask, output.hidden_states, output.attention_diagonals, output.pooler))
-    expected = {name.split("/")[1]: value for name, value in golden.items() if name.split("/")[0] == case}
+    expected = cases.golden(case)
     assert named.keys() == expected.keys()
     for name, value in expected.items():
         assert_close(named[name], value, f"{case}, {name}")
 
 
-def test_every_family_has_golden_vectors_and_the_files_are_small(facts):
+def test_every_family_has_golden_vectors_and_the_files_are_small():
+    facts = cases.metadata(cases.FAMILIES_FILE)["cases"]
     assert facts.keys() == cases.CASES.keys()
     assert {fact["config"]["model_type"] for fact in facts.values()} == set(FAMILIES)
     assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 300_000
     for path in (cases.FAMILIES_FILE, cases.SENTENCES_FILE):
-        assert {"transformers", "torch"} <= metadata(path)["versions"].keys()
+        assert {"transformers", "torch"} <= cases.metadata(path)["versions"].keys()
 
 
 @pytest.mark.parametrize("case", cases.CASES)
-def test_hidden_states_are_those_of_transformers(tmp_path, golden, facts, case):
-    write(tmp_path, facts[case])
-    model, config, _ = load_model(tmp_path)
+def test_hidden_states_are_those_of_transformers(tmp_path, case):
+    model, config, _ = load_model(cases.write_checkpoint(tmp_path, case))
     arrays = {name: jnp.asarray(value) for name, value in cases.inputs(case, config.pad_token_id).items()}
     mask = np.asarray(arrays["attention_mask"])
-    assert_golden(golden, case, mask, model(**arrays))
-    assert_golden(golden, case, mask, model(**arrays, tokens=int(mask.sum())))
+    assert_golden(case, mask, model(**arrays))
+    assert_golden(case, mask, model(**arrays, tokens=int(mask.sum())))
 
 
 @pytest.mark.parametrize("name", cases.REAL_MODELS)
