@@ -1,6 +1,12 @@
 """A pytest plugin that hides PyTorch, so that tests run as `make test` runs them: `pytest -p tests.without_torch`."""
 
-import sys
+from importlib.machinery import PathFinder
 
-# `import torch` then fails, and `importlib.util.find_spec("torch")` finds nothing.
-sys.modules["torch"] = None
+_find_spec = PathFinder.find_spec
+
+
+def _find_all_but_torch(fullname, path=None, target=None):
+    return None if fullname.partition(".")[0] == "torch" else _find_spec(fullname, path, target)
+
+
+PathFinder.find_spec = staticmethod(_find_all_but_torch)

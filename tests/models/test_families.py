@@ -206,6 +206,8 @@ def test_the_hubs_older_modernbert_keys(tmp_path):
     file.write_text(json.dumps(raw))
     assert load_config(tmp_path) == expected
     assert expected.local_layers == (1, 2)
+    file.write_text(json.dumps({key: value for key, value in raw.items() if "theta" not in key and "every" not in key}))
+    assert load_config(tmp_path) == expected  # these are the defaults, too
     file.write_text(json.dumps(raw | {"global_attn_every_n_layers": 2, "local_rope_theta": 500.0}))
     assert load_config(tmp_path).local_layers == (1, 3)
     assert load_config(tmp_path).local_rotary_theta == 500.0

@@ -13,7 +13,10 @@ import pytest
 from configs import pydocs, quora
 from eval import measure, retrieval
 from eval.published import retrieval as published
+from jaxwhiten import Encoder
+from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import mrr_at_k, recall_at_k
 from jaxwhiten.report import Run
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
@@ -21,7 +24,7 @@ from jaxwhiten.search import build_index
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,faiss-ivfpq,jax"
-LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.2, "faiss-hnsw": 0.8, "faiss-ivfpq": 0.1}
+LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.5, "faiss-hnsw": 0.98, "faiss-ivfpq": 0.25}
 
 
 def generate(path, rows, seed=0):
@@ -84,12 +87,13 @@ def test_intervals_of_the_mrr_are_paired():
 def test_scores_are_those_of_plain_numpy(config):
     config.update({"examples": (), "backends": "faiss-flat,jax"})
     retrieval.main(config)
-    data = load_retrieval(config.dataset)
+    data = read_pairs_file(config.dataset)
     encoder = Encoder.from_pretrained(config.model, pooling="cls")
     documents, queries = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
     both = np.concatenate([documents, queries])
     values, vectors = np.linalg.eigh(np.cov(both.T))
-    whitened = (vectors / np.sqrt(values))[:, ::-1]
+    # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
+    whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
     for row in Run.load(config.out).rows:
         d, q = documents, queries
         if row["whitening"] == "target":

@@ -1,0 +1,168 @@
+"""Plants the faults of `mutants.toml` one by one in a copy of the tree, and says which ones the tests notice.
+
+    python -m tests.mutants [--only WORD] [--workers 2] [--fast] [--check]
+
+mutmut and cosmic-ray swap every operator they find; here chosen faults are planted in named places, each against the
+test files that have to notice it, which neither takes as input.
+
+PyTorch is hidden, so that what is killed here is killed by `make test`. Fails if an anchor no longer occurs exactly
+once, if the tests fail without a fault, or if a fault survives without a stated reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "site", "dist", "build", ".*_cache", "__pycache__", "*.pyc")
+TIMEOUT = 300  # seconds for the tests of one fault
+PASSED, FAILED = 0, 1  # pytest's exit statuses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One fault.
+
+    Attributes:
+      file: Where, from the root of the repository.
+      old: A part of one line that occurs once in the file.
+      new: What stands there instead.
+      breaks: What is then wrong.
+      tests: The test files that have to notice.
+      k: Which of their tests, as pytest's `-k` has it; all if empty.
+      survives: Why no test notices, if that is known and accepted.
+    """
+
+    file: str
+    old: str
+    new: str
+    breaks: str
+    tests: tuple[str, ...]
+    k: str = ""
+    survives: str = ""
+
+    @property
+    def selection(self) -> list[str]:
+        """The arguments of pytest that select the tests."""
+        return [*self.tests, *(["-k", self.k] if self.k else [])]
+
+    def problem(self) -> str | None:
+        """What makes this entry of the list useless, or None."""
+        if missing := [name for name in (self.file, *self.tests) if not (ROOT / name).is_file()]:
+            return f"there is no {missing[0]}"
+        found = (ROOT / self.file).read_text(encoding="utf-8").count(self.old)
+        if found != 1:
+            return f"{self.old!r} occurs {found} times, expected once"
+        return "the fault is no change" if self.old == self.new else None
+
+
+def read_mutants(path: Path) -> list[Mutant]:
+    """The committed list."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+    return [Mutant(**{**row, "tests": tuple(row["tests"])}) for row in rows]
+
+
+def run_tests(tree: Path, selection: Sequence[str], timeout: float | None) -> tuple[int | None, str]:
+    """pytest's exit status in a tree, None if it ran out of time, and what it printed."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "PYTHONDONTWRITEBYTECODE": "1",  # a fault planted within a second would run the bytecode of the last one
+            "JAXWHITEN_CACHE_DIR": cache,  # what a fault wrote must not serve the next one
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.without_torch", "-p", "no:cacheprovider"]
+        try:
+            done = subprocess.run(
+                [*command, *selection],
+                cwd=tree,
+                env=environment,
+                timeout=timeout,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+        except subprocess.TimeoutExpired as error:
+            return None, str(error)
+    return done.returncode, done.stdout
+
+
+def verdict(mutant: Mutant, tree: Path) -> str:
+    """Plants one fault in a tree, runs its tests, and takes it out again."""
+    file = tree / mutant.file
+    whole = file.read_text(encoding="utf-8")
+    file.write_text(whole.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        status, output = run_tests(tree, mutant.selection, TIMEOUT)
+    finally:
+        file.write_text(whole, encoding="utf-8")
+    if status in (FAILED, None):
+        return "killed"
+    return "survived" if status == PASSED else f"not run (pytest ended with {status}):\n{output[-2000:]}"
+
+
+def main() -> int:
+    """Runs the list and prints one line per fault."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only faults with this word in their file or description")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--check", action="store_true", help="only check that every anchor occurs once")
+    parser.add_argument("--fast", action="store_true", help="take it that the tests pass without a fault")
+    options = parser.parse_args()
+
+    mutants = read_mutants(Path(__file__).with_name("mutants.toml"))
+    mutants = [mutant for mutant in mutants if options.only in f"{mutant.file}: {mutant.breaks}"]
+    problems = [f"{mutant.file}: {mutant.problem()}" for mutant in mutants if mutant.problem()]
+    if problems or options.check:
+        print("\n".join([*problems, f"{len(mutants)} faults, {len(problems)} of them do not fit the tree"]))
+        return 2 if problems else 0
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
+        trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(options.workers):
+            trees.put(Path(shutil.copytree(ROOT, Path(folder) / str(number), ignore=LEFT_OUT)))
+
+        def in_a_tree(work: Callable[[Path], Any]) -> tuple[Any, float]:
+            tree, started = trees.get(), time.monotonic()
+            try:
+                return work(tree), time.monotonic() - started
+            finally:
+                trees.put(tree)
+
+        selections = [] if options.fast else sorted({tuple(mutant.selection) for mutant in mutants})
+        whole = pool.map(lambda chosen: in_a_tree(lambda tree: run_tests(tree, chosen, timeout=None)), selections)
+        for selection, ((status, output), _) in zip(selections, whole, strict=True):
+            if status != PASSED:
+                print(f"The tests fail without a fault: {' '.join(selection)}\n{output[-3000:]}")
+                pool.shutdown(cancel_futures=True)
+                return 2
+
+        verdicts = []
+        planted = pool.map(lambda mutant: in_a_tree(lambda tree: verdict(mutant, tree)), mutants)
+        for mutant, (found, seconds) in zip(mutants, planted, strict=True):
+            verdicts.append(found)
+            reason = f" (accepted: {mutant.survives})" if found == "survived" and mutant.survives else ""
+            print(f"{found:8} {seconds:5.0f} s  {mutant.file}: {mutant.breaks}{reason}", flush=True)
+
+    unexplained = sum(v != "killed" and not m.survives for m, v in zip(mutants, verdicts, strict=True))
+    killed = verdicts.count("killed")
+    print(f"{len(mutants)} planted, {killed} killed, {len(mutants) - killed} not, {unexplained} of these unexplained")
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
