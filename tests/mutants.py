@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import multiprocessing
 import os
 import queue
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "site", "dist", "build", ".*_cache", "__pycache__", "*.pyc")
 TIMEOUT = 300  # seconds for the tests of one fault
 PASSED, FAILED = 0, 1  # pytest's exit statuses
+_PROCESSES = multiprocessing.get_context("forkserver")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,28 +78,36 @@ def read_mutants(path: Path) -> list[Mutant]:
 
 def run_tests(tree: Path, selection: Sequence[str], timeout: float | None) -> tuple[int | None, str]:
     """pytest's exit status in a tree, None if it ran out of time, and what it printed."""
-    with tempfile.TemporaryDirectory() as cache:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(tree),
-            "PYTHONDONTWRITEBYTECODE": "1",  # a fault planted within a second would run the bytecode of the last one
-            "JAXWHITEN_CACHE_DIR": cache,  # what a fault wrote must not serve the next one
-        }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.without_torch", "-p", "no:cacheprovider"]
-        try:
-            done = subprocess.run(
-                [*command, *selection],
-                cwd=tree,
-                env=environment,
-                timeout=timeout,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            )
-        except subprocess.TimeoutExpired as error:
-            return None, str(error)
-    return done.returncode, done.stdout
+    with tempfile.TemporaryDirectory() as folder:
+        process = _PROCESSES.Process(target=_pytest, args=(tree, list(selection), Path(folder)))
+        process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            return None, f"more than {timeout} seconds"
+        return process.exitcode, (Path(folder) / "output").read_text(encoding="utf-8", errors="replace")
+
+
+def _pytest(tree: Path, selection: list[str], folder: Path) -> None:
+    """Runs pytest in this process, forked from one that has imported the large libraries, and ends it."""
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    os.chdir(tree)
+    sys.path[:] = [str(tree), *(path for path in sys.path if path not in ("", str(ROOT)))]
+    os.environ["PYTHONPATH"] = str(tree)
+    os.environ["JAXWHITEN_CACHE_DIR"] = str(folder / "cache")  # what a fault wrote must not serve the next one
+    sys.dont_write_bytecode = True  # a fault planted within a second would run the bytecode of the last one
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+    import pytest
+
+    status = pytest.main(["-x", "-q", "-p", "tests.without_torch", "-p", "no:cacheprovider", *selection])
+    sys.stdout.flush()
+    os._exit(int(status))
 
 
 def verdict(mutant: Mutant, tree: Path) -> str:
@@ -131,6 +140,10 @@ def main() -> int:
         print("\n".join([*problems, f"{len(mutants)} faults, {len(problems)} of them do not fit the tree"]))
         return 2 if problems else 0
 
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # Imported once and forked: they take longer than most of the tests. None may import the library, PyTorch or a
+    # plugin of pytest.
+    _PROCESSES.set_forkserver_preload(["tests.without_torch", "jax.numpy", "flax.nnx", "optax", "scipy.stats"])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.workers) as pool:
         trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(options.workers):

@@ -5,8 +5,8 @@ from importlib.machinery import PathFinder
 _find_spec = PathFinder.find_spec
 
 
-def _find_all_but_torch(fullname, path=None, target=None):
+def _find_all_but_torch(cls, fullname, path=None, target=None):
     return None if fullname.partition(".")[0] == "torch" else _find_spec(fullname, path, target)
 
 
-PathFinder.find_spec = staticmethod(_find_all_but_torch)
+PathFinder.find_spec = classmethod(_find_all_but_torch)
