@@ -1,6 +1,6 @@
 """Plants the faults of `mutants.toml` one by one in a copy of the tree, and says which ones the tests notice.
 
-    python -m tests.mutants [--only WORD] [--workers 2] [--fast] [--check]
+    python -m tests.mutants [--only WORD ...] [--workers 2] [--fast] [--check]
 
 mutmut and cosmic-ray swap every operator they find; here chosen faults are planted in named places, each against the
 test files that have to notice it, which neither takes as input.
@@ -127,14 +127,14 @@ def verdict(mutant: Mutant, tree: Path) -> str:
 def main() -> int:
     """Runs the list and prints one line per fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only faults with this word in their file or description")
+    parser.add_argument("--only", nargs="+", default=[""], help="words; only faults with one in file or description")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--check", action="store_true", help="only check that every anchor occurs once")
     parser.add_argument("--fast", action="store_true", help="take it that the tests pass without a fault")
     options = parser.parse_args()
 
     mutants = read_mutants(Path(__file__).with_name("mutants.toml"))
-    mutants = [mutant for mutant in mutants if options.only in f"{mutant.file}: {mutant.breaks}"]
+    mutants = [mutant for mutant in mutants if any(word in f"{mutant.file}: {mutant.breaks}" for word in options.only)]
     problems = [f"{mutant.file}: {mutant.problem()}" for mutant in mutants if mutant.problem()]
     if problems or options.check:
         print("\n".join([*problems, f"{len(mutants)} faults, {len(problems)} of them do not fit the tree"]))
