@@ -30,7 +30,7 @@ DEMO_STAMP := $(call stamp,cpu)
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint types docs bench reproduce miniature tables clean
+.PHONY: help demo test test-fast mutants lint types docs bench reproduce miniature tables clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
 
 test-fast: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests that take less than about 20 seconds each
 	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+mutants: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Faults planted one by one; fails if the tests do not notice one
+	@$(BIN)/python -m tests.mutants
 
 lint: $(call stamp,dev) ## ruff: lint and format check; import-linter: the way imports run
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports

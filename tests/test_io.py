@@ -44,6 +44,25 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path):
     assert os.listdir(tmp_path) == ["table.txt"]
 
 
+def test_the_bytes_are_on_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
+    path, calls = tmp_path / "table.txt", []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(handle):
+        calls.append(("fsync", os.fstat(handle).st_ino, os.fstat(handle).st_size))
+        fsync(handle)
+
+    def noted_replace(source, target):
+        calls.append(("replace", os.stat(source).st_ino, os.stat(source).st_size))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    io.write_text(path, "whole")
+    written = path.stat().st_ino, len("whole")
+    assert calls == [("fsync", *written), ("replace", *written)]
+
+
 def test_json_has_no_nan(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         io.write_json(tmp_path / "x.json", {"score": float("nan")})

@@ -162,6 +162,41 @@ def test_matryoshka_softmax_cuts_the_classifier_to_the_prefix():
 # --- properties -----------------------------------------------------------------------------------------------------
 
 
+def cosines(a, b):
+    return (a @ b.T) / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1)
+
+
+def in_numpy(name, settings, columns, labels, head):
+    """The objective by its formula, in float64."""
+    u, v, *rest = (column.astype(np.float64) for column in (columns if len(columns) > 1 else columns * 2))
+    if name == "softmax":
+        features = {"u": u, "v": v, "|u-v|": np.abs(u - v), "u*v": u * v}
+        parts = losses.parse_concatenation(settings.get("concatenation", "(u,v,|u-v|)"))
+        logits = sum(features[part] @ head["kernel"][i] for i, part in enumerate(parts)) + head["bias"]
+        return np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(B), labels])
+    if name == "cosine":
+        return np.mean((np.diag(cosines(u, v)) - labels) ** 2)
+    if name == "triplet":
+        near, far = (np.linalg.norm(u - x, axis=1) for x in (v, rest[0]))
+        return np.mean(np.maximum(near - far + settings["margin"], 0))
+    if name == "cosent":
+        scaled = settings["scale"] * np.diag(cosines(u, v))
+        pairs = [scaled[j] - scaled[i] for i in range(B) for j in range(B) if labels[i] > labels[j]]
+        return np.log(1 + np.exp(pairs).sum())
+    scale = settings["scale"] if name == "mnr" else 1 / settings["temperature"]
+    scores = scale * cosines(u, np.concatenate([v, *rest]))
+    return np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores))
+
+
+@pytest.mark.parametrize(("name", "settings", "columns"), CASES)
+def test_values_are_those_of_numpy(name, settings, columns):
+    data, labels = draw(columns), draw_labels(losses.OBJECTIVES[name].label)
+    head = {key: jnp.asarray(value) for key, value in make_head(name, settings).items()}
+    given = None if labels is None else jnp.asarray(labels)
+    found = losses.objective(name, **settings)([jnp.asarray(c) for c in data], given, head)
+    assert float(found) == pytest.approx(in_numpy(name, settings, data, labels, make_head(name, settings)), rel=1e-5)
+
+
 def test_softmax_by_hand():
     u = v = jnp.zeros((2, 3))
     kernel, bias = jnp.zeros((3, 3, 3)), jnp.log(jnp.array([1.0, 2.0, 5.0]))

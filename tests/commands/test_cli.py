@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -41,20 +40,16 @@ def index(tiny_model, tmp_path_factory):
     return folder / "index"
 
 
-def test_help_comes_at_once_and_imports_no_jax():
+def test_help_comes_at_once_for_it_imports_the_standard_library_only():
     program = (
-        "import sys; from jaxwhiten.commands import cli; cli.main([]); "
-        "print(sorted({'jax', 'numpy'} & set(sys.modules)))"
+        "import sys; before = set(sys.modules); from jaxwhiten.commands import cli; cli.main([]); "
+        "packages = {name.partition('.')[0] for name in set(sys.modules) - before}; "
+        "print(sorted(packages - sys.stdlib_module_names))"
     )
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
-        times.append(time.perf_counter() - start)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "search" in done.stdout
-    assert done.stdout.endswith("[]\n")
-    assert min(times) < 0.5
+    assert done.stdout.splitlines()[-1] == "['jaxwhiten']"
 
 
 @pytest.mark.parametrize("command", sorted(cli.COMMANDS))

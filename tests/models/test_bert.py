@@ -7,7 +7,11 @@ import pytest
 from jaxwhiten.models import init_model, load_model, save_model
 from tests.tiny import tiny_config
 
-torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
+
+def parity():
+    """PyTorch and transformers, or a skip of the test that asks for them."""
+    torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
+    return torch, pytest.importorskip("transformers")
 
 
 def batch(vocab_size, shape=(5, 19), seed=0):
@@ -18,8 +22,7 @@ def batch(vocab_size, shape=(5, 19), seed=0):
 
 
 def assert_same_hidden_states(folder, ids, mask, segments=None, tolerance=2e-5):
-    import transformers
-
+    torch, transformers = parity()
     theirs = transformers.AutoModel.from_pretrained(str(folder)).eval()
     with torch.no_grad():
         expected = theirs(
@@ -53,8 +56,7 @@ def test_hidden_states_equal_transformers_on_all_minilm(minilm):
 
 
 def test_a_folder_we_write_is_read_by_transformers_without_a_warning(tmp_path):
-    import transformers
-
+    _, transformers = parity()
     save_model(init_model(tiny_config(), seed=0), tmp_path)
     _, report = transformers.AutoModel.from_pretrained(str(tmp_path), output_loading_info=True)
     assert not report["missing_keys"]

@@ -1,5 +1,9 @@
-"""Every family against transformers' PyTorch module: all hidden states, the pooler, and folders read both ways."""
+"""Every family against transformers' PyTorch module: all hidden states, the pooler, and folders read both ways.
 
+What needs no PyTorch is tested on the checkpoints of the golden vectors.
+"""
+
+import dataclasses
 import json
 
 import jax
@@ -11,10 +15,9 @@ from safetensors.numpy import load_file, save_file
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import FAMILIES, load_config, load_model, save_model
+from jaxwhiten.models import FAMILIES, init_model, load_config, load_model, save_model
+from tests.golden.cases import golden, inputs, kept, write_checkpoint
 from tests.tiny import SENTENCES
-
-torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
 
 SIZES = {
     "vocab_size": 120,
@@ -49,10 +52,15 @@ CASES = {
 LENGTH = {"mpnet": 260}  # beyond every boundary of the relative buckets
 
 
+def parity():
+    """PyTorch and transformers, or a skip of the test that asks for them."""
+    torch = pytest.importorskip("torch", reason="parity tests need the extra `parity`")
+    return torch, pytest.importorskip("transformers")
+
+
 def write(folder, case, **changes):
     """A random model of transformers; all its tensors are moved off their ones and zeros."""
-    import transformers
-
+    torch, transformers = parity()
     architecture, sizes = CASES[case]
     torch.manual_seed(0)
     module = getattr(transformers, architecture)
@@ -72,6 +80,7 @@ def batch(length=37, vocab_size=120, pad=1):
 
 
 def run_theirs(model, ids, mask, **more):
+    torch, _ = parity()
     more = {name: torch.tensor(value) for name, value in more.items()}
     with torch.no_grad():
         return model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask), output_hidden_states=True, **more)
@@ -92,9 +101,19 @@ def assert_same_output(theirs, folder, ids, mask, tolerance=2e-5, **more):
         assert np.abs(np.asarray(got.pooler) - pooler.numpy()).max() < tolerance
 
 
-def test_every_family_has_a_case():
-    import transformers
+def assert_golden_states(folder, case):
+    """Loads a folder of the case's weights, in whatever layout, and compares its hidden states."""
+    loaded = load_model(folder)
+    arrays = inputs(case, loaded[1].pad_token_id)
+    got = loaded[0](*map(jnp.asarray, arrays.values()))
+    for layer, states in enumerate(got.hidden_states):
+        found = kept(arrays["attention_mask"], np.asarray(states))
+        np.testing.assert_allclose(found, golden(case)[f"hidden state {layer}"], atol=2e-5)
+    return loaded
 
+
+def test_every_family_has_a_case():
+    _, transformers = parity()
     assert {getattr(transformers, name).config_class.model_type for name, _ in CASES.values()} == set(FAMILIES)
 
 
@@ -115,8 +134,7 @@ def test_token_types_equal_transformers(tmp_path, case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
-    import transformers
-
+    _, transformers = parity()
     write(tmp_path / "theirs", case)
     model, config, _ = load_model(tmp_path / "theirs")
     save_model(model, tmp_path / "ours")
@@ -133,6 +151,7 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
 
 @pytest.mark.parametrize("case", ["mpnet", "modernbert", "albert"])
 def test_attention_diagonals_equal_transformers(tmp_path, case):
+    torch, _ = parity()
     theirs = write(tmp_path, case)
     theirs.set_attn_implementation("eager")
     ids, mask = batch(pad=theirs.config.pad_token_id)
@@ -148,8 +167,9 @@ def test_attention_diagonals_equal_transformers(tmp_path, case):
 
 @pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
 def test_bfloat16_is_near_float32(tmp_path, case):
-    write(tmp_path, case)
-    ids, mask = batch(pad=0)
+    config = load_config(write_checkpoint(tmp_path, case))
+    save_model(init_model(dataclasses.replace(config, initializer_range=0.15), seed=0), tmp_path)
+    ids, mask = batch(vocab_size=40, length=20, pad=0)
     models = (load_model(tmp_path, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
     outputs = (model(jnp.asarray(ids), jnp.asarray(mask)) for model in models)
     exact, rough = (np.asarray(output.hidden_states[-1])[mask > 0] for output in outputs)
@@ -161,8 +181,8 @@ def test_bfloat16_is_near_float32(tmp_path, case):
 
 @pytest.mark.parametrize("case", ["albert", "modernbert"])
 def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
-    write(tmp_path, case, num_hidden_layers=2)
-    ids, mask = map(jnp.asarray, batch(pad=0))
+    write_checkpoint(tmp_path, case)
+    ids, mask = (jnp.asarray(inputs(case, 0)[name]) for name in ("input_ids", "attention_mask"))
     gradients = []
     for remat in (False, True):
         model, _, _ = load_model(tmp_path, remat=remat)
@@ -176,7 +196,7 @@ def test_gradients_flow_through_shared_local_and_rotary_layers(tmp_path, case):
 
 
 def test_the_hubs_older_modernbert_keys(tmp_path):
-    theirs = write(tmp_path, "modernbert", local_attention=6)
+    write_checkpoint(tmp_path, "modernbert")
     file = tmp_path / "config.json"
     raw = json.loads(file.read_text())
     expected = load_config(tmp_path)
@@ -186,40 +206,53 @@ def test_the_hubs_older_modernbert_keys(tmp_path):
     file.write_text(json.dumps(raw))
     assert load_config(tmp_path) == expected
     assert expected.local_layers == (1, 2)
+    file.write_text(json.dumps({key: value for key, value in raw.items() if "theta" not in key and "every" not in key}))
+    assert load_config(tmp_path) == expected  # these are the defaults, too
     file.write_text(json.dumps(raw | {"global_attn_every_n_layers": 2, "local_rope_theta": 500.0}))
     assert load_config(tmp_path).local_layers == (1, 3)
     assert load_config(tmp_path).local_rotary_theta == 500.0
     file.write_text(json.dumps(raw))
-    assert_same_output(theirs, tmp_path, *batch(pad=0))
+    assert_golden_states(tmp_path, "modernbert")
 
 
-def test_nomic_berts_other_names_and_older_keys(tmp_path):
-    theirs = write(tmp_path, "nomic_bert")
-    names = {name for name in load_file(tmp_path / "model.safetensors") if "layers.0" in name}
-    assert "encoder.layers.0.attn.Wqkv.weight" in names  # what transformers writes is the published layout
-    config = {
-        "model_type": "nomic_bert",
-        "n_embd": 32,
-        "n_layer": 4,
-        "n_head": 4,
-        "n_inner": 48,
-        "n_positions": 80,
-        "vocab_size": 120,
-        "layer_norm_epsilon": 1e-12,
-        "rotary_emb_base": 1000,
-        "rotary_emb_fraction": 1.0,
-        "activation_function": "swiglu",
-        "qkv_proj_bias": False,
-        "prenorm": False,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
+# A config.json as NomicBERT's repository has it, for the sizes of the golden case.
+OLDER_NOMIC = {
+    "model_type": "nomic_bert",
+    "n_embd": 16,
+    "n_layer": 3,
+    "n_head": 2,
+    "n_inner": 24,
+    "n_positions": 24,
+    "vocab_size": 40,
+    "layer_norm_epsilon": 0.02,
+    "rotary_emb_base": 1000,
+    "rotary_emb_fraction": 1.0,
+    "activation_function": "swiglu",
+    "qkv_proj_bias": False,
+    "prenorm": False,
+}
+
+
+def test_nomic_berts_older_keys(tmp_path):
+    write_checkpoint(tmp_path, "nomic_bert")
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert "encoder.layers.0.attn.Wqkv.weight" in tensors  # what transformers writes is the published layout
+    (tmp_path / "config.json").write_text(json.dumps(OLDER_NOMIC))
+    assert_golden_states(tmp_path, "nomic_bert")
+    (tmp_path / "config.json").write_text(json.dumps(OLDER_NOMIC | {"prenorm": True}))
+    with pytest.raises(ModelError, match="prenorm"):
+        load_model(tmp_path)
+
+
+def test_nomic_berts_other_names(tmp_path):
+    _, transformers = parity()
+    write_checkpoint(tmp_path, "nomic_bert")
+    theirs = transformers.AutoModel.from_pretrained(str(tmp_path))
     tensors = {name: value.detach().numpy() for name, value in theirs.state_dict().items()}
     assert "layers.0.self_attn.q_proj.weight" in tensors
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    assert_same_output(theirs, tmp_path, *batch(pad=0))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"prenorm": True}))
-    with pytest.raises(ModelError, match="prenorm"):
-        load_model(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(OLDER_NOMIC))
+    assert_golden_states(tmp_path, "nomic_bert")
 
 
 @pytest.mark.parametrize(
@@ -236,32 +269,28 @@ def test_nomic_berts_other_names_and_older_keys(tmp_path):
     ],
 )
 def test_prefixes_of_checkpoints_with_a_head(tmp_path, case, prefix):
-    theirs = write(tmp_path, case)
+    write_checkpoint(tmp_path, case)
     file = tmp_path / "model.safetensors"
     tensors = {prefix + name: value for name, value in load_file(file).items() if not name.startswith("pooler")}
     save_file(tensors | {"lm_head.bias": np.zeros(3, np.float32)}, file, metadata={"format": "pt"})
-    ids, mask = batch(pad=theirs.config.pad_token_id)
-    model, config, _ = load_model(tmp_path)
-    last = model(jnp.asarray(ids), jnp.asarray(mask)).hidden_states[-1]
-    np.testing.assert_allclose(
-        np.asarray(last)[mask > 0],
-        run_theirs(theirs, ids, mask).last_hidden_state.numpy()[mask > 0],
-        atol=2e-5,
-    )
+    model, config, _ = assert_golden_states(tmp_path, case)
     assert model.pooler is None
     assert config.pooler is False
 
 
 def test_the_longest_input_leaves_room_for_the_offset(tmp_path):
-    write(tmp_path, "roberta, other padding")
-    assert load_config(tmp_path).longest_input == 80 - 4
+    write_checkpoint(tmp_path / "other padding", "roberta, other padding")
+    assert load_config(tmp_path / "other padding").longest_input == 24 - 4
+
+
+def test_the_longest_input_equals_transformers(tmp_path):
     theirs = write(tmp_path, "roberta", max_position_embeddings=39)
     assert_same_output(theirs, tmp_path, *batch(37))
 
 
 def test_token_types_are_refused_where_there_are_none(tmp_path):
-    write(tmp_path, "distilbert")
-    ids, mask = map(jnp.asarray, batch())
+    write_checkpoint(tmp_path, "distilbert")
+    ids, mask = map(jnp.asarray, batch(vocab_size=40, length=11))
     with pytest.raises(InputError, match="no token types"):
         load_model(tmp_path)[0](ids, mask, jnp.zeros_like(ids))
 
@@ -275,7 +304,7 @@ def test_token_types_are_refused_where_there_are_none(tmp_path):
         ("albert", {"embedding_size": 10**9}, "embedding_size"),
         ("albert", {"num_hidden_layers": 10**9}, "num_layers"),
         ("bert", {"is_decoder": True}, "is_decoder"),
-        ("roberta", {"pad_token_id": 100}, "positions"),
+        ("roberta", {"pad_token_id": 30}, "positions"),
         ("roberta", {"pad_token_id": -9}, "pad_token_id"),
         ("mpnet", {"relative_attention_num_buckets": 64}, "relative_attention_num_buckets"),
         ("modernbert", {"layer_types": ["full_attention"]}, "1 layers"),
@@ -293,7 +322,7 @@ def test_token_types_are_refused_where_there_are_none(tmp_path):
     ],
 )
 def test_configs_that_are_not_supported_are_refused_by_name(tmp_path, case, change, message):
-    write(tmp_path, case)
+    write_checkpoint(tmp_path, case)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ModelError, match=message):
@@ -301,11 +330,11 @@ def test_configs_that_are_not_supported_are_refused_by_name(tmp_path, case, chan
 
 
 def test_faults_in_fused_tensors_are_named(tmp_path):
-    write(tmp_path, "modernbert")
+    write_checkpoint(tmp_path, "modernbert")
     file = tmp_path / "model.safetensors"
     tensors = load_file(file)
-    save_file(tensors | {"layers.2.attn.Wqkv.weight": np.zeros((64, 32), np.float32)}, file)
-    with pytest.raises(ModelError, match=r"layers\.2\.attn\.Wqkv\.weight.*\(64, 32\).*\(96, 32\)"):
+    save_file(tensors | {"layers.2.attn.Wqkv.weight": np.zeros((32, 16), np.float32)}, file)
+    with pytest.raises(ModelError, match=r"layers\.2\.attn\.Wqkv\.weight.*\(32, 16\).*\(48, 16\)"):
         load_model(tmp_path)
     save_file({name: value for name, value in tensors.items() if name != "layers.1.mlp.Wi.weight"}, file)
     with pytest.raises(ModelError, match=r"layers\.1\.mlp\.Wi\.weight.*missing"):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ import pytest
 from configs import pydocs, quora
 from eval import measure, retrieval
 from eval.published import retrieval as published
+from jaxwhiten import Encoder
+from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import mrr_at_k, recall_at_k
 from jaxwhiten.report import Run
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
@@ -20,6 +24,7 @@ from jaxwhiten.search import build_index
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
 BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,faiss-ivfpq,jax"
+LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.5, "faiss-hnsw": 0.98, "faiss-ivfpq": 0.25}
 
 
 def generate(path, rows, seed=0):
@@ -79,6 +84,42 @@ def test_intervals_of_the_mrr_are_paired():
     assert retrieval.intervals(raw, None, 0, 0) == {}
 
 
+def test_scores_are_those_of_plain_numpy(config):
+    config.update({"examples": (), "backends": "faiss-flat,jax"})
+    retrieval.main(config)
+    data = read_pairs_file(config.dataset)
+    encoder = Encoder.from_pretrained(config.model, pooling="cls")
+    documents, queries = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
+    both = np.concatenate([documents, queries])
+    values, vectors = np.linalg.eigh(np.cov(both.T))
+    # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
+    whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
+    for row in Run.load(config.out).rows:
+        d, q = documents, queries
+        if row["whitening"] == "target":
+            d, q = ((x - both.mean(axis=0)) @ whitened[:, : row["k"]] for x in (d, q))
+        d, q = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (d, q))
+        ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
+        assert row["mrr_at_10"] == pytest.approx(mrr_at_k(ranked, data.gold, 10), abs=2e-3)
+        assert row["recall_at_100"] == pytest.approx(recall_at_k(ranked, data.gold, 100), abs=2e-3)
+
+
+def test_times_are_milliseconds_a_query(monkeypatch):
+    """By a clock that stands still but for a tenth of a second a search."""
+    now = [0.0]
+
+    def search(*_, **__):
+        now[0] += 0.1
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+    index = SimpleNamespace(search=search)
+    assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
+    assert measure.vector_latency(index, np.zeros((5, 2)), 3) == pytest.approx({"p50": 100.0, "p99": 100.0})
+    steps = iter([0, 0, 0, 1, 2, 9])
+    slower = measure.single_milliseconds(lambda _: now.__setitem__(0, now[0] + next(steps)), range(3))
+    assert slower == pytest.approx({"p50": 2000.0, "p99": np.percentile([1000, 2000, 9000], 99)})
+
+
 @pytest.mark.slow
 def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     path = generate(tmp_path / "quora.tsv", 10_000)
@@ -107,14 +148,16 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
         for whitening, k in (("none", 32), ("target", 32), ("target", 16))
         for backend in BACKENDS.split(",")
     ]
+    exact = {(row["whitening"], row["k"]): row for row in rows if row["backend"] == "faiss-flat"}
     for row in rows:
-        exact = row["backend"] in ("faiss-flat", "jax")
-        assert row["index_recall_at_10"] == pytest.approx(1, abs=1e-3 if exact else 1)
+        assert LEAST_RECALL[row["backend"]] <= row["index_recall_at_10"] <= 1
         assert row["memory_gib"] == pytest.approx(run["dataset"]["documents"] * row["k"] * 4 / 2**30)
-        assert 0 < row["mrr_at_10"] <= row["recall_at_100"] * 2
-        assert 0 < row["time_ms"] < 1000
+        # What an approximate index does not find cannot raise a score by more than the ties it breaks otherwise.
+        for score in ("mrr_at_10", "recall_at_100"):
+            assert 0 < row[score] <= exact[row["whitening"], row["k"]][score] + 0.01
+        assert row["time_ms"] > 0
         assert row["single_ms"]["p50"] <= row["single_ms"]["p99"]
-        assert row["single_ms"]["p50"] < row["single_text_ms"]["p50"]
+        assert row["single_text_ms"]["p50"] <= row["single_text_ms"]["p99"]
     flat, whitened = rows[0], rows[5]
     # The same words in another order are near each other even for a random encoder, once the common part is gone.
     assert whitened["mrr_at_10"] > 100 / run["dataset"]["documents"]

@@ -93,6 +93,16 @@ def test_approximate_backends_find_most_neighbours(backend, options, recall, vec
     assert options.items() <= index.options.items()
 
 
+def test_a_wider_search_of_the_graph_finds_more(vectors, queries):
+    nearest = build_index(vectors, "faiss-flat").search(queries, 1)[1]
+    found = {}
+    for width in (1, 200):
+        index = build_index(vectors, "faiss-hnsw", m=4, ef_construction=20, ef_search=width)
+        found[width] = (index.search(queries, 1)[1] == nearest).mean()
+    assert found[1] < 0.8
+    assert found[200] > 0.9
+
+
 @pytest.mark.parametrize("backend", CPU)
 def test_raw_and_prepared_queries_agree(backend, vectors, queries, whitening):
     index = build_index(vectors, backend, whitening=whitening)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -24,9 +25,14 @@ def state():
 
 
 def at(state, step):
-    """The state at a step, with parameters that tell it from others."""
-    moved = jax.tree.map(lambda x: x + step / 7, state.params)
-    return state._replace(step=state.step + step, params=moved)
+    """The state at a step, with parameters and an optimiser state that tell it from others."""
+
+    def moved(tree, by):
+        return jax.tree.map(lambda x: x + (step if jnp.issubdtype(x.dtype, jnp.integer) else by), tree)
+
+    return state._replace(
+        step=state.step + step, params=moved(state.params, step / 7), opt_state=moved(state.opt_state, step / 3)
+    )
 
 
 def same(a, b):

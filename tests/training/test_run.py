@@ -66,6 +66,21 @@ def test_files_and_scores(tmp_path):
     assert list((tmp_path / "tensorboard").iterdir())
 
 
+def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):
+    scores, seen = iter([0.0, 10.0, 30.0, 20.0]), []
+
+    def evaluate(params):
+        seen.append(jax.tree.map(np.array, params))
+        return {"toy dev": next(scores)}
+
+    trained = run(tmp_path, evaluate=evaluate)
+    assert trained.finished
+    assert trained.step == 16
+    for kept, best, last in zip(*map(jax.tree.leaves, (trained.params, seen[2], seen[3])), strict=True):
+        np.testing.assert_array_equal(kept, best)
+        assert not np.array_equal(kept, last)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_and_resumed_is_bit_equal(tmp_path, number):
     whole = run(tmp_path / "whole")

@@ -59,6 +59,18 @@ def test_noise_follows_seed_and_step():
     assert losses(run(toy.loss_fn)[1]) != losses(run(toy.loss_fn, seed=1)[1])
 
 
+def test_noise_differs_from_step_to_step_and_from_part_to_part():
+    def noise(params, batch, key):
+        drawn = jax.random.normal(key)
+        return drawn + 0 * params["bias"][0] * batch["x"].sum(), {"square": drawn**2}
+
+    whole = [row["square"] for row in run(noise)[1]]
+    assert len(set(whole)) == len(whole)
+    for row in run(noise, accumulate=2)[1]:
+        # The mean square of two draws is the square of their mean only where they are one draw.
+        assert row["square"] > row["loss"] ** 2 + 1e-6
+
+
 def test_the_callers_parameters_survive():
     optimizer, schedule = toy.optimizer()
     mesh, mine = data_mesh(toy.BATCH), toy.params()

@@ -32,17 +32,25 @@ def test_damaged_weights_are_refused(monkeypatch):
         resolve_folder(NAME)
 
 
-def test_it_guesses_masked_words():
+@pytest.mark.parametrize(
+    ("sentence", "word"),
+    [
+        ("the united [MASK] of america .", "states"),
+        ("it is one [MASK] the largest cities in the world .", "of"),
+        ("in the 19th [MASK] , the town grew .", "century"),
+    ],
+)
+def test_it_guesses_masked_words(sentence, word):
     from tokenizers import Tokenizer
 
     model, folder, has_head = load_masked_lm(NAME)
     assert has_head
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    ids = jnp.array([tokenizer.encode("the capital of france [MASK] paris .").ids])
+    ids = jnp.array([tokenizer.encode(sentence).ids])
     place = jnp.argwhere(ids[0] == tokenizer.token_to_id("[MASK]"))
     scores = model(ids, jnp.ones_like(ids), place)
-    best = [tokenizer.id_to_token(int(i)) for i in np.argsort(-np.asarray(scores)[0, 0])[:10]]
-    assert {"is", "was", "in", "and", ",", "of"} & set(best), best
+    best = [tokenizer.id_to_token(int(i)) for i in np.argsort(-np.asarray(scores)[0, 0])[:2]]
+    assert word in best, best
 
 
 def test_whitening_raises_the_score_of_the_sample():

