@@ -2,7 +2,10 @@
 
 from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
+from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
+from jaxwhiten.datasets.pydocs import load_pydocs
+from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.datasets.sts import STS_TASKS, Pairs, STSTask, load_sts
 from jaxwhiten.datasets.tables import Table, read_table
 
@@ -13,10 +16,13 @@ __all__ = [
     "NLIRows",
     "NLISource",
     "Pairs",
+    "RetrievalData",
     "STSTask",
     "Table",
     "corpus_files",
     "load_nli",
+    "load_pydocs",
+    "load_retrieval",
     "load_sts",
     "nli_examples",
     "read_table",

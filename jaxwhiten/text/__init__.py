@@ -1,6 +1,6 @@
 """Tokenizers and vocabularies."""
 
-from jaxwhiten.text.tokenization import BulkTokenizer, TextForm, TokenIds
+from jaxwhiten.text.tokenization import BulkTokenizer, TextForm, TokenIds, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "TextForm",
     "TokenIds",
     "cached_wordpiece",
+    "copy_tokenizer",
     "save_wordpiece",
     "train_wordpiece",
 ]

@@ -1,38 +1,12 @@
-"""What a trained language model says about itself: its model card, and the facts of the run that go into it."""
+"""The model card of a trained masked language model."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import jax
-
 from jaxwhiten._version import __version__
-from jaxwhiten.runtime.hardware import cores
-from jaxwhiten.training.log import read_metrics
-
-
-def hardware() -> str:
-    """What this process computes on, in words."""
-    kind = jax.devices()[0].device_kind
-    return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
-
-
-def median_rate(folder: str | Path, unit: str) -> float:
-    """Units a second of a run, the median over its log: pauses and evaluations do not count.
-
-    Args:
-      folder: The run's folder.
-      unit: As in `RunOptions`.
-
-    Returns:
-      The rate, or 0.0 where nothing was logged.
-    """
-    rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
-    return statistics.median(rates) if rates else 0.0
 
 
 def masked_model_card(
