@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 FORMAT_VERSION = 2
 SIGNIFICANT = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
@@ -244,7 +244,7 @@ class SimilarityFigure:
 class STSHeader(Header):
     """The header of `eval.sts`; `spectrum` names the sentences of the spectra among the figures."""
 
-    PROGRAM: ClassVar[str] = "eval.sts"
+    program: str = "eval.sts"
     tasks: tuple[str, ...]
     aggregate: str
     sample: bool
@@ -317,7 +317,7 @@ class Example:
 class RetrievalHeader(Header):
     """The header of `eval.retrieval`."""
 
-    PROGRAM: ClassVar[str] = "eval.retrieval"
+    program: str = "eval.retrieval"
     dataset: Dataset
     protocol: RetrievalProtocol
     published: tuple[PublishedFigures, ...] = ()

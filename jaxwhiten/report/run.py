@@ -25,7 +25,7 @@ from jaxwhiten.errors import FormatError
 from jaxwhiten.report.results import FORMAT_VERSION, Header, RetrievalHeader, RetrievalRow, Row, STSHeader, STSRow
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
-_KINDS = {STSHeader.PROGRAM: (STSHeader, STSRow), RetrievalHeader.PROGRAM: (RetrievalHeader, RetrievalRow)}
+_KINDS = {STSHeader.program: (STSHeader, STSRow), RetrievalHeader.program: (RetrievalHeader, RetrievalRow)}
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 RowT = TypeVar("RowT", bound=Row)
