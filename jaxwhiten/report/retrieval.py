@@ -76,8 +76,8 @@ def quality_table(run: RetrievalRun) -> Table:
                 number(versus.value, 4, signed=True) + versus.mark if versus else number(None),
             ]
         caption += (
-            f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired difference to the raw "
-            "vectors of the same pooling and index leaves out 0."
+            f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
+            "difference to the raw vectors of the same pooling and index leaves out 0."
         )
     best = best_cells({heads.index(head): [getattr(row, name) for row in run.rows] for name, head in _QUALITY.items()})
     notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
@@ -133,7 +133,7 @@ def published_table(run: RetrievalRun) -> Table | None:
 
 
 def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
-    """MRR@10 against something, one line per whitening and one marker per backend."""
+    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k."""
     import matplotlib
     from matplotlib.lines import Line2D
 
@@ -171,22 +171,14 @@ def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], lab
         return save_figure(figure, path)
 
 
-def plot_memory(run: RetrievalRun, path: str | os.PathLike[str]) -> Path | None:
-    """MRR@10 against the size of the serialised index; numbers beside the points are k.
-
-    Args:
-      run: A run of `eval.retrieval`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where no query has gold.
-    """
-    return _plot(run, Path(path), lambda row: row.index_bytes / 1e6, "serialised index, MB")
+def plot_memory(run: RetrievalRun, path: Path) -> Path | None:
+    """MRR@10 against the size of the serialised index; None where no query has gold."""
+    return _plot(run, path, lambda row: row.index_bytes / 1e6, "serialised index, MB")
 
 
-def plot_time(run: RetrievalRun, path: str | os.PathLike[str]) -> Path | None:
-    """MRR@10 against the time per query in a batched search; arguments and result as `plot_memory`."""
-    return _plot(run, Path(path), lambda row: row.time_ms, "batched search, ms per query")
+def plot_time(run: RetrievalRun, path: Path) -> Path | None:
+    """MRR@10 against the time per query in a batched search; None where no query has gold."""
+    return _plot(run, path, lambda row: row.time_ms, "batched search, ms per query")
 
 
 PLOTS: views.Plots = {

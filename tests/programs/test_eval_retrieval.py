@@ -1,10 +1,12 @@
 """`python -m eval.retrieval` from a file of question pairs to tables and plots."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from configs import pydocs, quora
 from eval import measure, retrieval
 from eval.published import retrieval as published
 from jaxwhiten.errors import InputError
-from jaxwhiten.report import Run
+from jaxwhiten.report import Run, results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
 
@@ -68,13 +70,13 @@ def test_intervals_of_the_mrr_are_paired():
     raw = 1 / rng.integers(1, 11, 800)
     better = np.minimum(raw + 0.1 * (rng.random(800) < 0.3), 1)
     found = retrieval.intervals(better, raw, 2000, 0)
-    assert found["mrr_interval"]["low"] < better.mean() < found["mrr_interval"]["high"]
-    assert found["versus_raw"]["value"] == pytest.approx((better - raw).mean())
+    assert found["mrr_interval"].low < better.mean() < found["mrr_interval"].high
+    assert found["versus_raw"].value == pytest.approx((better - raw).mean())
     # The difference is far surer than either mean: its interval is that of a mean of paired differences.
-    spread = found["versus_raw"]["high"] - found["versus_raw"]["low"]
+    spread = found["versus_raw"].high - found["versus_raw"].low
     assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
-    assert found["versus_raw"]["low"] > 0
-    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert found["versus_raw"].low > 0
+    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == results.Estimate(0.0, 0.0, 0.0)
     assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
     assert retrieval.intervals(raw, None, 0, 0) == {}
 
@@ -113,8 +115,8 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
         assert row["memory_gib"] == pytest.approx(run["dataset"]["documents"] * row["k"] * 4 / 2**30)
         assert 0 < row["mrr_at_10"] <= row["recall_at_100"] * 2
         assert 0 < row["time_ms"] < 1000
-        assert row["single_ms"]["p50"] <= row["single_ms"]["p99"]
-        assert row["single_ms"]["p50"] < row["single_text_ms"]["p50"]
+        assert row["single_p50_ms"] <= row["single_p99_ms"]
+        assert row["single_p50_ms"] < row["single_text_p50_ms"]
     flat, whitened = rows[0], rows[5]
     # The same words in another order are near each other even for a random encoder, once the common part is gone.
     assert whitened["mrr_at_10"] > 100 / run["dataset"]["documents"]
@@ -133,14 +135,14 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
     retrieval.main(config)
     first = Run.load(config.out)
-    assert [(row["pooling"], row["whitening"], row["k"], row["backend"]) for row in first.rows] == [
+    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows] == [
         ("cls", whitening, k, backend)
         for whitening, k in (("none", 32), ("target", 32), ("target", 8))
         for backend in ("faiss-ivf", "faiss-flat")
     ]
-    assert first.header["published"] == []
-    assert len(first.header["examples"]) == 4
-    assert all(len(example["hits"]) == 3 for example in first.header["examples"])
+    assert first.header.published == ()
+    assert len(first.header.examples) == 4
+    assert all(len(example.hits) == 3 for example in first.header.examples)
     printed = capsys.readouterr().out
     assert "“what is it?”" in printed
     assert "† transductive" in printed
@@ -156,7 +158,7 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
     retrieval.main(config)
     second = Run.load(config.out)
     for a, b in zip(first.rows, second.rows, strict=True):
-        assert a["mrr_at_10"] == b["mrr_at_10"]
+        assert a.mrr_at_10 == b.mrr_at_10
 
 
 def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_path):
@@ -168,7 +170,7 @@ def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_p
     config.update({"data_dir": str(tmp_path / "data"), "whitening": "nli", "poolings": "mean", "backends": "jax"})
     retrieval.main(config)
     rows = Run.load(config.out).rows
-    assert [(row["whitening"], row["n_fit"], row["transductive"]) for row in rows] == [("nli", 400, False)] * 2
+    assert [(row.whitening, row.n_fit, row.transductive) for row in rows] == [("nli", 400, False)] * 2
 
 
 @pytest.mark.parametrize(
@@ -213,11 +215,13 @@ def test_samples_are_spread_and_never_larger_than_the_whole():
 def test_single_searches_are_timed():
     index = build_index(np.eye(8, dtype=np.float32), "jax")
     times = measure.vector_latency(index, np.eye(8, dtype=np.float32), 2)
-    assert 0 < times["p50"] <= times["p99"] < 1000
+    assert 0 < times[0] <= times[1] < 1000
 
 
 def paper_row(**changes):
+    names = [field.name for field in dataclasses.fields(results.RetrievalRow)]
     row = {
+        **dict.fromkeys(names),
         "model": "hub/bert-base-uncased",
         "pooling": "first_last_avg",
         "whitening": "target",
@@ -231,16 +235,16 @@ def paper_row(**changes):
         "time_ms": 0.1,
         "memory_gib": 0.2854,
     }
-    return {**row, **changes}
+    return results.RetrievalRow(**{**row, **changes})
 
 
-DATASET = {"name": "quora", "documents": 299_364, "queries": 290_654}
+DATASET = results.Dataset("quora", 299_364, 290_654, {})
 
 
 def test_published_figures_stand_beside_the_same_setting_only():
     (match,) = published.compare([paper_row()], DATASET)
-    assert match["published"] == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
-    assert match["ours"] == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
+    assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
+    assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
     for change in (
         {"model": "bert-large-uncased"},
         {"pooling": "mean"},
@@ -249,14 +253,15 @@ def test_published_figures_stand_beside_the_same_setting_only():
         {"backend": "faiss-hnsw"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
-        assert published.compare([paper_row(**change)], DATASET) == []
-    assert published.compare([paper_row()], {**DATASET, "documents": 1000}) == []
-    table = views.published_table(Run({"published": [match]}))
+        assert published.compare([paper_row(**change)], DATASET) == ()
+    assert published.compare([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
+    table = views.published_table(Run(SimpleNamespace(published=(match,))))
     assert "0.5957" in table.text()
     assert "0.6000" in table.text()
 
 
 def test_published_memory_is_the_papers_formula():
-    for row in published.read():
-        assert row["memory_gib"] == pytest.approx(row["documents"] * row["k"] * 4 / 2**30, abs=1e-4)
+    for known in published.read():
+        documents, k = known.setting.documents, known.setting.k
+        assert known.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
     assert len(published.read()) == 10
