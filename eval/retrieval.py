@@ -92,7 +92,7 @@ def main(config: ConfigDict) -> None:
         return
 
     run = report.Run(make_header(config, encoder, data, searches, encoded_in))
-    views.remove_views(settings.out)
+    report.remove_views(settings.out)
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     notes = Notes()
     raw_ranks: dict[tuple[str, str], np.ndarray] = {}

@@ -57,7 +57,7 @@ def read() -> tuple[Published, ...]:
     return tuple(rows)
 
 
-def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[results.PublishedScores, ...]:
+def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[results.Published, ...]:
     """Published rows of the settings in a run, with this run's difference under the published aggregate.
 
     Settings are equal when model (the last part of its name), pooling, whitening, k and, for whitened rows,
@@ -74,7 +74,6 @@ def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[resul
             scores = {task: known.scores[task] for task in tasks if task in known.scores}
             if scores and (known.model.lower(), known.pooling, known.whitening, known.k) == setting:
                 ours = {task: row.tasks[task].under(known.aggregate) for task in scores}
-                difference = {task: round(ours[task] - score, 2) for task, score in scores.items()}
                 about = (row.name, known.source, known.citation, known.aggregate)
-                matches.append(results.PublishedScores(*about, scores, difference))
+                matches.append(results.Published(*about, scores, ours))
     return tuple(matches)

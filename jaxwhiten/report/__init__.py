@@ -8,12 +8,12 @@ from jaxwhiten.report.sts import (
     difference_table,
     interval_table,
     published_table,
-    remove_views,
     sts_table,
     write_sts,
 )
 from jaxwhiten.report.table import Table
 from jaxwhiten.report.training import write_training
+from jaxwhiten.report.views import remove_views
 
 __all__ = [
     "Run",

@@ -173,6 +173,23 @@ class Encoding:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Published:
+    """Published figures of a setting beside those of this run, by name; `note` is the aggregate or the machine."""
+
+    setting: str
+    source: str
+    citation: str
+    note: str
+    published: dict[str, float]
+    ours: dict[str, float]
+
+    @property
+    def difference(self) -> dict[str, float]:
+        """Ours minus published, to two digits."""
+        return {name: round(self.ours[name] - value, 2) for name, value in self.published.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """What produced the rows.
@@ -196,6 +213,7 @@ class Header:
     versions: dict[str, str]
     config: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
     complete: bool = False
     seconds: float | None = None
     resamples: int = 0
@@ -214,18 +232,6 @@ class STSProtocol:
     similarity: str
     whitening: dict[str, str]
     methods: str
-
-
-@dataclass(frozen=True)
-class PublishedScores:
-    """Published STS scores of a setting, and this run minus them, by task."""
-
-    setting: str
-    source: str
-    citation: str
-    aggregate: str
-    scores: dict[str, float]
-    difference: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -250,7 +256,6 @@ class STSHeader(Header):
     sample: bool
     protocol: STSProtocol
     nli: tuple[str, ...] | None = None
-    published: tuple[PublishedScores, ...] = ()
     spectrum: str | None = None
     similarity: SimilarityFigure | None = None
 
@@ -281,18 +286,6 @@ class RetrievalProtocol:
 
 
 @dataclass(frozen=True)
-class PublishedFigures:
-    """Published figures of a setting beside those of this run, by name."""
-
-    setting: str
-    source: str
-    citation: str
-    machine: str
-    published: dict[str, float]
-    ours: dict[str, float]
-
-
-@dataclass(frozen=True)
 class Hit:
     """One document found for an example."""
 
@@ -320,5 +313,4 @@ class RetrievalHeader(Header):
     program: str = "eval.retrieval"
     dataset: Dataset
     protocol: RetrievalProtocol
-    published: tuple[PublishedFigures, ...] = ()
     examples: tuple[Example, ...] = ()

@@ -127,7 +127,7 @@ def published_table(run: RetrievalRun) -> Table | None:
     if not cells:
         return None
     caption = "Published figures of the same settings; times are of other machines."
-    sources = list(dict.fromkeys(f"{match.source}: {match.citation}, on {match.machine}" for match in matches))
+    sources = list(dict.fromkeys(f"{match.source}: {match.citation}, on {match.note}" for match in matches))
     groups = [place // 2 for place in range(len(cells))]
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
@@ -246,8 +246,3 @@ def _data(run: RetrievalRun) -> str:
     lines = [f"Data: {'; '.join(met)}."]
     lines += [f"Another text for one id, the first was kept: {conflict}." for conflict in data.conflicts]
     return "\n".join(lines)
-
-
-def remove_views(folder: str | os.PathLike[str]) -> None:
-    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    views.remove_views(Path(folder), PLOTS)

@@ -127,8 +127,8 @@ def published_table(run: STSRun) -> Table | None:
     """Published scores and how far this run is from them, or None where nothing published matches a row."""
     tasks, matches, cells = run.header.tasks, run.header.published, []
     for match in matches:
-        label = f"{match.setting} ({match.aggregate})"
-        cells.append([label, match.source, "published", *(number(match.scores.get(task)) for task in tasks)])
+        label = f"{match.setting} ({match.note})"
+        cells.append([label, match.source, "published", *(number(match.published.get(task)) for task in tasks)])
         cells.append(["", "", "difference", *(number(match.difference.get(task), signed=True) for task in tasks)])
     if not cells:
         return None
@@ -179,8 +179,3 @@ def _tables(run: STSRun) -> list[Table | None]:
 def as_text(run: STSRun, files: Sequence[Path]) -> str:
     """What the program prints when it is done: the tables, and the names of the files written."""
     return views.closing_text(run, _tables(run), files)
-
-
-def remove_views(folder: str | os.PathLike[str]) -> None:
-    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    views.remove_views(Path(folder), PLOTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table
 
 MARKDOWN = "results.md"
+_PLOTS = ("score_by_k.png", "spectrum.png", "similarity.png", "quality_by_memory.png", "quality_by_time.png")
 Draw = Callable[[Any, Path], Path | None]
 Plots = Mapping[str, tuple[Draw, str]]  # file name -> how it is drawn, and its caption
 
@@ -63,10 +65,10 @@ def write_views(
     return [folder / MARKDOWN, written, *drawn.values()]
 
 
-def remove_views(folder: Path, plots: Iterable[str]) -> None:
+def remove_views(folder: str | os.PathLike[str]) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in (MARKDOWN, page.PAGE, *plots):
-        (folder / name).unlink(missing_ok=True)
+    for name in (MARKDOWN, page.PAGE, *_PLOTS):
+        Path(folder, name).unlink(missing_ok=True)
 
 
 def closing_text(run: Run[Any, Any], tables: Iterable[Table | None], files: Sequence[Path], *parts: str) -> str:

@@ -261,7 +261,7 @@ def test_published_figures_stand_beside_the_same_setting_only():
 
 
 def test_published_memory_is_the_papers_formula():
-    for known in published.read():
-        documents, k = known.setting.documents, known.setting.k
-        assert known.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
+    for known, figures in published.read():
+        documents, k = int(known["documents"]), int(known["k"])
+        assert figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
     assert len(published.read()) == 10

@@ -333,8 +333,8 @@ def published_row(**changes):
 def test_published_rows_are_matched_on_the_whole_setting():
     (match,) = published.compare([published_row()], ["STS12", "STS-B", "SICK-R"])
     assert match.source == "MTEB"
-    assert match.aggregate == "all"
-    assert match.scores == {"STS12": 72.37, "STS-B": 82.03}
+    assert match.note == "all"
+    assert match.published == {"STS12": 72.37, "STS-B": 82.03}
     assert match.difference == {"STS12": -0.37, "STS-B": -10.03}
     for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "k": 384}):
         assert published.compare([published_row(**change)], ["STS12"]) == ()
@@ -345,7 +345,7 @@ def test_published_whitening_rows_want_beta_and_gamma_one():
     setting = {"model": "bert-base-uncased", "pooling": "first_last_avg", "whitening": "target", "k": 256}
     found = published.compare([published_row(**setting, beta=1.0, gamma=1.0)], ["STS12", "STS-B"])
     assert [match.source for match in found] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
-    assert found[0].scores == {"STS12": 63.90, "STS-B": 71.43}
+    assert found[0].published == {"STS12": 63.90, "STS-B": 71.43}
     assert published.compare([published_row(**setting, beta=1.0, gamma=0.5)], ["STS12"]) == ()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from jaxwhiten import report
 from jaxwhiten.errors import FormatError
-from jaxwhiten.report import results
+from jaxwhiten.report import results, retrieval
+from jaxwhiten.report.sts import PLOTS
 
 
 def scores(value, **more):
@@ -193,13 +194,13 @@ def test_markdown(run):
 
 def test_published_numbers_stand_apart(run):
     assert report.published_table(run) is None
-    match = results.PublishedScores(
+    match = results.Published(
         setting="mean, none, k=8",
         source="Paper",
         citation="Someone 2020",
-        aggregate="all",
-        scores={"STS12": 69.5},
-        difference={"STS12": 0.5},
+        note="all",
+        published={"STS12": 69.5},
+        ours={"STS12": 70.0},
     )
     run = run.with_header(published=(match,))
     table = report.published_table(run)
@@ -240,3 +241,10 @@ def test_every_view_is_written(run, tmp_path):
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
     run = report.Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
     assert [file.name for file in report.write_sts(run, tmp_path)] == ["results.md", "report.html"]
+
+
+def test_only_views_are_removed(tmp_path):
+    for name in (*PLOTS, *retrieval.PLOTS, "results.md", "report.html", "mine.png", "results.json"):
+        (tmp_path / name).write_text("")
+    report.remove_views(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.png", "results.json"}

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jaxwhiten.report import Run, results
+from jaxwhiten.report import Run, remove_views, results
 from jaxwhiten.report import retrieval as views
 
 QUALITY = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
@@ -114,7 +114,7 @@ def test_everything_is_written_and_removed_again(run, tmp_path):
     assert page.count("data:image/png;base64") == len(views.PLOTS)
     assert "whitened (target), k=8" in page
     assert "Table: " in views.as_text(run, files)
-    views.remove_views(tmp_path)
+    remove_views(tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from eval.published import comparable, model_name, read_lines
@@ -13,47 +12,16 @@ from jaxwhiten.report import results
 FIGURES = ("mrr_at_10", "time_ms", "memory_gib")
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What has to be the same; `nlist` and `nprobe` are None for an index without lists."""
-
-    model: str
-    pooling: str
-    whitening: str
-    k: int
-    backend: str
-    nlist: int | None
-    nprobe: int | None
-    dataset: str
-    documents: int
-    queries: int
-
-
-@dataclass(frozen=True)
-class Published:
-    """One published row."""
-
-    setting: Setting
-    source: str
-    citation: str
-    machine: str
-    figures: dict[str, float]
-
-
 @functools.cache
-def read() -> tuple[Published, ...]:
-    """Every published row: its setting, its figures and where it comes from."""
-    rows = []
-    for about, line in read_lines(Path(__file__).parent):
-        counts = {name: int(about[name]) for name in ("documents", "queries", "nlist", "nprobe")}
-        words = {name: line[name] for name in ("model", "pooling", "whitening")}
-        setting = Setting(**words, k=int(line["k"]), backend=about["backend"], dataset=about["dataset"], **counts)
-        figures = {name: float(line[name]) for name in FIGURES}
-        rows.append(Published(setting, about["source"], about["citation"], about["machine"], figures))
-    return tuple(rows)
+def read() -> tuple[tuple[dict[str, str], dict[str, float]], ...]:
+    """Every published row: its setting and where it comes from, as the file writes them, and its figures."""
+    return tuple(
+        ({**about, **line}, {name: float(line[name]) for name in FIGURES})
+        for about, line in read_lines(Path(__file__).parent)
+    )
 
 
-def compare(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> tuple[results.PublishedFigures, ...]:
+def compare(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> tuple[results.Published, ...]:
     """Published rows that are the same setting as a row of the run, with the run's figures beside.
 
     The same means: model (the last part of its name), pooling, whitening with β = γ = 1, k, backend with its `nlist`
@@ -65,15 +33,17 @@ def compare(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> t
     """
     matches = []
     for row in filter(comparable, rows):
-        lists = (row.options.get("nlist"), row.options.get("nprobe"))
-        searched = (dataset.name, dataset.documents, dataset.queries)
-        setting = Setting(model_name(row), row.pooling, row.whitening, row.k, row.backend, *lists, *searched)
+        setting = {
+            "model": model_name(row),
+            **{name: getattr(row, name) for name in ("pooling", "whitening", "k", "backend")},
+            **{name: row.options.get(name) for name in ("nlist", "nprobe")},
+            "dataset": dataset.name,
+            "documents": dataset.documents,
+            "queries": dataset.queries,
+        }
         ours = {name: getattr(row, name) for name in FIGURES}
-        matches += [
-            results.PublishedFigures(
-                f"{row.name}, {row.backend}", known.source, known.citation, known.machine, known.figures, ours
-            )
-            for known in read()
-            if known.setting == setting
-        ]
+        for known, figures in read():
+            if all(known[name] == str(value) for name, value in setting.items()):
+                about = (f"{row.name}, {row.backend}", known["source"], known["citation"], known["machine"])
+                matches.append(results.Published(*about, figures, ours))
     return tuple(matches)
