@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +17,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run, results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
+from tests.report.test_report_retrieval import row as make_row
+from tests.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
@@ -219,29 +220,24 @@ def test_single_searches_are_timed():
 
 
 def paper_row(**changes):
-    names = [field.name for field in dataclasses.fields(results.RetrievalRow)]
-    row = {
-        **dict.fromkeys(names),
+    setting = {
         "model": "hub/bert-base-uncased",
         "pooling": "first_last_avg",
         "whitening": "target",
-        "transductive": True,
         "k": 256,
-        "beta": 1.0,
-        "gamma": 1.0,
         "backend": "faiss-ivf",
         "options": {"nlist": 1024, "nprobe": 5},
         "mrr_at_10": 0.6,
         "time_ms": 0.1,
         "memory_gib": 0.2854,
     }
-    return results.RetrievalRow(**{**row, **changes})
+    return make_row(**{**setting, **changes})
 
 
 DATASET = results.Dataset("quora", 299_364, 290_654, {})
 
 
-def test_published_figures_stand_beside_the_same_setting_only():
+def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F811
     (match,) = published.compare([paper_row()], DATASET)
     assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
     assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
@@ -255,7 +251,7 @@ def test_published_figures_stand_beside_the_same_setting_only():
     ):
         assert published.compare([paper_row(**change)], DATASET) == ()
     assert published.compare([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
-    table = views.published_table(Run(SimpleNamespace(published=(match,))))
+    table = views.published_table(run.with_header(published=(match,)))
     assert "0.5957" in table.text()
     assert "0.6000" in table.text()
 
