@@ -101,10 +101,10 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["complete"]
-    assert run["dataset"]["counts"]["malformed_rows"] == 1
-    assert 0 < run["dataset"]["counts"]["queries_without_gold"] < run["dataset"]["queries"]
+    header = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert header["complete"]
+    assert header["dataset"]["counts"]["malformed_rows"] == 1
+    assert 0 < header["dataset"]["counts"]["queries_without_gold"] < header["dataset"]["queries"]
     assert [(row["whitening"], row["k"], row["backend"]) for row in rows] == [
         (whitening, k, backend)
         for whitening, k in (("none", 32), ("target", 32), ("target", 16))
@@ -113,19 +113,19 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     for row in rows:
         exact = row["backend"] in ("faiss-flat", "jax")
         assert row["index_recall_at_10"] == pytest.approx(1, abs=1e-3 if exact else 1)
-        assert row["memory_gib"] == pytest.approx(run["dataset"]["documents"] * row["k"] * 4 / 2**30)
+        assert row["memory_gib"] == pytest.approx(header["dataset"]["documents"] * row["k"] * 4 / 2**30)
         assert 0 < row["mrr_at_10"] <= row["recall_at_100"] * 2
         assert 0 < row["time_ms"] < 1000
         assert row["single_p50_ms"] <= row["single_p99_ms"]
         assert row["single_p50_ms"] < row["single_text_p50_ms"]
     flat, whitened = rows[0], rows[5]
     # The same words in another order are near each other even for a random encoder, once the common part is gone.
-    assert whitened["mrr_at_10"] > 100 / run["dataset"]["documents"]
-    assert flat["mrr_at_10"] > 100 / run["dataset"]["documents"]
+    assert whitened["mrr_at_10"] > 100 / header["dataset"]["documents"]
+    assert flat["mrr_at_10"] > 100 / header["dataset"]["documents"]
     by_backend = {row["backend"]: row for row in rows[:5]}
     assert by_backend["jax"]["mrr_at_10"] == pytest.approx(by_backend["faiss-flat"]["mrr_at_10"], abs=1e-3)
     assert by_backend["faiss-ivfpq"]["index_bytes"] < by_backend["faiss-flat"]["index_bytes"]
-    assert any("nlist lowered from 1024" in note for note in run["warnings"])
+    assert any("nlist lowered from 1024" in note for note in header["warnings"])
     assert "MRR@10" in done.stdout
     assert "1 malformed" in (tmp_path / "out" / "results.md").read_text()
     assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64") == len(views.PLOTS)
