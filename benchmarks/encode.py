@@ -29,10 +29,9 @@ import numpy as np
 
 from benchmarks.harness import in_words, interleave, median, ratio, save, torch_device
 from jaxwhiten import Encoder
-from jaxwhiten.datasets import load_sts
-from jaxwhiten.datasets.pydocs import load_pydocs
+from jaxwhiten.datasets import load_pydocs, load_sts
 from jaxwhiten.models import load_model, resolve_folder
-from jaxwhiten.text.tokenization import BulkTokenizer
+from jaxwhiten.text import BulkTokenizer
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 TOKEN_BUDGET = 2048  # of ONNX Runtime's batches

@@ -72,7 +72,7 @@ def faiss_pca(x: np.ndarray) -> Affine:
 
     n, d = x.shape
     pca = faiss.PCAMatrix(d, d, -0.5)
-    pca.max_points_per_d = n  # it would draw 1,000 rows a dimension
+    pca.max_points_per_d = n  # it would draw 1,000 rows per dimension
     pca.train(x)
     w = faiss.vector_to_array(pca.A).reshape(d, d).T
     return -np.linalg.solve(w.T.astype(np.float64), faiss.vector_to_array(pca.b).astype(np.float64)), w * n**0.5

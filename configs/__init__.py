@@ -1,1 +1,1 @@
-"""The record of each experiment: one file a config; `launch` starts the programs."""
+"""The record of each experiment: one file per config."""

@@ -45,7 +45,7 @@ def get_config() -> ConfigDict:
             "examples": (),
             "max_length": 64,
             "dtype": "float32",
-            # Sentences a batch at most, for the NLI sentences; 0 leaves it to the encoder.
+            # Sentences per batch at most, for the NLI sentences; 0 leaves it to the encoder.
             "batch_size": 0,
             # Folder of the embedding cache; empty for the default one.
             "cache": "",

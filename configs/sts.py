@@ -39,7 +39,7 @@ def get_config() -> ConfigDict:
             "aggregate": "wmean",
             "max_length": 64,
             "dtype": "float32",
-            # Sentences a batch at most; 0 leaves it to the encoder.
+            # Sentences per batch at most; 0 leaves it to the encoder.
             "batch_size": 0,
             # Resamples of the bootstrap intervals; 0 for none.
             "bootstrap": 1000,

@@ -1,22 +1,136 @@
-"""What every evaluation does alike: its folder, its progress lines, and the record of machine and versions."""
+"""What both evaluations share: settings, encoder, the header of a run, and warnings as notes."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import itertools
 import os
 import platform
 import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
+from ml_collections import ConfigDict
 
 import jaxwhiten
+from eval.encoding import first_plain, pooling_names
+from eval.settings import choices, fractions, integers
+from jaxwhiten import Encoder
+from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
+from jaxwhiten.report import Run, results
 from jaxwhiten.runtime import distributed, hardware
 
+WHITENINGS = ("none", "target", "nli")
 _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What both programs take from a config.
+
+    Attributes:
+      poolings: As named in the config; `expand_poolings` makes names of the encoder's out of them.
+      whitenings: Some of `WHITENINGS`.
+      knobs: Pairs of β and γ.
+      ks: Dimensions; 0 is the full one.
+      out: The folder for results.
+      data_dir: None for the default one.
+    """
+
+    poolings: tuple[str, ...]
+    whitenings: tuple[str, ...]
+    knobs: tuple[tuple[float, float], ...]
+    ks: tuple[int, ...]
+    out: Path
+    data_dir: str | None
+
+    @classmethod
+    def read(cls, config: ConfigDict) -> Settings:
+        """The settings, checked; makes the folder for results, before anything slow.
+
+        Raises:
+          InputError: A value is mistyped, or the folder cannot be made or written to.
+        """
+        if config.bootstrap < 0:
+            raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
+        settings = cls(
+            pooling_names(config.poolings),
+            choices("whitening", config.whitening, WHITENINGS),
+            tuple(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma))),
+            integers("ks", config.ks),
+            Path(config.out),
+            config.data_dir or None,
+        )
+        if distributed.is_writer():
+            make_folder(settings.out)
+        return settings
+
+    def load_nli(self) -> NLIRows | None:
+        """The NLI rows, or None where no whitening is fitted on them."""
+        return load_nli(self.data_dir, two_way="keep") if "nli" in self.whitenings else None
+
+    def load_encoder(self, config: ConfigDict) -> Encoder:
+        """The encoder that the config names."""
+        return Encoder.from_pretrained(
+            config.model,
+            pooling=first_plain(self.poolings),
+            max_length=config.max_length,
+            dtype=config.dtype,
+            revision=config.revision or None,
+        )
+
+    def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
+        """The dimensions asked for, 0 read as the full one, largest first.
+
+        Raises:
+          InputError: One is more than the vectors have.
+        """
+        width = encoder.width(pooling)
+        for k in self.ks:
+            if k > width:
+                raise InputError(f"config.ks: {k} is more than the {width} dimensions of {encoder.name}, {pooling}.")
+        return sorted({k or width for k in self.ks}, reverse=True)
+
+
+class Notes:
+    """Warnings of fits as notes of a run: each text once, with the fits and poolings it is about."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[str, list[str]]] = {}
+
+    def add(self, text: str, fit: str, pooling: str) -> None:
+        """Adds one warning of a fit."""
+        fits = self._places.setdefault(text, {}).setdefault(pooling, [])
+        if fit not in fits:
+            fits.append(fit)
+
+    @contextlib.contextmanager
+    def of(self, fit: str, pooling: str) -> Iterator[None]:
+        """Takes down the warnings given within the block."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            self.add(str(warning.message), fit, pooling)
+
+    def texts(self) -> tuple[str, ...]:
+        """The notes, such as `"target STS-B (mean, cls): few rows"`."""
+        notes = []
+        for text, places in self._places.items():
+            by_fits: dict[tuple[str, ...], list[str]] = {}
+            for pooling, fits in places.items():
+                by_fits.setdefault(tuple(fits), []).append(pooling)
+            where = "; ".join(f"{', '.join(fits)} ({', '.join(poolings)})" for fits, poolings in by_fits.items())
+            notes.append(f"{where}: {text}")
+        return tuple(notes)
 
 
 def say(text: str) -> None:
@@ -25,13 +139,8 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def now() -> str:
-    """The time, in UTC."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
 def make_folder(folder: Path) -> None:
-    """Makes the folder for results, before anything slow.
+    """Makes a folder for results.
 
     Raises:
       InputError: It cannot be made or written to.
@@ -44,20 +153,42 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"config.out: {folder} cannot be written to.")
 
 
-def machine() -> dict[str, Any]:
+def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encoding) -> dict[str, Any]:
+    """The fields that the headers of both programs share."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model": encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "dimension": encoder.dimension,
+        "dtype": encoder.dtype,
+        "seed": config.seed,
+        "encoding": encoding,
+        "machine": machine(),
+        "versions": versions(),
+        "config": config.to_dict(),
+    }
+
+
+def finish(run: Run[Any, Any], started: float, **changes: Any) -> Run[Any, Any]:
+    """The run with a complete header."""
+    return run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
+
+
+def machine() -> results.Machine:
     """Cores, devices and system, and the most memory this process has held so far."""
     devices = jax.local_devices()
-    return {
-        "cores": hardware.cores(),
-        "devices": len(devices),
-        "processes": jax.process_count(),
-        "device_kind": devices[0].device_kind,
-        "system": platform.platform(),
-        "peak_rss_gb": hardware.peak_memory(),
-    }
+    return results.Machine(
+        cores=hardware.cores(),
+        devices=len(devices),
+        processes=jax.process_count(),
+        device_kind=devices[0].device_kind,
+        system=platform.platform(),
+        peak_rss_gb=hardware.peak_memory(),
+    )
 
 
 def versions() -> dict[str, str]:
     """Versions of this project, Python and the packages that bear on the numbers."""
-    found = {name: metadata.version(name) for name in _PACKAGES}
+    faiss = [name for name in ("faiss-cpu", "faiss-gpu") if any(metadata.distributions(name=name))]
+    found = {name: metadata.version(name) for name in (*_PACKAGES, *faiss)}
     return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}

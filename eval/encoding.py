@@ -12,7 +12,7 @@ import numpy as np
 from eval.settings import words
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import NLIRows
-from jaxwhiten.encoding.store import text_fingerprint
+from jaxwhiten.encoding import EmbeddingStore, text_fingerprint
 from jaxwhiten.head import canonical
 from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening import merge_moments
@@ -28,11 +28,8 @@ def pooling_names(value: Any) -> tuple[str, ...]:
     Raises:
       InputError: There is no such pooling.
     """
-    return tuple(
-        dict.fromkeys(
-            name if name in (IDF, ALL_PAIRS) else canonical(name) for name in map(str.strip, words("poolings", value))
-        )
-    )
+    names = (name if name in (IDF, ALL_PAIRS) else canonical(name) for name in words("poolings", value))
+    return tuple(dict.fromkeys(names))
 
 
 def first_plain(names: Sequence[str]) -> str:
@@ -42,10 +39,10 @@ def first_plain(names: Sequence[str]) -> str:
 
 def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[str]) -> tuple[str, ...]:
     """The poolings with `IDF` counted on these sentences, and `ALL_PAIRS` as the pairs this encoder has."""
-    pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
     found: list[str] = []
     for name in names:
         if name == ALL_PAIRS:
+            pairs = itertools.combinations(range(encoder.config.num_layers + 1), 2)
             found += [f"layers:{first}+{second}" for first, second in pairs]
         else:
             found.append(encoder.fit_idf(sentences) if name == IDF else name)
@@ -53,14 +50,25 @@ def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[
 
 
 def encode(
-    encoder: Encoder, sentences: Sequence[str], poolings: Sequence[str], batch_size: int | None = None
+    encoder: Encoder,
+    sentences: Sequence[str],
+    poolings: Sequence[str],
+    batch_size: int | None = None,
+    store: EmbeddingStore | None = None,
 ) -> dict[str, np.ndarray]:
-    """The vectors of all sentences by pooling, in every process; each encodes its share."""
+    """The vectors of all sentences by pooling, in every process; each encodes its share.
+
+    Args:
+      encoder: The encoder.
+      sentences: Each once.
+      poolings: Computed together in one forward pass.
+      batch_size: Sentences per batch at most, where nothing is stored; None leaves it to the encoder.
+      store: Where vectors are looked up and kept.
+    """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
-    own = encoder.encode(
-        distributed.share(sentences), pooling=poolings, batch_size=batch_size, show_progress=show_progress()
-    )
-    return {pooling: distributed.gather_rows(vectors) for pooling, vectors in own.items()}
+    own, options = distributed.share(sentences), {"pooling": tuple(poolings), "show_progress": show_progress()}
+    found = store.encode(encoder, own, **options) if store else encoder.encode(own, batch_size=batch_size, **options)
+    return {pooling: distributed.gather_rows(vectors) for pooling, vectors in found.items()}
 
 
 def show_progress() -> bool | None:
@@ -71,7 +79,7 @@ def show_progress() -> bool | None:
 def nli_moments(
     encoder: Encoder, nli: NLIRows, poolings: Sequence[str], batch_size: int | None = None
 ) -> dict[str, Moments]:
-    """Moments of both sides of every NLI row, one a pooling; the vectors are not kept.
+    """Moments of both sides of every NLI row, by pooling; the vectors are not kept.
 
     A sentence that occurs several times is encoded once and counted as often as it occurs. Each process encodes its
     share; all have the moments of the whole.

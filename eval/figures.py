@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import jaxwhiten
-from eval.tasks import TaskIndex
-from jaxwhiten import Whitening, report
+from eval.scoring import Fits, with_params
+from eval.tasks import Encoded, TaskIndex
 from jaxwhiten.datasets import STSTask
+from jaxwhiten.report import Run, results
 
 HEAT_MAP_PAIRS = 14
 
 
-def with_params(whitening: Whitening, **changes: Any) -> Whitening:
-    """`whitening.with_params`, without the warnings its fit has given already."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return whitening.with_params(**changes)
-
-
-def shown_task(indices: Sequence[TaskIndex]) -> int:
+def shown_task(tasks: Sequence[TaskIndex]) -> int:
     """The task that stands for all where only one is shown: STS-B, or the first."""
-    return next((i for i, task in enumerate(indices) if task.name == "STS-B"), 0)
+    return next((i for i, task in enumerate(tasks) if task.name == "STS-B"), 0)
 
 
-def add_figures(
-    result: report.Run,
-    setting: Mapping[str, str],
-    fits: Mapping[str, Whitening],
-    vectors: np.ndarray,
-    indices: Sequence[TaskIndex],
-    tasks: Sequence[STSTask],
-    k: int,
-    whitenings: Sequence[str],
-) -> None:
-    """Keeps the arrays behind the plots: the spectrum of every pooling, and one heat map of similarities."""
-    whitening = setting["whitening"]
-    place = shown_task(indices)
-    task = indices[place]
-    if whitening == ("nli" if "nli" in whitenings else "target"):
-        eigenvalues = np.asarray(fits[task.name].eigenvalues_, np.float64)
-        result.figures[f"spectrum/{setting['pooling']}"] = eigenvalues
-        result.header["figures"]["spectrum"] = "NLI sentences" if whitening == "nli" else f"sentences of {task.name}"
-    if whitening == ("target" if "target" in whitenings else "nli") and "similarity" not in result.header["figures"]:
-        test = tasks[place].splits["test"]
-        chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
-        a, b = vectors[task.left[chosen]], vectors[task.right[chosen]]
-        whitener = with_params(fits[task.name], n_components=k, beta=1.0, gamma=1.0)
-        result.figures["similarity/before"] = _cosines(a, b)
-        result.figures["similarity/after"] = _cosines(whitener.transform(a), whitener.transform(b))
-        about = {**setting, "task": task.name, "k": k, "gold": [float(test.score[i]) for i in chosen]}
-        result.header["figures"]["similarity"] = {**about, "sentences": [test.sentence1[i] for i in chosen]}
+def add_spectrum(run: Run[Any, Any], encoded: Encoded, fits: Fits) -> Run[Any, Any]:
+    """The run with the eigenvalues of a pooling."""
+    name = encoded.tasks[shown_task(encoded.tasks)].name
+    run.figures[f"spectrum/{encoded.pooling}"] = np.asarray(fits.by_task[name].eigenvalues_, np.float64)
+    return run.with_header(spectrum="NLI sentences" if fits.whitening == "nli" else f"sentences of {name}")
+
+
+def add_heat_map(run: Run[Any, Any], encoded: Encoded, fits: Fits, tasks: Sequence[STSTask], k: int) -> Run[Any, Any]:
+    """The run with the similarities of a few pairs, before and after whitening."""
+    place = shown_task(encoded.tasks)
+    task, test = encoded.tasks[place], tasks[place].splits["test"]
+    chosen = _legible_pairs(test.sentence1, test.sentence2, test.score)
+    a, b = encoded.x[task.left[chosen]], encoded.x[task.right[chosen]]
+    whitening = with_params(fits.by_task[task.name], n_components=k, beta=1.0, gamma=1.0)
+    run.figures["similarity/before"] = _cosines(a, b)
+    run.figures["similarity/after"] = _cosines(whitening.transform(a), whitening.transform(b))
+    gold, sentences = (float(test.score[i]) for i in chosen), (test.sentence1[i] for i in chosen)
+    return run.with_header(
+        similarity=results.SimilarityFigure(
+            encoded.pooling, fits.whitening, k, task.name, tuple(gold), tuple(sentences)
+        )
+    )
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

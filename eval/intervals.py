@@ -2,64 +2,63 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from eval.tasks import TaskIndex
-from jaxwhiten import report
 from jaxwhiten.metrics import bootstrap
+from jaxwhiten.report import results
 
-LEVEL = 0.95
 
-
-def add_intervals(
-    result: report.Run,
-    indices: Sequence[TaskIndex],
-    similarities: Mapping[str, Sequence[np.ndarray]],
+def with_intervals(
+    rows: Sequence[results.STSRow],
+    similarities: Sequence[Mapping[str, np.ndarray]],
+    tasks: Sequence[TaskIndex],
+    aggregate: str,
     resamples: int,
     seed: int,
-) -> None:
-    """Adds intervals of the aggregate shown to the rows of a run.
+) -> list[results.STSRow]:
+    """The rows with intervals of one aggregate: of every task's score, and of the mean of the tasks.
 
-    Every task's score gets `low` and `high`, and every row `intervals["average"]` for the mean of the tasks. Rows
-    share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`, by task and for the average, each with `value`, `low` and `high`. Tasks are resampled apart.
+    Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
+    in `versus_raw`. Tasks are resampled apart.
 
     Args:
-      result: The run; its rows are changed.
-      indices: The tasks.
-      similarities: For each task the similarities of its test pairs, one array a row.
+      rows: The rows.
+      similarities: For each row the similarities of the test pairs by task.
+      tasks: The tasks.
+      aggregate: Of which.
       resamples: How many.
       seed: Of the resamples.
     """
-    aggregate = result.header["aggregate"]
     samples: dict[str, np.ndarray] = {}
-    for number, task in enumerate(indices):
-        samples[task.name] = bootstrap.spearman_resamples(
-            np.stack(similarities[task.name]), task.gold, task.subset, resamples, seed + number
-        )[aggregate]
+    for number, task in enumerate(tasks):
+        of_rows = np.stack([found[task.name] for found in similarities])
+        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, resamples, seed + number)
+        samples[task.name] = drawn[aggregate]
     samples["average"] = np.mean(list(samples.values()), axis=0)
-    raw = {row["pooling"]: number for number, row in enumerate(result.rows) if row["whitening"] == "none"}
-    for number, row in enumerate(result.rows):
-        row["intervals"] = {"average": _ends(samples["average"][number])}
-        for task in indices:
-            row["tasks"][task.name] |= _ends(samples[task.name][number])
-        base = raw.get(row["pooling"], number)
-        if base != number:
-            ours, theirs = (_scores(result.rows[i], result.header["tasks"], aggregate) for i in (number, base))
-            row["versus_raw"] = {
-                name: {"value": ours[name] - theirs[name], **_ends(of_name[number] - of_name[base])}
-                for name, of_name in samples.items()
-            }
-    result.header["bootstrap"] = {"resamples": resamples, "level": LEVEL, "seed": seed}
+    scores = [dict(zip(samples, (*row.scores(aggregate), row.average(aggregate)), strict=True)) for row in rows]
 
+    def estimates(number: int, base: int | None = None) -> dict[str, results.Estimate]:
+        """Of a row, or of its difference to another."""
+        found = {}
+        for name, drawn in samples.items():
+            value, resampled = scores[number][name], drawn[number]
+            if base is not None:
+                value, resampled = value - scores[base][name], resampled - drawn[base]
+            found[name] = results.Estimate(value, *bootstrap.percentile_interval(resampled))
+        return found
 
-def _ends(samples: np.ndarray) -> dict[str, float]:
-    return bootstrap.percentile_interval(samples, LEVEL)._asdict()
-
-
-def _scores(row: Mapping[str, Any], tasks: Sequence[str], aggregate: str) -> dict[str, float]:
-    """A row's scores by task, and their average."""
-    return {task: row["tasks"][task][aggregate] for task in tasks} | {"average": report.average(row, tasks, aggregate)}
+    raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}
+    complete = []
+    for number, row in enumerate(rows):
+        of, base = estimates(number), raw.get(row.pooling, number)
+        tasks_of = {
+            name: dataclasses.replace(scores_of, low=of[name].low, high=of[name].high)
+            for name, scores_of in row.tasks.items()
+        }
+        versus = estimates(number, base) if base != number else None
+        complete.append(dataclasses.replace(row, tasks=tasks_of, average_interval=of["average"], versus_raw=versus))
+    return complete

@@ -28,7 +28,7 @@ def batched_seconds(index: Index, queries: np.ndarray, k: int, prepared: bool) -
     return time.perf_counter() - start
 
 
-def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) -> dict[str, float]:
+def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) -> tuple[float, float]:
     """Median and 99th percentile of searching for one query after another; the first pass is a warm-up."""
     for query in queries:
         search(query)
@@ -37,16 +37,16 @@ def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) ->
         start = time.perf_counter()
         search(query)
         times.append(1000 * (time.perf_counter() - start))
-    return {"p50": float(np.percentile(times, 50)), "p99": float(np.percentile(times, 99))}
+    return float(np.percentile(times, 50)), float(np.percentile(times, 99))
 
 
-def vector_latency(index: Index, queries: np.ndarray, k: int) -> dict[str, float]:
-    """Milliseconds of single raw query vectors; the index whitens them."""
+def vector_latency(index: Index, queries: np.ndarray, k: int) -> tuple[float, float]:
+    """Milliseconds of single raw query vectors, median and 99th percentile; the index whitens them."""
     return single_milliseconds(lambda i: index.search(queries[i : i + 1], k), range(len(queries)))
 
 
-def text_latency(index: Index, encoder: Encoder, texts: Sequence[str], k: int) -> dict[str, float]:
-    """Milliseconds of single queries from text to results: encoding, whitening and search."""
+def text_latency(index: Index, encoder: Encoder, texts: Sequence[str], k: int) -> tuple[float, float]:
+    """The same of single queries from text to results: encoding, whitening and search."""
     return single_milliseconds(lambda text: search_text(index, encoder, [text], k), texts)
 
 
@@ -56,7 +56,7 @@ class Exact:
     Args:
       documents: Stored (whitened, normalised) document vectors.
       queries: Prepared query vectors.
-      k: Neighbours a query.
+      k: Neighbours per query.
       backend: The exact backend that finds them.
     """
 

@@ -38,13 +38,13 @@ def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def integers(key: str, value: Any, low: int = 0) -> tuple[int, ...]:
-    """`words` as integers of at least `low`.
+def integers(key: str, value: Any) -> tuple[int, ...]:
+    """`words` as integers of at least 0.
 
     Raises:
       InputError: One is not.
     """
-    return _numbers(key, value, int, f"a whole number of at least {low}", lambda number: number >= low)
+    return _numbers(key, value, int, "a whole number of at least 0", lambda number: number >= 0)
 
 
 def fractions(key: str, value: Any) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ def table_of(words: Sequence[str]) -> str | None:
     if not Path(folder, "run.json").is_file():
         return None
     run = report.Run.load(folder)
-    module = report.retrieval if run.header["program"] == "eval.retrieval" else report
+    module = report.retrieval if run.header.program == "eval.retrieval" else report
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)
@@ -45,7 +45,8 @@ def table_of(words: Sequence[str]) -> str | None:
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        run.rows = [row for row in run.rows if str(row.get(key)) in value.split(",")]
+        rows = [row for row in run.rows if str(getattr(row, key, None)) in value.split(",")]
+        run = dataclasses.replace(run, rows=rows)
     table = getattr(module, view)(run)
     if table is not None and plain:
         table = dataclasses.replace(table, caption="", notes=())

@@ -23,6 +23,20 @@ class TaskIndex:
     subset: list[str]
     fit: np.ndarray
 
+    def test_sentences(self) -> np.ndarray:
+        """The unique sentences of the test pairs, in rising order."""
+        return np.unique(np.concatenate([self.left, self.right]))
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The unique sentences of all tasks as vectors under one pooling."""
+
+    model: str
+    pooling: str
+    x: np.ndarray
+    tasks: Sequence[TaskIndex]
+
 
 def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[list[str], list[TaskIndex]]:
     """Unique sentences of all tasks, and each task as indices into them.
@@ -32,7 +46,7 @@ def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[
       test_only: Whether splits other than test are left out.
 
     Returns:
-      The sentences in order of first appearance, and one index a task.
+      The sentences in order of first appearance, and one index per task.
     """
     number: dict[str, int] = {}
 

@@ -11,7 +11,6 @@ there.
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +18,26 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import io, report
-from jaxwhiten.commands.launch import run
+from jaxwhiten import io
+from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
+from jaxwhiten.export import masked_model_card
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
-from jaxwhiten.text.tokenization import copy_tokenizer
-from jaxwhiten.text.vocabulary import cached_wordpiece
+from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from jaxwhiten.training import (
-    RunOptions,
     TokenCorpus,
     corpus_key,
-    hardware,
-    make_optimizer,
-    make_schedule,
     mask_rules,
     masked_batches,
     masked_evaluator,
     masked_loss,
-    masked_model_card,
     median_rate,
     split_masked_lm,
     tokenize_corpus,
-    train,
 )
-
-# What is shown or kept, not computed: a resumed run may change it. The text is known by its content.
-SHOWN_ONLY = ("data", "output", "log_every", "save_every", "keep", "progress", "export_dtype")
+from train.common import make_recipe, run_training, write_results
 
 
 def main(config: ConfigDict) -> None:
@@ -71,43 +63,16 @@ def main(config: ConfigDict) -> None:
     params, rebuild = split_masked_lm(model)
     print_sizes(corpus, params, batches.per_epoch, steps, config)
 
-    schedule = make_schedule(config.learning_rate, steps, warmup=config.warmup, decay=config.decay)
-    optimizer = make_optimizer(
-        schedule,
-        name=config.optimizer,
-        weight_decay=config.weight_decay,
-        clip_norm=config.clip_norm,
-        b2=config.b2,
-        eps=config.eps,
-    )
-    recipe = {name: value for name, value in config.to_dict().items() if name not in SHOWN_ONLY}
-    recipe |= {"dtype": compute_dtype(config.dtype), "text": corpus.key, "steps": steps}
-    score = functools.partial(masked_evaluator, rebuild, corpus.held_out, rules)
-    trained = train(
-        config.output,
-        params,
-        masked_loss(rebuild),
-        batches,
-        optimizer,
-        schedule,
-        steps=steps,
-        batch_size=config.batch_size,
-        accumulate=config.accumulate,
-        seed=config.seed,
-        recipe=recipe,
-        evaluate=score(blocks=config.evaluate_blocks),
-        options=RunOptions(
-            evaluate_every=config.evaluate_every,
-            save_every=config.save_every,
-            log_every=config.log_every,
-            keep=config.keep,
-            progress=config.progress,
-            unit="tokens",
-            per_row=config.block_length,
-        ),
+    # The text is known by its content, not by its place.
+    found = {"dtype": compute_dtype(config.dtype), "text": corpus.key, "steps": steps}
+    recipe = make_recipe(config, ("data", "export_dtype"), **found)
+    score = masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
+    trained = run_training(
+        config, params, masked_loss(rebuild), batches, recipe, score, unit="tokens", per_row=config.block_length
     )
     if trained.finished:
-        finish(config, rebuild(trained.params), tokenizer, recipe, steps, score()(trained.params))
+        scores = masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
+        finish(config, rebuild(trained.params), tokenizer, recipe, scores)
 
 
 def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
@@ -150,48 +115,44 @@ def print_sizes(corpus: TokenCorpus, params: Any, per_epoch: int, steps: int, co
         print(f"{corpus.skipped} bad lines left out")
     tokens = steps * config.batch_size * config.block_length
     print(
-        f"{count(params) / 1e6:.2f} million parameters; {per_epoch} batches an epoch, {steps} steps, "
+        f"{count(params) / 1e6:.2f} million parameters; {per_epoch} batches per epoch, {steps} steps, "
         f"{tokens / 1e6:.1f} million tokens"
     )
 
 
 def finish(
-    config: ConfigDict,
-    model: MaskedLM,
-    tokenizer: Path,
-    recipe: dict[str, Any],
-    steps: int,
-    scores: dict[str, float],
+    config: ConfigDict, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any], scores: dict[str, float]
 ) -> None:
     """Writes the finished model's folder with its card, and the results."""
-    if jax.process_index() != 0:
+    if not distributed.is_writer():
         return
-    output, tokens = Path(config.output), steps * config.batch_size * config.block_length
-    rate = median_rate(output, "tokens")
+    output, steps = Path(config.output), recipe["steps"]
+    tokens, rate = steps * config.batch_size * config.block_length, median_rate(output, "tokens")
     hours = tokens / rate / 3600 if rate else 0.0
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",
         "tokens seen": f"{tokens:,}",
         "hours": f"{hours:.2f} at {rate:,.0f} tokens/s",
-        "hardware": hardware(),
+        "hardware": hardware.describe(),
     }
     card = masked_model_card(output.name, base_model=config.model, facts=facts, scores=scores, recipe=recipe)
     save_masked_lm(model, output / "model", dtype=config.export_dtype)
     copy_tokenizer(tokenizer, output / "model")
     io.write_text(output / "model" / "README.md", card)
-    results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": hardware()}
-    results |= {"tokens_per_second": round(rate), "seed": config.seed}
-    io.write_json(output / "results.json", results)
-    report.write_training(
-        output,
-        f"train.mlm: {config.model or 'from random weights'}",
-        scores={"at the end": scores},
-        recipe=recipe,
-        facts={**facts, "seed": config.seed},
-    )
+    results = {
+        "scores": scores,
+        "step": steps,
+        "tokens": tokens,
+        "hours": round(hours, 3),
+        "hardware": hardware.describe(),
+        "tokens_per_second": round(rate),
+        "seed": config.seed,
+    }
+    title = f"train.mlm: {config.model or 'from random weights'}"
+    write_results(config, title, results, {"at the end": scores}, recipe, {**facts, "seed": config.seed})
     print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
     print(f"{output}/model written from step {steps}")
 
 
 if __name__ == "__main__":
-    run(main, "configs/mlm_small.py")
+    launch.run(main, "configs/mlm_small.py")

@@ -17,41 +17,31 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from jaxwhiten import losses, report
-from jaxwhiten.commands.launch import run
+from jaxwhiten import losses
+from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
-from jaxwhiten.io import write_json
 from jaxwhiten.models import load_model
-from jaxwhiten.runtime import distributed
+from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.training import (
     Evaluate,
     Rebuild,
-    RunOptions,
-    hardware,
-    make_optimizer,
-    make_schedule,
     sentence_batches,
     sentence_loss,
     split_encoder,
     sts_evaluator,
     tokenize_columns,
-    train,
 )
-
-# What is shown or kept, not computed: a resumed run may change it.
-SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress", "test")
+from train.common import make_recipe, run_training, write_results
 
 
 def main(config: ConfigDict) -> None:
     """Trains what the config says: one run, or its stages one after the other."""
     stages = config.get("stages", ())
-    for name in stages:
-        if not train_sentences(config[name]):
+    for run in [config[name] for name in stages] or [config]:
+        if not train_sentences(run):
             return
-    if not stages:
-        train_sentences(config)
 
 
 def train_sentences(config: ConfigDict) -> bool:
@@ -74,49 +64,24 @@ def train_sentences(config: ConfigDict) -> bool:
         process=(jax.process_index(), jax.process_count()),
     )
     steps = config.steps or config.epochs * batches.per_epoch
-    print(f"{batches.per_epoch} batches an epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
+    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
 
     settings = config.settings.to_dict()
     matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
-    loss = losses.objective(config.objective, **matryoshka, **settings)
-    encoder, rebuild = split_encoder(model, pooling)
+    objective = losses.objective(config.objective, **matryoshka, **settings)
     key, classes = jax.random.key(config.seed), len(examples.classes)
-    params = {
-        "encoder": encoder,
-        "head": losses.init_head(config.objective, key, sizes.hidden_size, classes, **settings),
-    }
+    head = losses.init_head(config.objective, key, sizes.hidden_size, classes, **settings)
+    encoder, rebuild = split_encoder(model, pooling)
+    params = {"encoder": encoder, "head": head}
+    loss = sentence_loss(rebuild, objective, pooling=pooling, passes=kind.passes)
 
-    schedule = make_schedule(config.learning_rate, steps, warmup=config.warmup, decay=config.decay)
-    optimizer = make_optimizer(
-        schedule, name=config.optimizer, weight_decay=config.weight_decay, clip_norm=config.clip_norm
-    )
-    recipe = {name: value for name, value in config.to_dict().items() if name not in SHOWN_ONLY}
-    recipe |= {"rows": table.key, "steps": steps}
-    trained = train(
-        config.output,
-        params,
-        sentence_loss(rebuild, loss, pooling=pooling, passes=kind.passes),
-        batches,
-        optimizer,
-        schedule,
-        steps=steps,
-        batch_size=config.batch_size,
-        accumulate=config.accumulate,
-        seed=config.seed,
-        recipe=recipe,
-        evaluate=scorer(config, rebuild, folder, config.dev, "dev") if config.dev else None,
-        best=f"{config.dev} dev" if config.dev else None,
-        options=RunOptions(
-            evaluate_every=config.evaluate_every,
-            save_every=config.save_every,
-            log_every=config.log_every,
-            keep=config.keep,
-            progress=config.progress,
-            per_row=len(examples.columns),
-        ),
-    )
+    recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
+    evaluate = scorer(config, rebuild, folder, config.dev, "dev") if config.dev else None
+    best = f"{config.dev} dev" if config.dev else None
+    trained = run_training(config, params, loss, batches, recipe, evaluate, best=best, per_row=len(examples.columns))
     if not trained.finished:
         return False
+
     splits = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
     before, after = {}, {}
     for task, split in splits:
@@ -124,20 +89,14 @@ def train_sentences(config: ConfigDict) -> bool:
         before |= score(params)
         after |= score(trained.params)
     export(config, rebuild(trained.params["encoder"]), folder, recipe, after)
-    results = {"before": before, "after": after, "step": trained.step, "seed": config.seed}
-    results["seconds"] = round(time.perf_counter() - began, 1)
-    if distributed.is_writer():
-        write_json(Path(config.output) / "results.json", results)
-        report.write_training(
-            config.output,
-            f"train.sbert: {config.objective} on {config.model}",
-            scores={"before": before, "after": after},
-            recipe=recipe,
-            facts={"hardware": hardware(), **{name: results[name] for name in ("step", "seed", "seconds")}},
-        )
+    seconds = round(time.perf_counter() - began, 1)
+    facts = {"step": trained.step, "seed": config.seed, "seconds": seconds}
+    scores = {"before": before, "after": after}
+    title = f"train.sbert: {config.objective} on {config.model}"
+    write_results(config, title, scores | facts, scores, recipe, {"hardware": hardware.describe(), **facts})
     for name, value in after.items():
         print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
-    print(f"{config.output}/model written from step {trained.step}, {results['seconds']} s in this session")
+    print(f"{config.output}/model written from step {trained.step}, {seconds} s in this session")
     distributed.wait_for_all()  # the next stage reads the model
     return True
 
@@ -207,4 +166,4 @@ def export(config: ConfigDict, model: Any, folder: Path, recipe: dict[str, Any],
 
 
 if __name__ == "__main__":
-    run(main, "configs/nli.py")
+    launch.run(main, "configs/nli.py")

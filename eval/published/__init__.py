@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from jaxwhiten.report import setting_name
+from jaxwhiten.report import results
 
 _SETTING = ("model", "pooling", "whitening", "k", "aggregate")
 
@@ -28,21 +27,37 @@ class Published:
     scores: dict[str, float]
 
 
+def read_lines(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
+    """The lines of every CSV file of a folder, each with what the comments of its file say, both by name."""
+    for path in sorted(folder.glob("*.csv")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
+        for line in csv.DictReader(line for line in lines if not line.startswith("#")):
+            yield about, line
+
+
+def comparable(row: results.Row) -> bool:
+    """Whether a row is a setting that others publish: raw vectors, or whitening with β = γ = 1."""
+    return row.whitening == "none" or (row.beta, row.gamma) == (1.0, 1.0)
+
+
+def model_name(row: results.Row) -> str:
+    """The last part of the model's name, in small letters."""
+    return row.model.rstrip("/").rpartition("/")[2].lower()
+
+
 @functools.cache
 def read() -> tuple[Published, ...]:
     """Every published row, file by file."""
     rows = []
-    for path in sorted(Path(__file__).parent.glob("*.csv")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
-        for row in csv.DictReader(line for line in lines if not line.startswith("#")):
-            scores = {task: float(value) for task, value in row.items() if task not in _SETTING and value}
-            setting = {name: row[name] for name in _SETTING}
-            rows.append(Published(about["source"], about["citation"], scores=scores, **{**setting, "k": int(row["k"])}))
+    for about, line in read_lines(Path(__file__).parent):
+        scores = {task: float(value) for task, value in line.items() if task not in _SETTING and value}
+        setting = {name: line[name] for name in _SETTING} | {"k": int(line["k"])}
+        rows.append(Published(about["source"], about["citation"], scores=scores, **setting))
     return tuple(rows)
 
 
-def compare(rows: Sequence[dict[str, Any]], tasks: Sequence[str]) -> list[dict[str, Any]]:
+def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[results.Published, ...]:
     """Published rows of the settings in a run, with this run's difference under the published aggregate.
 
     Settings are equal when model (the last part of its name), pooling, whitening, k and, for whitened rows,
@@ -51,30 +66,14 @@ def compare(rows: Sequence[dict[str, Any]], tasks: Sequence[str]) -> list[dict[s
     Args:
       rows: Rows of results.
       tasks: Tasks of the run; published scores of others are left out.
-
-    Returns:
-      One dictionary a match: setting, source, citation, aggregate, scores and difference by task.
     """
     matches = []
-    for row in rows:
-        if row["whitening"] != "none" and (row["beta"], row["gamma"]) != (1.0, 1.0):
-            continue
-        name = row["model"].rstrip("/").rpartition("/")[2].lower()
-        setting = (name, row["pooling"], row["whitening"], row["k"])
+    for row in filter(comparable, rows):
+        setting = (model_name(row), row.pooling, row.whitening, row.k)
         for known in read():
-            if (known.model.lower(), known.pooling, known.whitening, known.k) != setting:
-                continue
             scores = {task: known.scores[task] for task in tasks if task in known.scores}
-            ours = {task: row["tasks"][task][known.aggregate] for task in scores}
-            if scores:
-                matches.append(
-                    {
-                        "setting": setting_name(row),
-                        "source": known.source,
-                        "citation": known.citation,
-                        "aggregate": known.aggregate,
-                        "scores": scores,
-                        "difference": {t: round(ours[t] - s, 2) for t, s in scores.items() if ours[t] is not None},
-                    }
-                )
-    return matches
+            if scores and (known.model.lower(), known.pooling, known.whitening, known.k) == setting:
+                ours = {task: row.tasks[task].under(known.aggregate) for task in scores}
+                about = (row.name, known.source, known.citation, known.aggregate)
+                matches.append(results.Published(*about, scores, ours))
+    return tuple(matches)

@@ -11,6 +11,7 @@ all end.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib.util
 import os
@@ -33,13 +34,15 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
       default_config: The config file used when `--config` is not given.
     """
     try:
-        _check_overrides(sys.argv[1:], default_config)
-        sys.argv, where = _take_distributed(sys.argv)
-        config = config_flags.DEFINE_config_file("config", default=default_config, help_string="A file in configs/.")
-        flags.DEFINE_string("distributed", None, "One process of several: nothing, or ADDRESS:PORT,INDEX,COUNT.")
-        app.run(lambda _: _guarded(main, config.value) if where is None else _as_one_of_many(main, config.value, where))
+        path, where, rest = _split(sys.argv[1:], default_config)
+        config = _load(path)
+        _check(rest, config)
     except JaxwhitenError as error:
         sys.exit(_say(error))
+    sys.argv[1:] = rest
+    holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
+    flags.DEFINE_string("distributed", None, "One process of several: nothing, or ADDRESS:PORT,INDEX,COUNT.")
+    app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))
 
 
 def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
@@ -98,17 +101,6 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
         os.close(nothing)
 
 
-def _take_distributed(arguments: list[str]) -> tuple[list[str], str | None]:
-    """The command line without `--distributed`, and its value: None where it is not given, empty where it is alone."""
-    own = [argument for argument in arguments[1:] if _flag_name(argument) == "distributed"]
-    rest = [argument for argument in arguments if argument not in own]
-    return rest, own[-1].partition("=")[2] if own else None
-
-
-def _flag_name(argument: str) -> str:
-    return argument.lstrip("-").partition("=")[0] if argument.startswith("-") else ""
-
-
 def _say(error: JaxwhitenError, who: str = "") -> int:
     print(f"error: {who}{error}", file=sys.stderr)
     return error.exit_code
@@ -119,42 +111,53 @@ def _interrupted() -> int:
     return 130
 
 
-def _check_overrides(arguments: list[str], default_config: str) -> None:
-    """Answers a mistyped config file, key or flag with the nearest names, before absl prints a stack trace."""
-    path, keys = default_config, []
-    for position, argument in enumerate(arguments):
-        name, equals, value = argument.lstrip("-").partition("=")
-        if name == "config":
-            path = value if equals else arguments[position + 1] if position + 1 < len(arguments) else ""
-        elif name.startswith("config."):
-            keys.append(name.removeprefix("config."))
-        elif name == "distributed" and argument.startswith("-"):
-            if not equals and arguments[position + 1 : position + 2] and not arguments[position + 1].startswith("-"):
-                raise InputError(
-                    f"--distributed takes its value behind an equals sign: {argument}={arguments[position + 1]}"
-                )
-        elif argument.startswith("--") and name not in flags.FLAGS and name.removeprefix("no") not in flags.FLAGS:
-            raise unknown_name("flag", f"--{name}", ("config", "config.KEY", "distributed", "help"))
-    file = Path(path.partition(":")[0])
-    if not file.is_file():
-        raise unknown_name("config file", path, (str(found) for found in sorted(Path("configs").glob("*.py"))))
-    if not keys:
-        return
-    known = set(_paths(_load(path)))
-    for key in keys:
-        if key not in known and not any(known_key.startswith(f"{key}.") for known_key in known):
-            raise unknown_name("config key", key, known)
+def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:
+    """The config file, the value of `--distributed` (None where it is not given), and all other arguments.
+
+    Raises:
+      InputError: The value of `--distributed` stands apart, where it could be taken for something else.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", "-config", default=default_config)
+    parser.add_argument("--distributed", "-distributed", nargs="?", const="")
+    own, rest = parser.parse_known_args(arguments)
+    if own.distributed and own.distributed in arguments:
+        raise InputError(f"--distributed takes its value behind an equals sign: --distributed={own.distributed}")
+    return own.config, own.distributed, rest
 
 
 def _load(path: str) -> ConfigDict:
-    """What the config file's `get_config` returns; `FILE:ARGUMENT` passes the argument, as absl's flag does."""
+    """What the config file's `get_config` returns; `FILE:ARGUMENT` passes it the argument.
+
+    Raises:
+      InputError: There is no such file.
+    """
     file, _, argument = path.partition(":")
+    if not Path(file).is_file():
+        raise unknown_name("config file", path, map(str, Path("configs").glob("*.py")))
     spec = importlib.util.spec_from_file_location("jaxwhiten_config", file)
     if spec is None or spec.loader is None:
         raise InputError(f"{file}: not a Python file.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.get_config(argument) if argument else module.get_config()
+    config: ConfigDict = module.get_config(argument) if argument else module.get_config()
+    return config
+
+
+def _check(arguments: list[str], config: ConfigDict) -> None:
+    """Answers a mistyped flag or key with the nearest names, before absl prints a stack trace.
+
+    Raises:
+      InputError: There is no such flag or key.
+    """
+    known = set(_paths(config))
+    for argument in arguments:
+        name = argument.lstrip("-").partition("=")[0]
+        key = name.removeprefix("config.")
+        if key != name and key not in known:
+            raise unknown_name("config key", key, known)
+        if key == name and argument.startswith("--") and not {name, name.removeprefix("no")} & set(flags.FLAGS):
+            raise unknown_name("flag", f"--{name}", ("config", "config.KEY", "distributed", "help"))
 
 
 def _paths(config: ConfigDict, prefix: str = "") -> Iterator[str]:

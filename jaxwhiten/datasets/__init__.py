@@ -2,8 +2,11 @@
 
 from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
+from jaxwhiten.datasets.named import load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
+from jaxwhiten.datasets.pydocs import load_pydocs
+from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.datasets.sts import load_sts
 from jaxwhiten.datasets.tables import Table, read_table
 
@@ -14,10 +17,13 @@ __all__ = [
     "NLIRows",
     "NLISource",
     "Pairs",
+    "RetrievalData",
     "STSTask",
     "Table",
     "corpus_files",
     "load_nli",
+    "load_pydocs",
+    "load_retrieval",
     "load_sts",
     "nli_examples",
     "read_table",

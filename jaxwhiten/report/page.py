@@ -6,6 +6,7 @@ import base64
 import html
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -89,16 +90,15 @@ def facts(values: Mapping[str, Any]) -> str:
     return f"<dl>\n{rows}</dl>" if rows else ""
 
 
-def made(header: Mapping[str, Any]) -> list[str]:
-    """How a run was made: protocol, configuration, machine and versions, from its header."""
-    encoding = {f"encoding {name}": value for name, value in header.get("encoding", {}).items()}
-    run = {name: header.get(name) for name in ("program", "date", "model", "fingerprint", "dimension", "dtype", "seed")}
-    run |= {"seconds": header.get("seconds"), **encoding, **header.get("machine", {})}
+def made(header: Any) -> list[str]:
+    """How a run was made: protocol, configuration, machine and versions, from the header of an evaluation."""
+    run = {name: getattr(header, name) for name in ("program", "date", "model", "fingerprint", "dimension", "dtype")}
+    run |= {"seed": header.seed, "seconds": header.seconds, "encoding": asdict(header.encoding)}
     return [
-        section("Protocol", facts(header.get("protocol", {}))),
-        section("Configuration", facts(header.get("config", {}))),
-        section("Run", facts(run)),
-        section("Versions", facts(header.get("versions", {}))),
+        section("Protocol", facts(asdict(header.protocol))),
+        section("Configuration", facts(header.config)),
+        section("Run", facts(run | asdict(header.machine))),
+        section("Versions", facts(header.versions)),
     ]
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.report.run import Run, average, has_knobs
+from jaxwhiten.report.results import STSRow
+from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
 
 
-def _title_end(run: Run) -> str:
-    return " (sample, not a benchmark)" if run.header["sample"] else ""
+def _title_end(run: STSRun) -> str:
+    return " (sample, not a benchmark)" if run.header.sample else ""
 
 
-def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
-    """Average score against k, one panel a whitening, one line a pooling; dotted lines are not whitened.
+def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
+    """Average score against k, one panel per whitening, one line per pooling; dotted lines are not whitened.
 
     Args:
       run: A run of `eval.sts`.
@@ -28,53 +28,46 @@ def plot_scores(run: Run, path: str | os.PathLike[str]) -> Path | None:
       The path, or None where no row is whitened.
     """
     import matplotlib
+    from matplotlib.lines import Line2D
 
-    tasks, aggregate = run.header["tasks"], run.header["aggregate"]
-    whitened = [row for row in run.rows if has_knobs(row)]
-    panels = list(dict.fromkeys((row["whitening"], row["beta"], row["gamma"]) for row in whitened))
+    tasks, aggregate = run.header.tasks, run.header.aggregate
+    raw = [row for row in run.rows if row.whitening == "none"]
+    panels: dict[str, list[STSRow]] = {}
+    for row in run.rows:
+        if row.has_knobs:
+            panels.setdefault(row.label + row.knobs, []).append(row)
     if not panels:
         return None
-    poolings = list(dict.fromkeys(row["pooling"] for row in run.rows))
+    poolings = list(dict.fromkeys(row.pooling for row in run.rows))
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
-    ks = sorted({row["k"] for row in whitened})
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
     with matplotlib.rc_context(STYLE):
         figure = new_figure(max(6.4, 3.6 * across), 3.2 * down + 1.1)
         axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-        for axis, (whitening, beta, gamma) in zip(axes, panels, strict=False):
+        for axis, (title, rows) in zip(axes, panels.items(), strict=False):
             for pooling in poolings:
-                of_pooling = [row for row in run.rows if row["pooling"] == pooling]
-                chosen = [r for r in of_pooling if (r["whitening"], r["beta"], r["gamma"]) == (whitening, beta, gamma)]
-                points = sorted((row["k"], average(row, tasks, aggregate)) for row in chosen)
+                points = sorted((row.k, row.average(aggregate)) for row in rows if row.pooling == pooling)
                 axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colours[pooling])
-                for row in of_pooling:
-                    if row["whitening"] == "none":
-                        axis.axhline(average(row, tasks, aggregate), ls=":", lw=1.2, color=colours[pooling])
-            transductive = any(row["transductive"] for row in whitened if row["whitening"] == whitening)
-            knobs = f", β={beta:g}, γ={gamma:g}"
-            axis.set_title(f"{whitening}{' †' if transductive else ''}{knobs}")
-            scale_k(axis, ks)
+            for row in raw:
+                axis.axhline(row.average(aggregate), ls=":", lw=1.2, color=colours[row.pooling])
+            axis.set_title(title)
+            scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
         for axis in axes[len(panels) :]:
             axis.set_visible(False)
         for axis in axes[::across]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
-        figure.suptitle(f"{run.header['model']}\n{_averaged(tasks)}{_title_end(run)}", fontsize=10)
-        from matplotlib.lines import Line2D
-
+        averaged = tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
+        figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
         handles = [Line2D([], [], color=colours[p], marker="o", ms=4, lw=1.6, label=p) for p in poolings]
-        if any(row["whitening"] == "none" for row in run.rows):
+        if raw:
             handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
         return save_figure(figure, Path(path))
 
 
-def _averaged(tasks: Sequence[str]) -> str:
-    return tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
-
-
-def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
-    """Eigenvalues of the covariance and the share of variance the first k hold, one line a pooling.
+def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
+    """Eigenvalues of the covariance and the share of variance the first k hold, one line per pooling.
 
     Args:
       run: A run whose figures hold `spectrum/POOLING`.
@@ -85,11 +78,11 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
     """
     import matplotlib
 
-    poolings = list(dict.fromkeys(row["pooling"] for row in run.rows))
+    poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
-    ks = sorted({row["k"] for row in run.rows if has_knobs(row)})
+    ks = sorted({row.k for row in run.rows if row.has_knobs})
     with matplotlib.rc_context(STYLE):
         figure = new_figure(8.4, 3.7)
         left, right = figure.subplots(1, 2)
@@ -108,7 +101,7 @@ def plot_spectrum(run: Run, path: str | os.PathLike[str]) -> Path | None:
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
-        figure.suptitle(f"{run.header['model']}, covariance of {run.header['figures']['spectrum']}", fontsize=10)
+        figure.suptitle(f"{run.header.model}, covariance of {run.header.spectrum}", fontsize=10)
         figure.legend(loc="outside lower center", ncols=3)
         return save_figure(figure, Path(path))
 
@@ -123,11 +116,11 @@ def _cell(value: float) -> str:
     return ".00" if text == "−.00" else text
 
 
-def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
+def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
     """Cosine of every first with every second sentence of a few pairs, before and after whitening.
 
     Args:
-      run: A run whose figures hold `similarity/before` and `similarity/after`.
+      run: A run whose header says what `similarity/before` and `similarity/after` among its figures show.
       path: PNG file to write.
 
     Returns:
@@ -135,16 +128,16 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
     """
     import matplotlib
 
-    before, after = run.figures.get("similarity/before"), run.figures.get("similarity/after")
-    if before is None or after is None:
+    about = run.header.similarity
+    if about is None:
         return None
-    about = run.header["figures"]["similarity"]
+    before, after = run.figures["similarity/before"], run.figures["similarity/after"]
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
     with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
         figure = new_figure(12.5, 0.3 * n + 1.9)
         axes = figure.subplots(1, 2, sharey=True)
-        titles = (f"{about['pooling']}, not whitened", f"{about['pooling']}, {about['whitening']}, k={about['k']}")
+        titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
             image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
             mean = f"mean off the diagonal {_cell(float(values[off_diagonal].mean()))}"
@@ -157,11 +150,11 @@ def plot_similarity(run: Run, path: str | os.PathLike[str]) -> Path | None:
                 value = float(values[i, i])
                 colour = "white" if abs(value) > 0.6 else "#222222"
                 axis.text(i, i, _cell(value), ha="center", va="center", fontsize=7, color=colour)
-        sides = zip(about["sentences"], about["gold"], strict=True)
+        sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
             range(n), [f"{_short(s)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
-        figure.suptitle(f"{run.header['model']} on pairs of {about['task']}{_title_end(run)}", fontsize=10)
+        figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
         return save_figure(figure, Path(path))

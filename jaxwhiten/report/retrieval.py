@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from jaxwhiten import io
-from jaxwhiten.report import page
-from jaxwhiten.report.run import REAL, Row, Run, mark
+from jaxwhiten.report import page, views
+from jaxwhiten.report.results import SIGNIFICANT, RetrievalRow
+from jaxwhiten.report.run import RetrievalRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
-from jaxwhiten.report.table import Table
+from jaxwhiten.report.table import Table, best_cells, number
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
 )
-_MISSING = "–"
 _MARKERS = "osD^vPX*"
+_QUALITY = {
+    "mrr_at_10": "MRR@10",
+    "recall_at_1": "recall@1",
+    "recall_at_10": "recall@10",
+    "recall_at_100": "recall@100",
+    "ndcg_at_10": "nDCG@10",
+}
 _COUNTS = {
     "rows": "rows read",
     "malformed_rows": "malformed rows left out",
@@ -31,38 +35,11 @@ _COUNTS = {
 }
 
 
-def _number(value: float | None, digits: int) -> str:
-    return _MISSING if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
+def _groups(run: RetrievalRun) -> list[tuple[str, str]]:
+    return [(row.pooling, row.whitening) for row in run.rows]
 
 
-def _show_knobs(run: Run) -> bool:
-    return len({(row["beta"], row["gamma"]) for row in run.rows if row["whitening"] != "none"}) > 1
-
-
-def _setting_columns(run: Run) -> list[str]:
-    return ["pooling", "whitening", "k", *(["β", "γ"] if _show_knobs(run) else []), "index"]
-
-
-def _setting(run: Run, row: Row) -> list[str]:
-    knobs = [] if row["whitening"] == "none" else [f"{row['beta']:g}", f"{row['gamma']:g}"]
-    sign = " †" if row["transductive"] else ""
-    shown = (knobs or ["", ""]) if _show_knobs(run) else []
-    return [row["pooling"], row["whitening"] + sign, str(row["k"]), *shown, row["backend"]]
-
-
-def _table(run: Run, figures: Sequence[tuple[str, Any, int]], caption: str, notes: Sequence[str] = ()) -> Table:
-    """A table of settings and figures, each (column, how to get it from a row, digits)."""
-    columns = _setting_columns(run)
-
-    def cell(value: float | str | None, digits: int) -> str:
-        return value if isinstance(value, str) else _number(value, digits)
-
-    cells = [[*_setting(run, row), *(cell(value(row), digits) for _, value, digits in figures)] for row in run.rows]
-    groups = [(row["pooling"], row["whitening"]) for row in run.rows]
-    return Table([*columns, *(name for name, _, _ in figures)], cells, len(columns), caption, notes, groups)
-
-
-def quality_table(run: Run) -> Table:
+def quality_table(run: RetrievalRun) -> Table:
     """What is found: the paper's MRR@10 and other measures, and how much of the exact result the index gives.
 
     Args:
@@ -71,129 +48,121 @@ def quality_table(run: Run) -> Table:
     Returns:
       The table; the best values of each column are marked.
     """
-    data, protocol = run.header["dataset"], run.header["protocol"]
-    names = ("mrr_at_10", "recall_at_1", "recall_at_10", "recall_at_100", "ndcg_at_10")
-    heads = ("MRR@10", "recall@1", "recall@10", "recall@100", "nDCG@10")
-    figures: list[tuple[str, Any, int]] = [
-        (head, operator.itemgetter(name), 4) for head, name in zip(heads, names, strict=True)
+    header, data, protocol = run.header, run.header.dataset, run.header.protocol
+    settings = [*views.setting_columns(run), "index"]
+    heads = [*settings, *_QUALITY.values(), "of exact@10"]
+    cells = [
+        [
+            *views.setting_cells(run, row),
+            row.backend,
+            *(number(getattr(row, name), 4) for name in _QUALITY),
+            number(row.index_recall_at_10, 4),
+        ]
+        for row in run.rows
     ]
-    if any("mrr_interval" in row for row in run.rows):
-        figures.insert(1, ("its interval", _interval, 4))
-        figures.insert(2, ("vs. raw", _versus_raw, 4))
-    figures.append(("of exact@10", operator.itemgetter("index_recall_at_10"), 4))
     caption = (
-        f"{data['name']}: {data['documents']:,} documents, {data['queries']:,} queries, of which "
-        f"{data['queries'] - data['counts']['queries_without_gold']:,} have gold. {run.header['model']}, at most "
-        f"{protocol['max_length']} tokens. Means over the queries with gold; target: {protocol['target']}; of "
-        f"exact@10: {protocol['index_recall']}."
+        f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
+        f"{data.queries - data.counts['queries_without_gold']:,} have gold. {header.model}, at most "
+        f"{protocol.max_length} tokens. Means over the queries with gold; target: {protocol.target}; of "
+        f"exact@10: {protocol.index_recall}."
     )
-    if len(figures) > len(names) + 1:
+    if any(row.mrr_interval for row in run.rows):
+        place = len(settings) + 1  # beside the MRR
+        heads[place:place] = ["its interval", "vs. raw"]
+        for row, line in zip(run.rows, cells, strict=True):
+            ends, versus = row.mrr_interval, row.versus_raw
+            line[place:place] = [
+                f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None),
+                number(versus.value, 4, signed=True) + versus.mark if versus else number(None),
+            ]
         caption += (
-            f" Intervals: 95% bootstrap over queries; {REAL}: the interval of the paired difference to the raw vectors "
-            "of the same pooling and index leaves out 0."
+            f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
+            "difference to the raw vectors of the same pooling and index leaves out 0."
         )
-    notes = [TRANSDUCTIVE_NOTE] if any(row["transductive"] for row in run.rows) else []
-    table = _table(run, figures, caption, [*notes, *run.header["warnings"]])
-    heads_of = [table.columns.index(head) for head in heads]
-    best = {
-        (number, column)
-        for column, name in zip(heads_of, names, strict=True)
-        for number, row in enumerate(run.rows)
-        if len(run.rows) > 1 and row[name] == max(r[name] for r in run.rows)
-    }
-    return Table(
-        table.columns, table.rows, table.text_columns, table.caption, table.notes, table.groups, frozenset(best)
-    )
+    best = best_cells({heads.index(head): [getattr(row, name) for row in run.rows] for name, head in _QUALITY.items()})
+    notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
+    return Table(heads, cells, len(settings), caption, [*notes, *header.warnings], _groups(run), best)
 
 
-def _interval(row: Row) -> str:
-    ends = row.get("mrr_interval")
-    return _number(None, 4) if ends is None else f"{_number(ends['low'], 4)}–{_number(ends['high'], 4)}"
-
-
-def _versus_raw(row: Row) -> str:
-    found = row.get("versus_raw")
-    if found is None:
-        return _number(None, 4)
-    return f"{found['value']:+.4f}{mark(found)}"
-
-
-def cost_table(run: Run) -> Table:
+def cost_table(run: RetrievalRun) -> Table:
     """What it takes: time of batched and of single searches, memory, and building."""
-    protocol = run.header["protocol"]
-    figures = [
-        ("ms/query", lambda row: row["time_ms"], 4),
-        ("+whitening", lambda row: row["time_with_whitening_ms"], 4),
-        ("queries/s", lambda row: row["queries_per_second"], 0),
-        ("p50 ms", lambda row: row["single_ms"]["p50"], 2),
-        ("p99 ms", lambda row: row["single_ms"]["p99"], 2),
-        ("p50 text", lambda row: row["single_text_ms"]["p50"], 2),
-        ("p99 text", lambda row: row["single_text_ms"]["p99"], 2),
-        ("GiB", lambda row: row["memory_gib"], 4),
-        ("index MB", lambda row: row["index_bytes"] / 1e6, 2),
-        ("build s", lambda row: row["build_seconds"], 2),
-        ("peak GB", lambda row: row["peak_rss_gb"], 2),
-    ]
+    protocol = run.header.protocol
+    figures: dict[str, tuple[Callable[[RetrievalRow], float | None], int]] = {
+        "ms/query": (lambda row: row.time_ms, 4),
+        "+whitening": (lambda row: row.time_with_whitening_ms, 4),
+        "queries/s": (lambda row: row.queries_per_second, 0),
+        "p50 ms": (lambda row: row.single_p50_ms, 2),
+        "p99 ms": (lambda row: row.single_p99_ms, 2),
+        "p50 text": (lambda row: row.single_text_p50_ms, 2),
+        "p99 text": (lambda row: row.single_text_p99_ms, 2),
+        "GiB": (lambda row: row.memory_gib, 4),
+        "index MB": (lambda row: row.index_bytes / 1e6, 2),
+        "build s": (lambda row: row.build_seconds, 2),
+        "peak GB": (lambda row: row.peak_rss_gb, 2),
+    }
     caption = (
-        f"ms/query: {protocol['time']}; +whitening: {protocol['time_with_whitening']}. p50, p99: {protocol['single']}, "
+        f"ms/query: {protocol.time}; +whitening: {protocol.time_with_whitening}. p50, p99: {protocol.single}, "
         "from raw vectors, and (text) encoding included. "
-        f"GiB: {protocol['memory']}; index MB: the serialised index; peak GB: memory of the whole run so far."
+        f"GiB: {protocol.memory}; index MB: the serialised index; peak GB: memory of the whole run so far."
     )
-    return _table(run, figures, caption)
+    settings = [*views.setting_columns(run), "index"]
+    cells = [
+        [
+            *views.setting_cells(run, row),
+            row.backend,
+            *(number(value(row), digits) for value, digits in figures.values()),
+        ]
+        for row in run.rows
+    ]
+    return Table([*settings, *figures], cells, len(settings), caption, groups=_groups(run))
 
 
-def published_table(run: Run) -> Table | None:
+def published_table(run: RetrievalRun) -> Table | None:
     """Published figures and this run's, or None where no row is the same setting."""
-    cells, groups, sources = [], [], []
-    for number, match in enumerate(run.header.get("published", [])):
-        sign = " †" if match["transductive"] else ""
-        setting = f"{match['pooling']}, {match['whitening']}{sign}, k={match['k']}, {match['backend']}"
-        for who in ("published", "ours"):
-            figures = match[who]
-            label = match["source"] if who == "published" else "this run"
-            numbers = (_number(figures[name], 4) for name in ("mrr_at_10", "time_ms", "memory_gib"))
-            cells.append([setting if who == "published" else "", label, *numbers])
-            groups.append(number)
-        sources.append(f"{match['source']}: {match['citation']}, on {match['machine']}")
+    matches, cells = run.header.published, []
+    for match in matches:
+        for setting, label, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):
+            numbers = (number(figures[name], 4) for name in ("mrr_at_10", "time_ms", "memory_gib"))
+            cells.append([setting, label, *numbers])
     if not cells:
         return None
     caption = "Published figures of the same settings; times are of other machines."
-    return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, list(dict.fromkeys(sources)), groups)
+    sources = list(dict.fromkeys(f"{match.source}: {match.citation}, on {match.note}" for match in matches))
+    groups = [place // 2 for place in range(len(cells))]
+    return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
-def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
+def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
+    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k."""
     import matplotlib
+    from matplotlib.lines import Line2D
 
-    rows = [row for row in run.rows if row["mrr_at_10"] is not None and math.isfinite(row["mrr_at_10"])]
+    rows = [row for row in run.rows if math.isfinite(row.mrr_at_10)]
     if not rows:
         return None
-    lines = list(dict.fromkeys((row["pooling"], row["whitening"], row["beta"], row["gamma"]) for row in rows))
-    backends = list(dict.fromkeys(row["backend"] for row in rows))
+    show_knobs = len(run.knobs()) > 1
+
+    def line_of(row: RetrievalRow) -> str:
+        return f"{row.pooling}, {row.whitening}{row.knobs * show_knobs}"
+
+    lines = list(dict.fromkeys(map(line_of, rows)))
+    backends = list(dict.fromkeys(row.backend for row in rows))
     with matplotlib.rc_context(STYLE):
         figure = new_figure(6.4, 4.6)
         axis = figure.subplots()
         for line, backend in itertools.product(lines, backends):
-            of_line = [
-                row
-                for row in rows
-                if (row["pooling"], row["whitening"], row["beta"], row["gamma"]) == line and row["backend"] == backend
-            ]
-            points = sorted((x(row), row["mrr_at_10"], row["k"]) for row in of_line)
-            if not points:
-                continue
+            points = sorted(
+                (x(row), row.mrr_at_10, row.k) for row in rows if (line_of(row), row.backend) == (line, backend)
+            )
             colour, marker = COLOURS[lines.index(line) % len(COLOURS)], _MARKERS[backends.index(backend) % 8]
-            axis.plot(*list(zip(*points, strict=True))[:2], color=colour, marker=marker, ms=5, lw=1.2)
+            if points:
+                axis.plot(*list(zip(*points, strict=True))[:2], color=colour, marker=marker, ms=5, lw=1.2)
             for across, up, k in points:
                 axis.annotate(f"{k}", (across, up), xytext=(3, 4), textcoords="offset points", fontsize=7)
-        axis.set(xlabel=label, ylabel="MRR@10", title=run.header["title"])
+        axis.set(xlabel=label, ylabel="MRR@10", title=run.header.title)
         axis.margins(0.1)
         scale_amounts(axis)
-        from matplotlib.lines import Line2D
-
-        names = [
-            f"{p}, {w}" + (f", β={b:g}, γ={g:g}" if _show_knobs(run) and w != "none" else "") for p, w, b, g in lines
-        ]
-        handles = [Line2D([], [], color=COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(names)]
+        handles = [Line2D([], [], color=COLOURS[i % 8], lw=1.6, label=name) for i, name in enumerate(lines)]
         handles += [
             Line2D([], [], color="#555555", marker=_MARKERS[i % 8], ms=5, lw=0, label=backend)
             for i, backend in enumerate(backends)
@@ -202,40 +171,32 @@ def _plot(run: Run, path: Path, x: Any, label: str) -> Path | None:
         return save_figure(figure, path)
 
 
-def plot_memory(run: Run, path: str | os.PathLike[str]) -> Path | None:
-    """MRR@10 against the size of the serialised index; numbers beside the points are k.
-
-    Args:
-      run: A run of `eval.retrieval`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where no query has gold.
-    """
-    return _plot(run, Path(path), lambda row: row["index_bytes"] / 1e6, "serialised index, MB")
+def plot_memory(run: RetrievalRun, path: Path) -> Path | None:
+    """MRR@10 against the size of the serialised index; None where no query has gold."""
+    return _plot(run, path, lambda row: row.index_bytes / 1e6, "serialised index, MB")
 
 
-def plot_time(run: Run, path: str | os.PathLike[str]) -> Path | None:
-    """MRR@10 against the time of a query in a batched search; arguments and result as `plot_memory`."""
-    return _plot(run, Path(path), lambda row: row["time_ms"], "batched search, ms a query")
+def plot_time(run: RetrievalRun, path: Path) -> Path | None:
+    """MRR@10 against the time per query in a batched search; None where no query has gold."""
+    return _plot(run, path, lambda row: row.time_ms, "batched search, ms per query")
 
 
-PLOTS = {
+PLOTS: views.Plots = {
     "quality_by_memory.png": (plot_memory, "Quality against memory"),
     "quality_by_time.png": (plot_time, "Quality against time"),
 }
 
 
-def examples_text(run: Run) -> str:
+def examples_text(run: RetrievalRun) -> str:
     """The example searches: each query with its first results, before and after whitening."""
-    examples = run.header.get("examples", [])
+    examples = run.header.examples
     lines = []
-    for query in dict.fromkeys(example["query"] for example in examples):
+    for query in dict.fromkeys(example.query for example in examples):
         lines += ["", f"“{query}”"]
-        for example in (example for example in examples if example["query"] == query):
-            raw = example["whitening"] == "none"
-            lines.append(f"  {'not whitened' if raw else 'whitened (' + example['whitening'] + ')'}, k={example['k']}:")
-            lines += [f"    {hit['score']:.3f}  {_short(hit['text'] or str(hit['id']))}" for hit in example["hits"]]
+        for example in (example for example in examples if example.query == query):
+            how = "not whitened" if example.whitening == "none" else f"whitened ({example.whitening})"
+            lines.append(f"  {how}, k={example.k}:")
+            lines += [f"    {hit.score:.3f}  {_short(hit.text or str(hit.id))}" for hit in example.hits]
     return "\n".join(lines).strip("\n")
 
 
@@ -243,7 +204,7 @@ def _short(text: str, length: int = 100) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def write_retrieval(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
+def write_retrieval(run: RetrievalRun, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes `results.md`, `report.html` and the plots of a run of `eval.retrieval`.
 
     Args:
@@ -253,73 +214,35 @@ def write_retrieval(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
     Returns:
       The files written, `results.md` and `report.html` first.
     """
-    folder = Path(folder)
-    plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
-    tables = (quality_table(run), cost_table(run), published_table(run))
-    parts = [f"# {run.header['title']}", *(table.markdown() for table in tables if table)]
-    parts += [f"![{PLOTS[name][1]}]({name})" for name in plots]
-    if examples := examples_text(run):
-        parts += ["## Example searches", f"```text\n{examples}\n```"]
-    parts += [_data(run), _provenance(run)]
-    io.write_text(folder / "results.md", "\n\n".join(parts) + "\n")
-    return [folder / "results.md", _write_page(run, folder, plots), *plots.values()]
+    header, examples, data = run.header, examples_text(run), _data(run)
+
+    def sections(pictures: Mapping[str, str]) -> list[str]:
+        quality = quality_table(run.with_header(warnings=()))  # the page shows the warnings above all tables
+        return [
+            page.section("Quality", page.tables(quality), *pictures.values()),
+            page.section("Time and memory", page.tables(cost_table(run))),
+            page.section("Published", page.tables(published_table(run))),
+            page.section("Example searches", page.verbatim(examples)),
+            page.section("Data", page.verbatim(data)),
+        ]
+
+    parts = [*(["## Example searches", f"```text\n{examples}\n```"] if examples else []), data]
+    lead = f"{header.model} · {header.dataset.name} · {header.date}"
+    return views.write_views(run, Path(folder), PLOTS, _tables(run), sections, lead, parts)
 
 
-def _write_page(run: Run, folder: Path, plots: Mapping[str, Path]) -> Path:
-    header, pictures = run.header, [page.picture(path, PLOTS[name][1]) for name, path in plots.items()]
-    quality = quality_table(Run({**header, "warnings": []}, run.rows))  # the warnings stand above all tables
-    sections = [
-        page.section("Quality", page.tables(quality), *pictures),
-        page.section("Time and memory", page.tables(cost_table(run))),
-        page.section("Published", page.tables(published_table(run))),
-        page.section("Example searches", page.verbatim(examples_text(run))),
-        page.section("Data", page.verbatim(_data(run))),
-        *page.made(header),
-    ]
-    lead = [f"{header['model']} · {header['dataset']['name']} · {header['date']}"]
-    return page.write_page(folder / page.PAGE, header["title"], lead, sections, header["warnings"])
+def _tables(run: RetrievalRun) -> list[Table | None]:
+    return [quality_table(run), cost_table(run), published_table(run)]
 
 
-def as_text(run: Run, files: Sequence[Path]) -> str:
-    """What the program prints when it is done.
-
-    Args:
-      run: The run.
-      files: What was written.
-
-    Returns:
-      Tables, example searches and the names of the files.
-    """
-    tables = (quality_table(run), cost_table(run), published_table(run))
-    parts = ["\n" + table.text() for table in tables if table]
-    if examples := examples_text(run):
-        parts.append("\n" + examples)
-    parts.append(f"\n{run.header['seconds']:.0f} s, of which encoding {run.header['encoding']['seconds']:.0f} s")
-    parts += [f"Table: {files[0]}", f"Page: {files[1]}", "Plots: " + " ".join(map(str, files[2:]))]
-    return "\n".join(parts)
+def as_text(run: RetrievalRun, files: Sequence[Path]) -> str:
+    """What the program prints when it is done: tables, example searches, and the names of the files written."""
+    return views.closing_text(run, _tables(run), files, examples_text(run))
 
 
-def _data(run: Run) -> str:
-    counts, conflicts = run.header["dataset"]["counts"], run.header["dataset"]["conflicts"]
-    told = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in counts.items()]
-    lines = [f"Data: {'; '.join(told)}."]
-    lines += [f"Another text for one id, the first was kept: {conflict}." for conflict in conflicts]
+def _data(run: RetrievalRun) -> str:
+    data = run.header.dataset
+    met = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in data.counts.items()]
+    lines = [f"Data: {'; '.join(met)}."]
+    lines += [f"Another text for one id, the first was kept: {conflict}." for conflict in data.conflicts]
     return "\n".join(lines)
-
-
-def _provenance(run: Run) -> str:
-    header = run.header
-    machine, versions = header["machine"], header["versions"]
-    lines = [
-        f"Made on {header['date']} by `{header['program']}` in {header['seconds']:.0f} s, of which encoding "
-        f"{header['encoding']['seconds']:.0f} s (what is in the cache is not encoded again).",
-        f"Machine: {machine['cores']} cores, {machine['devices']} {machine['device_kind']} device(s); peak memory "
-        f"{machine['peak_rss_gb']:.1f} GB. Versions: {', '.join(f'{k} {v}' for k, v in versions.items())}.",
-    ]
-    return "\n".join(lines)
-
-
-def remove_views(folder: str | os.PathLike[str]) -> None:
-    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in ("results.md", page.PAGE, *PLOTS):
-        Path(folder, name).unlink(missing_ok=True)

@@ -1,97 +1,135 @@
-"""A run of an evaluation as a folder: rows, header and the arrays behind the plots.
+"""A run of an evaluation, and the folder it is kept in: the one place where results become JSON and come back.
 
-`results.json` is a list of rows, one a setting; `run.json` says what produced them: protocol, versions, machine;
-`figures.safetensors` holds the arrays. Tables, plots and pages are views of these three and can be made again.
+`results.json` is a list of rows, one per setting; `run.json` is the header: protocol, versions, machine;
+`figures.safetensors` holds the arrays behind the plots. Tables, plots and pages are views of these three and can be
+made again. In JSON an undefined score is null, and a field whose default is None is left out where it is None.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+import types
+import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError
+from jaxwhiten.report.results import FORMAT_VERSION, Header, RetrievalHeader, RetrievalRow, Row, STSHeader, STSRow
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
+_KINDS = {STSHeader.program: (STSHeader, STSRow), RetrievalHeader.program: (RetrievalHeader, RetrievalRow)}
 
-Row = dict[str, Any]
+HeaderT = TypeVar("HeaderT", bound=Header)
+RowT = TypeVar("RowT", bound=Row)
 
 
-@dataclass
-class Run:
+@dataclass(frozen=True)
+class Run(Generic[HeaderT, RowT]):
     """Everything an evaluation found.
 
     Attributes:
-      header: What produced the rows: model, tasks, aggregate, protocol, versions, machine.
-      rows: One dictionary a setting.
-      figures: Arrays behind the plots, by name; `header["figures"]` says what they are.
+      header: What produced the rows.
+      rows: One per setting.
+      figures: Arrays behind the plots, by name.
     """
 
-    header: dict[str, Any]
-    rows: list[Row] = field(default_factory=list)
+    header: HeaderT
+    rows: list[RowT] = field(default_factory=list)
     figures: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def with_header(self, **changes: Any) -> Run[HeaderT, RowT]:
+        """The same rows and figures under a changed header."""
+        return dataclasses.replace(self, header=dataclasses.replace(self.header, **changes))
+
+    def knobs(self) -> list[tuple[float | None, float | None]]:
+        """The pairs of β and γ in the rows, each once, the largest first."""
+        return sorted({(row.beta, row.gamma) for row in self.rows if row.has_knobs}, reverse=True)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes the three files, each atomically; undefined scores become null."""
+        """Writes the three files, each atomically."""
         folder = Path(folder)
-        io.write_json(folder / _RESULTS, _without_nan(self.rows))
-        io.write_json(folder / _HEADER, _without_nan(self.header))
+        io.write_json(folder / _RESULTS, _to_json(self.rows))
+        io.write_json(folder / _HEADER, _to_json(self.header))
         if self.figures:
             io.save_tensors(folder / _FIGURES, self.figures, kind="figures", header={})
         else:
             (folder / _FIGURES).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Run:
+    def load(cls, folder: str | os.PathLike[str]) -> Run[Any, Any]:
         """Reads a folder written by `save`.
 
         Raises:
-          FormatError: A file is missing or is not what `save` writes.
+          FormatError: A file is missing, damaged, or written by another version or program.
         """
         folder = Path(folder)
-        parts: list[Any] = []
-        for name, kind in ((_HEADER, dict), (_RESULTS, list)):
-            try:
-                value = json.loads((folder / name).read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
-                raise FormatError(f"{folder / name}: cannot be read ({error}). Run the evaluation again.") from error
-            if not isinstance(value, kind):
-                raise FormatError(f"{folder / name}: not a {kind.__name__}; was it written by an evaluation?")
-            parts.append(value)
+        found = _read_json(folder / _HEADER)
+        if not isinstance(found, dict) or "program" not in found:
+            raise FormatError(f"{folder / _HEADER}: not the header of a run; was it written by an evaluation?")
+        program, version = found["program"], found.get("format_version")
+        if program not in _KINDS or version != FORMAT_VERSION:
+            raise FormatError(
+                f"{folder / _HEADER}: format version {version} of {program!r}; this jaxwhiten reads version "
+                f"{FORMAT_VERSION} of {' and '.join(_KINDS)}. Run the evaluation again."
+            )
+        header_type, row_type = _KINDS[program]
+        header = _from_json(header_type, found, str(folder / _HEADER))
+        rows = _from_json(list[row_type], _read_json(folder / _RESULTS), str(folder / _RESULTS))  # type: ignore[valid-type]
         file = folder / _FIGURES
-        header, rows = parts
         return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 
 
-def _without_nan(value: Any) -> Any:
+STSRun = Run[STSHeader, STSRow]
+RetrievalRun = Run[RetrievalHeader, RetrievalRow]
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FormatError(f"{path}: cannot be read ({error}). Run the evaluation again.") from error
+
+
+def _to_json(value: Any) -> Any:
+    """Dataclasses as dictionaries; NaN and infinities, which JSON has not, as None."""
+    if dataclasses.is_dataclass(value):
+        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: _to_json(item) for f, item in pairs if item is not None or f.default is not None}
     if isinstance(value, Mapping):
-        return {str(key): _without_nan(item) for key, item in value.items()}
+        return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
+        return [_to_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def average(row: Row, tasks: Sequence[str], aggregate: str) -> float:
-    """The mean of a row's tasks under one aggregate; NaN where one of them is undefined."""
-    scores = [row["tasks"][task][aggregate] for task in tasks]
-    return math.nan if any(s is None or math.isnan(s) for s in scores) else sum(scores) / len(scores)
-
-
-def has_knobs(row: Row) -> bool:
-    """Whether a row is a whitening with β and γ, not raw vectors or another method."""
-    return row["whitening"] != "none" and row["beta"] is not None
-
-
-REAL = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
-
-
-def mark(difference: dict[str, float]) -> str:
-    """`REAL` beside a difference whose interval leaves out 0, and a space beside others."""
-    return REAL if difference["low"] > 0 or difference["high"] < 0 else " "
+def _from_json(kind: Any, value: Any, where: str) -> Any:
+    """What `_to_json` made of a value of type `kind`, read back; `where` is its place, for errors."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is types.UnionType:  # all unions here are `X | None`
+        return None if value is None else _from_json(arguments[0], value, where)
+    if kind is float and (value is None or isinstance(value, int | float)):
+        return math.nan if value is None else float(value)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        known = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(kind)}
+        wrong = sorted({name for name, needed in known.items() if needed} - set(value) | set(value) - set(known))
+        if not wrong:
+            return kind(**{name: _from_json(hints[name], item, f"{where}: {name}") for name, item in value.items()})
+        where = f"{where}: {', '.join(wrong)}"
+    elif origin is dict and isinstance(value, dict):
+        return {key: _from_json(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
+    elif origin in (list, tuple) and isinstance(value, list):
+        return origin(_from_json(arguments[0], item, f"{where}, item {i}") for i, item in enumerate(value))
+    elif origin is None and not dataclasses.is_dataclass(kind) and isinstance(value, kind):
+        return value
+    raise FormatError(f"{where}: not what this version of jaxwhiten writes there. Run the evaluation again.")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jaxwhiten import io
-from jaxwhiten.report import page
+from jaxwhiten.report import page, views
 from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.run import REAL, Row, Run, average, has_knobs, mark
-from jaxwhiten.report.table import Table
+from jaxwhiten.report.results import SIGNIFICANT
+from jaxwhiten.report.run import STSRun
+from jaxwhiten.report.table import Table, best_cells, number
 
 AGGREGATE_NAMES = {
     "wmean": "mean over the subsets of a task, weighted by their pairs (wmean)",
@@ -24,42 +23,27 @@ SAMPLE_NOTE = (
     "other and with nothing else."
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
-_MISSING = "–"
+PLOTS: views.Plots = {
+    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
+    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
+    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
+}
 
 
-def _points(value: float | None, signed: bool = False) -> str:
-    if value is None or not math.isfinite(value):
-        return _MISSING
-    value = round(value, 2) + 0.0  # no "-0.00"
-    return f"{value:+.2f}" if signed else f"{value:.2f}"
-
-
-def _knobs(rows: Sequence[Row]) -> list[tuple[float, float]]:
-    return sorted({(row["beta"], row["gamma"]) for row in rows if has_knobs(row)}, reverse=True)
-
-
-def setting_name(row: Row, knobs: bool = False) -> str:
-    """A row in words: pooling, whitening with its sign, k, and β and γ where asked for."""
-    sign = " †" if row["transductive"] else ""
-    tail = f", β={row['beta']:g}, γ={row['gamma']:g}" if knobs and has_knobs(row) else ""
-    return f"{row['pooling']}, {row['whitening']}{sign}, k={row['k']}{tail}"
-
-
-def _caption(run: Run) -> str:
-    header, knobs = run.header, _knobs(run.rows)
+def _caption(run: STSRun) -> str:
+    header, knobs = run.header, run.knobs()
     parts = [
-        f"{'Sample, not a benchmark. ' if header['sample'] else ''}Spearman × 100, "
-        f"{AGGREGATE_NAMES[header['aggregate']]}.",
-        f"{header['model']}, {header['dtype']}, at most {header['protocol']['max_length']} tokens.",
+        f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
+        f"{header.model}, {header.dtype}, at most {header.protocol.max_length} tokens.",
     ]
     if len(knobs) == 1:
         parts.append(f"Whitening with β = {knobs[0][0]:g}, γ = {knobs[0][1]:g}.")
-    seen = {row["whitening"] for row in run.rows}
-    parts += [f"{name}: {text}." for name, text in header["protocol"]["whitening"].items() if name in seen]
+    seen = {row.whitening for row in run.rows}
+    parts += [f"{name}: {text}." for name, text in header.protocol.whitening.items() if name in seen]
     return " ".join(parts)
 
 
-def sts_table(run: Run) -> Table:
+def sts_table(run: STSRun) -> Table:
     """The main table: rows are settings, columns the tasks and their average.
 
     Args:
@@ -68,57 +52,48 @@ def sts_table(run: Run) -> Table:
     Returns:
       The table; transductive rows carry a sign that the notes explain.
     """
-    tasks, aggregate = run.header["tasks"], run.header["aggregate"]
-    show_knobs = len(_knobs(run.rows)) > 1
-    columns = ["pooling", "whitening", "k", *(["β", "γ"] if show_knobs else []), *tasks]
-    first_score = len(columns) - len(tasks)
-    if len(tasks) > 1:
-        columns.append("average")
-    cells, values = [], []
-    for row in run.rows:
-        scores = [row["tasks"][task][aggregate] for task in tasks]
-        if len(tasks) > 1:
-            scores.append(average(row, tasks, aggregate))
-        values.append([math.nan if score is None else score for score in scores])
-        knobs = [f"{row['beta']:g}", f"{row['gamma']:g}"] if has_knobs(row) else ["", ""]
-        sign = " †" if row["transductive"] else ""
-        setting = [row["pooling"], row["whitening"] + sign, str(row["k"]), *(knobs if show_knobs else [])]
-        cells.append([*setting, *map(_points, scores)])
-    best = {
-        (row, first_score + column)
-        for column, scores in enumerate(zip(*values, strict=True))
-        for row, score in enumerate(scores)
-        if len(cells) > 1 and score == max((s for s in scores if math.isfinite(s)), default=None)
-    }
-    notes = [TRANSDUCTIVE_NOTE] if any(row["transductive"] for row in run.rows) else []
-    notes += [SAMPLE_NOTE] if run.header["sample"] else []
-    notes += run.header.get("warnings", [])
-    groups = [row["pooling"] for row in run.rows]
-    return Table(columns, cells, 2, _caption(run), notes, groups, frozenset(best))
-
-
-def interval_table(run: Run) -> Table | None:
-    """Confidence intervals of every score, or None where the run has none."""
-    bootstrap = run.header.get("bootstrap")
-    tasks = run.header["tasks"]
-    if not bootstrap or not run.rows or "low" not in run.rows[-1]["tasks"][tasks[0]]:
-        return None
-    knobs = len(_knobs(run.rows)) > 1
+    header, several = run.header, len(run.header.tasks) > 1
+    values = [
+        [*row.scores(header.aggregate), *([row.average(header.aggregate)] if several else [])] for row in run.rows
+    ]
+    heads = views.setting_columns(run)
     cells = [
-        [
-            setting_name(row, knobs),
-            *(f"{_points(s.get('low'))}–{_points(s.get('high'))}" for s in row["tasks"].values()),
-        ]
-        for row in run.rows
+        [*views.setting_cells(run, row), *map(number, scores)] for row, scores in zip(run.rows, values, strict=True)
+    ]
+    notes = [
+        *([TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []),
+        *([SAMPLE_NOTE] if header.sample else []),
+        *header.warnings,
+    ]
+    columns = [*heads, *header.tasks, *(["average"] if several else [])]
+    groups = [row.pooling for row in run.rows]
+    best = best_cells(dict(enumerate(zip(*values, strict=True), len(heads))))
+    return Table(columns, cells, 2, _caption(run), notes, groups, best)
+
+
+def _names(run: STSRun) -> list[str]:
+    """A name for each row, with β and γ where they differ between rows."""
+    show_knobs = len(run.knobs()) > 1
+    return [row.name + row.knobs * show_knobs for row in run.rows]
+
+
+def interval_table(run: STSRun) -> Table | None:
+    """Confidence intervals of every score, or None where the run has none."""
+    header = run.header
+    if not header.resamples or not run.rows:
+        return None
+    cells = [
+        [name, *(f"{number(scores.low)}–{number(scores.high)}" for scores in row.tasks.values())]
+        for name, row in zip(_names(run), run.rows, strict=True)
     ]
     caption = (
-        f"{bootstrap['level']:.0%} bootstrap intervals ({bootstrap['resamples']:,} resamples of the pairs within each "
-        f"subset, percentile method), aggregate {run.header['aggregate']}."
+        f"{header.level:.0%} bootstrap intervals ({header.resamples:,} resamples of the pairs within each "
+        f"subset, percentile method), aggregate {header.aggregate}."
     )
-    return Table(["setting", *tasks], cells, 1, caption, groups=[row["pooling"] for row in run.rows])
+    return Table(["setting", *header.tasks], cells, 1, caption, groups=[row.pooling for row in run.rows])
 
 
-def difference_table(run: Run) -> Table | None:
+def difference_table(run: STSRun) -> Table | None:
     """What each setting adds to the raw vectors of its pooling, and whether that is more than chance.
 
     Args:
@@ -127,54 +102,43 @@ def difference_table(run: Run) -> Table | None:
     Returns:
       The table, or None for a run without bootstrap or without raw rows beside others.
     """
-    tasks, rows = run.header["tasks"], [row for row in run.rows if "versus_raw" in row]
-    if not rows:
-        return None
-    several, knobs = len(tasks) > 1, len(_knobs(run.rows)) > 1
-    cells = []
-    for row in rows:
-        found = row["versus_raw"]
-        cells.append(
-            [setting_name(row, knobs), *(_points(found[t]["value"], signed=True) + mark(found[t]) for t in tasks)]
-        )
+    header, several = run.header, len(run.header.tasks) > 1
+    cells, groups = [], []
+    for name, row in zip(_names(run), run.rows, strict=True):
+        if row.versus_raw is None:
+            continue
+        shown = [row.versus_raw[task] for task in (*header.tasks, *(["average"] if several else []))]
+        cells.append([name, *(number(found.value, signed=True) + found.mark for found in shown)])
         if several:
-            mean = found["average"]
-            ends = f"{_points(mean['low'], signed=True)} to {_points(mean['high'], signed=True)}"
-            cells[-1] += [_points(mean["value"], signed=True) + mark(mean), ends]
-    bootstrap = run.header["bootstrap"]
+            cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
+        groups.append(row.pooling)
+    if not cells:
+        return None
     caption = (
-        f"Difference to the raw vectors of the same pooling, {run.header['aggregate']}. {REAL}: its "
-        f"{bootstrap['level']:.0%} interval leaves out 0 (paired bootstrap, {bootstrap['resamples']:,} resamples "
+        f"Difference to the raw vectors of the same pooling, {header.aggregate}. {SIGNIFICANT}: its "
+        f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
         "of the pairs within each subset)."
     )
-    columns = ["setting", *tasks, *(["average", "its interval"] if several else [])]
-    return Table(columns, cells, 1, caption, groups=[row["pooling"] for row in rows])
+    columns = ["setting", *header.tasks, *(["average", "its interval"] if several else [])]
+    return Table(columns, cells, 1, caption, groups=groups)
 
 
-def published_table(run: Run) -> Table | None:
+def published_table(run: STSRun) -> Table | None:
     """Published scores and how far this run is from them, or None where nothing published matches a row."""
-    tasks, cells, groups, sources = run.header["tasks"], [], [], []
-    for number, match in enumerate(run.header.get("published", [])):
-        label = f"{match['setting']} ({match['aggregate']})"
-        scores, differences = match["scores"], match["difference"]
-        cells.append([label, match["source"], "published", *(_points(scores.get(task)) for task in tasks)])
-        cells.append(["", "", "difference", *(_points(differences.get(task), signed=True) for task in tasks)])
-        groups += [number, number]
-        sources.append(f"{match['source']}: {match['citation']}")
+    tasks, matches, cells = run.header.tasks, run.header.published, []
+    for match in matches:
+        label = f"{match.setting} ({match.note})"
+        cells.append([label, match.source, "published", *(number(match.published.get(task)) for task in tasks)])
+        cells.append(["", "", "difference", *(number(match.difference.get(task), signed=True) for task in tasks)])
     if not cells:
         return None
     caption = "Published scores of the same settings, and this run minus published (never in one column with ours)."
-    return Table(["setting", "source", "", *tasks], cells, 3, caption, list(dict.fromkeys(sources)), groups)
+    sources = list(dict.fromkeys(f"{match.source}: {match.citation}" for match in matches))
+    groups = [place // 2 for place in range(len(cells))]
+    return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
-PLOTS = {
-    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
-    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
-    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
-}
-
-
-def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
+def write_sts(run: STSRun, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes `results.md`, `report.html` and the plots of a run of `eval.sts`.
 
     Args:
@@ -184,61 +148,34 @@ def write_sts(run: Run, folder: str | os.PathLike[str]) -> list[Path]:
     Returns:
       The files written, `results.md` and `report.html` first.
     """
-    folder = Path(folder)
-    plots = {name: path for name, (draw, _) in PLOTS.items() if (path := draw(run, folder / name))}
-    tables = [
-        view(run) for view in (sts_table, difference_table, geometry_table, cost_table, published_table, interval_table)
-    ]
-    parts = [f"# {run.header['title']}", *(table.markdown() for table in tables if table)]
-    parts += [f"![{PLOTS[name][1]}]({name})" for name in plots]
-    parts.append(_provenance(run))
-    io.write_text(folder / "results.md", "\n\n".join(parts) + "\n")
-    return [folder / "results.md", _write_page(run, folder, plots), *plots.values()]
-
-
-def _write_page(run: Run, folder: Path, plots: Mapping[str, Path]) -> Path:
-    header, score_plot = run.header, plots.get("score_by_k.png")
-    # The warnings stand above all tables. The other aggregates need no new scores.
-    first, *others = sorted(AGGREGATE_NAMES, key=lambda name: name != header["aggregate"])
-    by_aggregate = {
-        name: sts_table(Run({**header, "aggregate": name, "warnings": []}, run.rows)) for name in (first, *others)
-    }
-    scores = page.section(
-        "Scores",
-        page.tables(by_aggregate[first]),
-        page.folded("Under the other aggregates", page.tables(*(by_aggregate[name] for name in others))),
-        page.picture(score_plot, PLOTS["score_by_k.png"][1]) if score_plot else "",
-    )
-    pictures = [page.picture(path, PLOTS[name][1]) for name, path in plots.items() if path != score_plot]
-    sections = [
-        scores,
-        page.section("Against the raw vectors", page.tables(difference_table(run))),
-        page.section("Intervals", page.tables(interval_table(run))),
-        page.section("Geometry", page.tables(geometry_table(run)), *pictures),
-        page.section("Cost", page.tables(cost_table(run))),
-        page.section("Published", page.tables(published_table(run))),
-        *page.made(header),
-    ]
-    lead = [f"{header['model']} · {', '.join(header['tasks'])} · {header['date']}"]
-    return page.write_page(folder / page.PAGE, header["title"], lead, sections, header["warnings"])
-
-
-def _provenance(run: Run) -> str:
-    """When, where and with what the run was made, for the foot of `results.md`."""
     header = run.header
-    encoding, machine, memory = header["encoding"], header["machine"], header["machine"]["peak_rss_gb"]
-    nli = f" and those of {encoding['nli_rows']:,} NLI rows" if encoding["nli_rows"] else ""
-    lines = [
-        f"Made on {header['date']} by `{header['program']}` in {header['seconds']:.0f} s, of which encoding "
-        f"{encoding['seconds']:.0f} s ({encoding['sentences']:,} unique sentences{nli}).",
-        f"Machine: {machine['cores']} cores, {machine['devices']} JAX device(s) of kind {machine['device_kind']}, peak "
-        f"memory {'not known' if memory is None else f'{memory:.1f} GB'}.",
-        f"Versions: {', '.join(f'{name} {version}' for name, version in header['versions'].items())}.",
-    ]
-    return "\n".join(lines)
+    # The page shows the warnings above all tables. The other aggregates need no new scores.
+    shown, *others = (
+        sts_table(run.with_header(aggregate=name, warnings=()))
+        for name in sorted(AGGREGATE_NAMES, key=lambda name: name != header.aggregate)
+    )
+
+    def sections(pictures: Mapping[str, str]) -> list[str]:
+        by_k, *rest = (pictures[name] for name in PLOTS)
+        folded = page.folded("Under the other aggregates", page.tables(*others))
+        return [
+            page.section("Scores", page.tables(shown), folded, by_k),
+            page.section("Against the raw vectors", page.tables(difference_table(run))),
+            page.section("Intervals", page.tables(interval_table(run))),
+            page.section("Geometry", page.tables(geometry_table(run)), *rest),
+            page.section("Cost", page.tables(cost_table(run))),
+            page.section("Published", page.tables(published_table(run))),
+        ]
+
+    tables = [*_tables(run), interval_table(run)]
+    lead = f"{header.model} · {', '.join(header.tasks)} · {header.date}"
+    return views.write_views(run, Path(folder), PLOTS, tables, sections, lead)
 
 
-def remove_views(folder: str | os.PathLike[str]) -> None:
-    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in ("results.md", page.PAGE, *PLOTS):
-        Path(folder, name).unlink(missing_ok=True)
+def _tables(run: STSRun) -> list[Table | None]:
+    return [sts_table(run), difference_table(run), geometry_table(run), cost_table(run), published_table(run)]
+
+
+def as_text(run: STSRun, files: Sequence[Path]) -> str:
+    """What the program prints when it is done: the tables, and the names of the files written."""
+    return views.closing_text(run, _tables(run), files)

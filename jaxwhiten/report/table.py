@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+
+
+def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
+    """A number as a cell; a dash where it is missing or undefined."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) + 0.0:{'+' * signed},.{digits}f}"  # + 0.0: no "-0.00"
+
+
+def best_cells(columns: Mapping[int, Sequence[float]]) -> frozenset[tuple[int, int]]:
+    """The cells (row, column) with the highest defined value of their column; none in a table of one row."""
+    return frozenset(
+        (row, column)
+        for column, values in columns.items()
+        for row, value in enumerate(values)
+        if len(values) > 1 and value == max(filter(math.isfinite, values), default=None)
+    )
 
 
 @dataclass(frozen=True)

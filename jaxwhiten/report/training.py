@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxwhiten._version import __version__
 from jaxwhiten.report import page
-from jaxwhiten.report.table import Table
+from jaxwhiten.report.table import Table, number
 
 _PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers")
 
@@ -60,9 +60,9 @@ def write_training(
 
 
 def _scores(columns: Mapping[str, Mapping[str, float]]) -> Table | None:
-    """One row a score; None where nothing was scored."""
+    """One row per score; None where nothing was scored."""
     names = list(dict.fromkeys(name for scores in columns.values() for name in scores))
-    cells = [[name, *(_number(scores.get(name)) for scores in columns.values())] for name in names]
+    cells = [[name, *(number(scores.get(name), 3) for scores in columns.values())] for name in names]
     return Table(["score", *columns], cells) if cells else None
 
 
@@ -70,9 +70,5 @@ def _evaluations(rows: list[dict[str, Any]]) -> Table | None:
     """The scores at each evaluation; None where there was none."""
     found = [row for row in rows if "loss" not in row]
     names = list(dict.fromkeys(name for row in found for name in row if name != "step"))
-    cells = [[str(row["step"]), *(_number(row.get(name)) for name in names)] for row in found]
+    cells = [[str(row["step"]), *(number(row.get(name), 3) for name in names)] for row in found]
     return Table(["step", *names], cells, 0, "Evaluations during the run.") if names else None
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None or value != value else f"{value:.3f}"

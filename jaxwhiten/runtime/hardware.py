@@ -11,6 +11,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def describe() -> str:
+    """What JAX computes on, in words, such as `"2 CPU cores"`."""
+    import jax
+
+    kind = jax.devices()[0].device_kind
+    return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
+
+
 def peak_memory() -> float | None:
     """The most memory this process has held so far, in GB (10⁹ bytes); None where the system does not tell."""
     try:

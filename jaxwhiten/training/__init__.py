@@ -1,10 +1,9 @@
 """Training: one loop for all programs, with its state, step, schedule, batches, checkpoints and log."""
 
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.card import hardware, median_rate
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
-from jaxwhiten.training.log import Log, plot_run, read_metrics
+from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, fit
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
 from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
@@ -33,7 +32,6 @@ __all__ = [
     "create_state",
     "data_mesh",
     "fit",
-    "hardware",
     "make_optimizer",
     "make_schedule",
     "make_step",

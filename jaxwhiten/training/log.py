@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -112,6 +113,20 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
         except ValueError:
             continue
     return rows
+
+
+def median_rate(folder: str | Path, unit: str) -> float:
+    """Units per second of a run, the median over its log: pauses and evaluations do not count.
+
+    Args:
+      folder: The run's folder.
+      unit: As in `RunOptions`.
+
+    Returns:
+      The rate, or 0.0 where nothing was logged.
+    """
+    rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
+    return statistics.median(rates) if rates else 0.0
 
 
 def plot_run(folder: str | Path) -> Path:

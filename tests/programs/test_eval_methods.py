@@ -1,5 +1,6 @@
 """`eval.sts` with methods beside whitening: their rows, geometry and cost, against plain numpy."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -35,20 +36,20 @@ def finished(model, tmp_path_factory):
 
 def test_rows_of_methods_stand_beside_those_of_whitening(finished):
     run, _ = finished
-    settings = [(row["whitening"], row["k"]) for row in run.rows if row["pooling"] == "mean"]
+    settings = [(row.whitening, row.k) for row in run.rows if row.pooling == "mean"]
     whitened = [("none", 32)] + [("target", k) for _ in range(2) for k in (32, 8)]
     both = ("random-projection", "shrunk-whitening")
     of_methods = [(name, k) for name in NAMES for k in ((32, 8) if name in both else (32,))]
     assert settings == whitened + of_methods
     assert len(run.rows) == 2 * len(settings)
     for row in run.rows:
-        if row["whitening"] in NAMES:
-            assert row["beta"] is None
-            assert row["transductive"] == (row["whitening"] != "random-projection")
-            assert row["n_fit"] == row["tasks"]["sts_sample"]["n_fit"] == 780
-            assert 0 < row["fit_seconds"] < row["seconds"]
-            assert row["bytes"] > 200
-        assert {"low", "high"} <= set(row["tasks"]["sts_sample"])
+        if row.whitening in NAMES:
+            assert row.beta is None
+            assert row.transductive == (row.whitening != "random-projection")
+            assert row.n_fit == row.tasks["sts_sample"].n_fit == 780
+            assert 0 < row.fit_seconds < row.seconds
+            assert row.bytes > 200
+        assert row.tasks["sts_sample"].low < row.tasks["sts_sample"].high
 
 
 def test_scores_and_geometry_are_those_of_numpy(finished, model):
@@ -58,25 +59,25 @@ def test_scores_and_geometry_are_those_of_numpy(finished, model):
     a, b = (encoder.encode(side).astype(np.float64) for side in (pairs.sentence1, pairs.sentence2))
     mean = np.concatenate([a, b]).mean(axis=0)
     cosine = ((a - mean) * (b - mean)).sum(1) / np.linalg.norm(a - mean, axis=1) / np.linalg.norm(b - mean, axis=1)
-    (row,) = [row for row in run.rows if (row["pooling"], row["whitening"]) == ("cls", "centre")]
+    (row,) = [row for row in run.rows if (row.pooling, row.whitening) == ("cls", "centre")]
     expected = 100 * spearmanr(cosine, pairs.score).statistic
-    assert row["tasks"]["sts_sample"]["all"] == pytest.approx(expected, abs=0.02)
+    assert row.tasks["sts_sample"].all == pytest.approx(expected, abs=0.02)
 
     unique = encoder.encode(sorted(set(pairs.sentence1) | set(pairs.sentence2))).astype(np.float64)
     values = np.linalg.eigvalsh(np.cov(unique.T))
     isoscore = (values.sum() ** 2 / (values**2).sum() - 1) / 31
-    assert row["geometry"]["n"] == len(unique)
-    assert row["geometry"]["isoscore"] == pytest.approx(isoscore, rel=1e-3)
+    assert row.geometry.n == len(unique)
+    assert row.geometry.isoscore == pytest.approx(isoscore, rel=1e-3)
     near = pairs.score >= 4
     unit = [(x - mean) / np.linalg.norm(x - mean, axis=1, keepdims=True) for x in (a, b)]
     distances = ((unit[0] - unit[1]) ** 2).sum(axis=1)[near]
-    assert row["geometry"]["alignment"] == pytest.approx(distances.mean(), rel=1e-3)
-    (raw,) = [row for row in run.rows if (row["pooling"], row["whitening"]) == ("cls", "none")]
-    assert raw["geometry"]["isoscore"] == pytest.approx(row["geometry"]["isoscore"], rel=1e-3)
-    assert raw["geometry"]["average_cosine"] > row["geometry"]["average_cosine"]
-    whitened = [r for r in run.rows if (r["whitening"], r["gamma"], r["k"]) == ("target", 1.0, 8)]
-    assert all(r["geometry"]["isoscore"] > 0.8 for r in whitened)
-    assert all("geometry" not in r for r in run.rows if r["whitening"] == "local-scaling")
+    assert row.geometry.alignment == pytest.approx(distances.mean(), rel=1e-3)
+    (raw,) = [row for row in run.rows if (row.pooling, row.whitening) == ("cls", "none")]
+    assert raw.geometry.isoscore == pytest.approx(row.geometry.isoscore, rel=1e-3)
+    assert raw.geometry.average_cosine > row.geometry.average_cosine
+    whitened = [r for r in run.rows if (r.whitening, r.gamma, r.k) == ("target", 1.0, 8)]
+    assert all(r.geometry.isoscore > 0.8 for r in whitened)
+    assert all(r.geometry is None for r in run.rows if r.whitening == "local-scaling")
 
 
 def test_tables_of_geometry_and_cost(finished):
@@ -93,11 +94,10 @@ def test_tables_of_geometry_and_cost(finished):
     assert "IsoScore" in text
     assert "rows fitted" in text
     assert "| centre †" in text
-    json.dumps(run.rows, allow_nan=False)
+    json.dumps(json.loads((out / "results.json").read_text()), allow_nan=False)
     # Without methods and geometry neither table is made.
-    plain = report.Run(run.header, [row for row in run.rows if row["whitening"] in ("none", "target")])
-    for row in plain.rows:
-        del row["geometry"]
+    rows = [dataclasses.replace(row, geometry=None) for row in run.rows if row.whitening in ("none", "target")]
+    plain = report.Run(run.header, rows)
     assert report.geometry_table(plain) is None
     assert report.cost_table(plain) is None
 

@@ -1,5 +1,6 @@
 """`python -m eval.retrieval` from a file of question pairs to tables and plots."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -17,9 +18,11 @@ from jaxwhiten import Encoder
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import mrr_at_k, recall_at_k
-from jaxwhiten.report import Run
+from jaxwhiten.report import Run, results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
+from tests.report.test_report_retrieval import row as make_row
+from tests.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
@@ -73,13 +76,13 @@ def test_intervals_of_the_mrr_are_paired():
     raw = 1 / rng.integers(1, 11, 800)
     better = np.minimum(raw + 0.1 * (rng.random(800) < 0.3), 1)
     found = retrieval.intervals(better, raw, 2000, 0)
-    assert found["mrr_interval"]["low"] < better.mean() < found["mrr_interval"]["high"]
-    assert found["versus_raw"]["value"] == pytest.approx((better - raw).mean())
+    assert found["mrr_interval"].low < better.mean() < found["mrr_interval"].high
+    assert found["versus_raw"].value == pytest.approx((better - raw).mean())
     # The difference is far surer than either mean: its interval is that of a mean of paired differences.
-    spread = found["versus_raw"]["high"] - found["versus_raw"]["low"]
+    spread = found["versus_raw"].high - found["versus_raw"].low
     assert spread == pytest.approx(2 * 1.96 * (better - raw).std() / np.sqrt(800), rel=0.1)
-    assert found["versus_raw"]["low"] > 0
-    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert found["versus_raw"].low > 0
+    assert retrieval.intervals(raw, raw, 100, 0)["versus_raw"] == results.Estimate(0.0, 0.0, 0.0)
     assert "versus_raw" not in retrieval.intervals(raw, None, 100, 0)
     assert retrieval.intervals(raw, None, 0, 0) == {}
 
@@ -139,10 +142,10 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["complete"]
-    assert run["dataset"]["counts"]["malformed_rows"] == 1
-    assert 0 < run["dataset"]["counts"]["queries_without_gold"] < run["dataset"]["queries"]
+    header = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert header["complete"]
+    assert header["dataset"]["counts"]["malformed_rows"] == 1
+    assert 0 < header["dataset"]["counts"]["queries_without_gold"] < header["dataset"]["queries"]
     assert [(row["whitening"], row["k"], row["backend"]) for row in rows] == [
         (whitening, k, backend)
         for whitening, k in (("none", 32), ("target", 32), ("target", 16))
@@ -151,21 +154,21 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     exact = {(row["whitening"], row["k"]): row for row in rows if row["backend"] == "faiss-flat"}
     for row in rows:
         assert LEAST_RECALL[row["backend"]] <= row["index_recall_at_10"] <= 1
-        assert row["memory_gib"] == pytest.approx(run["dataset"]["documents"] * row["k"] * 4 / 2**30)
+        assert row["memory_gib"] == pytest.approx(header["dataset"]["documents"] * row["k"] * 4 / 2**30)
         # What an approximate index does not find cannot raise a score by more than the ties it breaks otherwise.
         for score in ("mrr_at_10", "recall_at_100"):
             assert 0 < row[score] <= exact[row["whitening"], row["k"]][score] + 0.01
         assert row["time_ms"] > 0
-        assert row["single_ms"]["p50"] <= row["single_ms"]["p99"]
-        assert row["single_text_ms"]["p50"] <= row["single_text_ms"]["p99"]
+        assert row["single_p50_ms"] <= row["single_p99_ms"]
+        assert row["single_text_p50_ms"] <= row["single_text_p99_ms"]
     flat, whitened = rows[0], rows[5]
     # The same words in another order are near each other even for a random encoder, once the common part is gone.
-    assert whitened["mrr_at_10"] > 100 / run["dataset"]["documents"]
-    assert flat["mrr_at_10"] > 100 / run["dataset"]["documents"]
+    assert whitened["mrr_at_10"] > 100 / header["dataset"]["documents"]
+    assert flat["mrr_at_10"] > 100 / header["dataset"]["documents"]
     by_backend = {row["backend"]: row for row in rows[:5]}
     assert by_backend["jax"]["mrr_at_10"] == pytest.approx(by_backend["faiss-flat"]["mrr_at_10"], abs=1e-3)
     assert by_backend["faiss-ivfpq"]["index_bytes"] < by_backend["faiss-flat"]["index_bytes"]
-    assert any("nlist lowered from 1024" in note for note in run["warnings"])
+    assert any("nlist lowered from 1024" in note for note in header["warnings"])
     assert "MRR@10" in done.stdout
     assert "1 malformed" in (tmp_path / "out" / "results.md").read_text()
     assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64") == len(views.PLOTS)
@@ -176,14 +179,14 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):
     retrieval.main(config)
     first = Run.load(config.out)
-    assert [(row["pooling"], row["whitening"], row["k"], row["backend"]) for row in first.rows] == [
+    assert [(row.pooling, row.whitening, row.k, row.backend) for row in first.rows] == [
         ("cls", whitening, k, backend)
         for whitening, k in (("none", 32), ("target", 32), ("target", 8))
         for backend in ("faiss-ivf", "faiss-flat")
     ]
-    assert first.header["published"] == []
-    assert len(first.header["examples"]) == 4
-    assert all(len(example["hits"]) == 3 for example in first.header["examples"])
+    assert first.header.published == ()
+    assert len(first.header.examples) == 4
+    assert all(len(example.hits) == 3 for example in first.header.examples)
     printed = capsys.readouterr().out
     assert "“what is it?”" in printed
     assert "† transductive" in printed
@@ -199,7 +202,7 @@ def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, caps
     retrieval.main(config)
     second = Run.load(config.out)
     for a, b in zip(first.rows, second.rows, strict=True):
-        assert a["mrr_at_10"] == b["mrr_at_10"]
+        assert a.mrr_at_10 == b.mrr_at_10
 
 
 def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_path):
@@ -211,7 +214,7 @@ def test_an_nli_whitening_is_fitted_on_nli_and_is_not_transductive(config, tmp_p
     config.update({"data_dir": str(tmp_path / "data"), "whitening": "nli", "poolings": "mean", "backends": "jax"})
     retrieval.main(config)
     rows = Run.load(config.out).rows
-    assert [(row["whitening"], row["n_fit"], row["transductive"]) for row in rows] == [("nli", 400, False)] * 2
+    assert [(row.whitening, row.n_fit, row.transductive) for row in rows] == [("nli", 400, False)] * 2
 
 
 @pytest.mark.parametrize(
@@ -256,34 +259,31 @@ def test_samples_are_spread_and_never_larger_than_the_whole():
 def test_single_searches_are_timed():
     index = build_index(np.eye(8, dtype=np.float32), "jax")
     times = measure.vector_latency(index, np.eye(8, dtype=np.float32), 2)
-    assert 0 < times["p50"] <= times["p99"] < 1000
+    assert 0 < times[0] <= times[1] < 1000
 
 
 def paper_row(**changes):
-    row = {
+    setting = {
         "model": "hub/bert-base-uncased",
         "pooling": "first_last_avg",
         "whitening": "target",
-        "transductive": True,
         "k": 256,
-        "beta": 1.0,
-        "gamma": 1.0,
         "backend": "faiss-ivf",
         "options": {"nlist": 1024, "nprobe": 5},
         "mrr_at_10": 0.6,
         "time_ms": 0.1,
         "memory_gib": 0.2854,
     }
-    return {**row, **changes}
+    return make_row(**{**setting, **changes})
 
 
-DATASET = {"name": "quora", "documents": 299_364, "queries": 290_654}
+DATASET = results.Dataset("quora", 299_364, 290_654, {})
 
 
-def test_published_figures_stand_beside_the_same_setting_only():
+def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F811
     (match,) = published.compare([paper_row()], DATASET)
-    assert match["published"] == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
-    assert match["ours"] == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
+    assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
+    assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
     for change in (
         {"model": "bert-large-uncased"},
         {"pooling": "mean"},
@@ -292,14 +292,15 @@ def test_published_figures_stand_beside_the_same_setting_only():
         {"backend": "faiss-hnsw"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
-        assert published.compare([paper_row(**change)], DATASET) == []
-    assert published.compare([paper_row()], {**DATASET, "documents": 1000}) == []
-    table = views.published_table(Run({"published": [match]}))
+        assert published.compare([paper_row(**change)], DATASET) == ()
+    assert published.compare([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
+    table = views.published_table(run.with_header(published=(match,)))
     assert "0.5957" in table.text()
     assert "0.6000" in table.text()
 
 
 def test_published_memory_is_the_papers_formula():
-    for row in published.read():
-        assert row["memory_gib"] == pytest.approx(row["documents"] * row["k"] * 4 / 2**30, abs=1e-4)
+    for known, figures in published.read():
+        documents, k = int(known["documents"]), int(known["k"])
+        assert figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
     assert len(published.read()) == 10

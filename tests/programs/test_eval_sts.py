@@ -11,11 +11,14 @@ import pytest
 from scipy.stats import spearmanr
 
 from configs import demo, sts
-from eval import published, settings
+from eval import published, scoring, settings
 from eval import sts as program
+from eval.common import WHITENINGS, Notes
+from eval.tasks import Encoded
 from jaxwhiten import Encoder, Moments, report
 from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.report import results
 from tests.conftest import ROOT
 from tests.tiny import SENTENCES, write_model
 
@@ -68,20 +71,20 @@ def assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance):
     assert rows
     fits = {}
     for row, task in itertools.product(rows, tasks):
-        vector, whitening = vector_of[row["pooling"]], row["whitening"]
+        vector, whitening = vector_of[row.pooling], row.whitening
         a, b = plain_sides(task.splits["test"], vector)
         if whitening != "none":
-            key = row["pooling"], whitening, task.name
+            key = row.pooling, whitening, task.name
             if key not in fits:
                 sides = [side for pairs in task.splits.values() for side in plain_sides(pairs, vector)]
                 fit_on = np.concatenate(sides) if whitening == "target" else np.stack([vector[s] for s in nli_rows])
                 fits[key] = len(fit_on), plain_fit(fit_on)
             n_fit, fit = fits[key]
-            knobs = row["k"], row["beta"], row["gamma"]
+            knobs = row.k, row.beta, row.gamma
             a, b = plain_whiten(a, *fit, *knobs), plain_whiten(b, *fit, *knobs)
-            assert row["tasks"][task.name]["n_fit"] == n_fit
+            assert row.tasks[task.name].n_fit == n_fit
         for aggregate, value in plain_scores(a, b, task.splits["test"]).items():
-            assert row["tasks"][task.name][aggregate] == pytest.approx(value, abs=tolerance), (row, task.name)
+            assert row.tasks[task.name].under(aggregate) == pytest.approx(value, abs=tolerance), (row, task.name)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +133,7 @@ def test_rows_follow_the_contract(finished, model):
         for rest in [("none", 0.0, 32)] + [(w, g, k) for w in ("target", "nli") for g in (1.0, 0.5) for k in (32, 8)]
     ]
     for row in rows:
-        assert list(row) == ROW_KEYS + ["intervals"] + ["versus_raw"] * (row["whitening"] != "none")
+        assert list(row) == ROW_KEYS + ["average_interval"] + ["versus_raw"] * (row["whitening"] != "none")
         assert row["model"] == str(model)
         assert row["transductive"] == (row["whitening"] == "target")
         assert row["n_fit"] == {"none": 0, "target": 780, "nli": 306}[row["whitening"]]
@@ -142,20 +145,18 @@ def test_rows_follow_the_contract(finished, model):
 
 def test_differences_to_the_raw_vectors_are_paired(finished):
     run = report.Run.load(finished)
-    raw = {row["pooling"]: row for row in run.rows if row["whitening"] == "none"}
+    raw = {row.pooling: row for row in run.rows if row.whitening == "none"}
     for row in run.rows:
-        assert ("versus_raw" in row) == (row["whitening"] != "none")
-        if row["whitening"] != "none":
-            ours, theirs = (r["tasks"]["sts_sample"]["wmean"] for r in (row, raw[row["pooling"]]))
-            assert row["versus_raw"] == {name: row["versus_raw"]["sts_sample"] for name in ("sts_sample", "average")}
-            found = row["versus_raw"]["sts_sample"]
-            assert found["value"] == pytest.approx(ours - theirs)
-            assert found["low"] < found["value"] < found["high"]
+        assert (row.versus_raw is not None) == (row.whitening != "none")
+        if row.whitening != "none":
+            ours, theirs = (r.tasks["sts_sample"].wmean for r in (row, raw[row.pooling]))
+            assert row.versus_raw == {name: row.versus_raw["sts_sample"] for name in ("sts_sample", "average")}
+            found = row.versus_raw["sts_sample"]
+            assert found.value == pytest.approx(ours - theirs)
+            assert found.low < found.value < found.high
             # Both rows are scored on the same resamples: the difference is surer than the two scores are.
-            widths = [
-                r["tasks"]["sts_sample"]["high"] - r["tasks"]["sts_sample"]["low"] for r in (row, raw[row["pooling"]])
-            ]
-            assert found["high"] - found["low"] < np.hypot(*widths)
+            widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
+            assert found.high - found.low < np.hypot(*widths)
     table = report.difference_table(run)
     assert len(table.rows) == len(run.rows) - len(raw)
 
@@ -165,7 +166,7 @@ def test_every_row_equals_the_plain_form(finished, model, data_dir):
     task = load_sts("sts_sample")
     nli = load_nli(data_dir, two_way="keep")
     nli_rows = [*nli.premise, *nli.hypothesis]
-    encoder = Encoder.from_pretrained(model)
+    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=64)
     pairs = task.splits["test"]
     sentences = sorted({*pairs.sentence1, *pairs.sentence2, *nli_rows})
     vectors = encoder.encode(sentences, pooling=["mean", "cls"])
@@ -176,13 +177,13 @@ def test_every_row_equals_the_plain_form(finished, model, data_dir):
 def test_header_and_views(finished):
     run = report.Run.load(finished)
     header = run.header
-    assert header["complete"] is True
-    assert header["sample"] is True
-    assert header["encoding"]["nli_rows"] == 153
-    assert header["machine"]["peak_rss_gb"] > 0
-    assert header["versions"]["jaxwhiten"]
-    assert header["config"]["gamma"] == "1,0.5"
-    assert any("pairs_nli" in line for line in header["nli"])
+    assert header.complete is True
+    assert header.sample is True
+    assert header.encoding.nli_rows == 153
+    assert header.machine.peak_rss_gb > 0
+    assert header.versions["jaxwhiten"]
+    assert header.config["gamma"] == "1,0.5"
+    assert any("pairs_nli" in line for line in header.nli)
     assert {"spectrum/mean", "spectrum/cls", "similarity/before", "similarity/after"} == set(run.figures)
     text = (finished / "results.md").read_text()
     assert "Sample, not a benchmark." in text
@@ -197,7 +198,7 @@ def test_header_and_views(finished):
 
 def test_warnings_of_the_fits_become_notes(finished):
     run = report.Run.load(finished)
-    notes = [note for note in run.header["warnings"] if "306 rows" in note]
+    notes = [note for note in run.header.warnings if "306 rows" in note]
     assert len(notes) == 1
     assert notes[0].startswith("nli (mean, cls):")
     assert notes[0] in report.sts_table(run).notes
@@ -221,17 +222,17 @@ def test_each_sentence_is_encoded_once(tmp_path, model, monkeypatch):
 def test_rows_written_so_far_survive_a_failure(tmp_path, model, monkeypatch):
     score = program.score
 
-    def fails_late(setting, *arguments):
-        if setting["pooling"] == "cls":
+    def fails_late(encoded, *arguments):
+        if encoded.pooling == "cls":
             raise KeyboardInterrupt
-        return score(setting, *arguments)
+        return score(encoded, *arguments)
 
     monkeypatch.setattr(program, "score", fails_late)
     with pytest.raises(KeyboardInterrupt):
         program.main(config_of(tmp_path, model))
     run = report.Run.load(tmp_path / "out")
-    assert [row["pooling"] for row in run.rows] == ["mean"] * 4
-    assert run.header["complete"] is False
+    assert [row.pooling for row in run.rows] == ["mean"] * 4
+    assert run.header.complete is False
     assert "mean" in report.sts_table(run).text()
 
 
@@ -300,15 +301,16 @@ def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
     assert len(second.fit) == 4
 
 
-def test_undefined_scores_are_null(tmp_path):
+def test_undefined_scores_are_null(finished, tmp_path):
     vectors = np.ones((4, 3), np.float32)
     task = make_task("flat", test=[("a", "b"), ("c", "d")])
     _, indices = program.index_sentences([task])
-    setting = {"model": "m", "pooling": "mean", "whitening": "none"}
-    ((row, _),) = program.score(setting, vectors, indices, {}, [(1.0, 1.0)], [3], 0.0)
-    header = {"tasks": ["flat"], "aggregate": "all"}
+    encoded = Encoded("m", "mean", vectors, indices)
+    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [(1.0, 1.0)], [3])
+    header = report.Run.load(finished).header
     report.Run(header, [row]).save(tmp_path)
-    assert report.Run.load(tmp_path).rows[0]["tasks"]["flat"]["all"] is None
+    assert json.loads((tmp_path / "results.json").read_text())[0]["tasks"]["flat"]["all"] is None
+    assert np.isnan(report.Run.load(tmp_path).rows[0].tasks["flat"].all)
 
 
 def test_settings_from_the_command_line():
@@ -321,30 +323,30 @@ def test_settings_from_the_command_line():
 
 
 def published_row(**changes):
-    tasks = {name: {"all": 72.0, "mean": 70.0, "wmean": 71.0} for name in ("STS12", "STS-B", "SICK-R")}
+    scores = results.TaskScores(all=72.0, mean=70.0, wmean=71.0, subsets={}, n_fit=0)
     row = {"model": "hub/all-MiniLM-L6-v2", "pooling": "mean", "whitening": "none", "k": 384, "transductive": False}
-    return {**row, "beta": 0.0, "gamma": 0.0, "tasks": tasks, **changes}
+    row |= {"beta": 0.0, "gamma": 0.0, "n_fit": 0, "seconds": 0.0, "fit_seconds": 0.0, "bytes": 0}
+    row |= {"tasks": dict.fromkeys(("STS12", "STS-B", "SICK-R"), scores)}
+    return results.STSRow(**{**row, **changes})
 
 
 def test_published_rows_are_matched_on_the_whole_setting():
     (match,) = published.compare([published_row()], ["STS12", "STS-B", "SICK-R"])
-    assert match["source"] == "MTEB"
-    assert match["aggregate"] == "all"
-    assert match["scores"] == {"STS12": 72.37, "STS-B": 82.03}
-    assert match["difference"] == {"STS12": -0.37, "STS-B": -10.03}
+    assert match.source == "MTEB"
+    assert match.note == "all"
+    assert match.published == {"STS12": 72.37, "STS-B": 82.03}
+    assert match.difference == {"STS12": -0.37, "STS-B": -10.03}
     for change in ({"pooling": "cls"}, {"k": 256}, {"model": "other"}, {"whitening": "target", "k": 384}):
-        assert published.compare([published_row(**change)], ["STS12"]) == []
-    assert published.compare([published_row()], ["SICK-R"]) == []
+        assert published.compare([published_row(**change)], ["STS12"]) == ()
+    assert published.compare([published_row()], ["SICK-R"]) == ()
 
 
 def test_published_whitening_rows_want_beta_and_gamma_one():
-    row = published_row(
-        model="bert-base-uncased", pooling="first_last_avg", whitening="target", k=256, transductive=True
-    )
-    found = published.compare([{**row, "beta": 1.0, "gamma": 1.0}], ["STS12", "STS-B"])
-    assert [match["source"] for match in found] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
-    assert found[0]["scores"] == {"STS12": 63.90, "STS-B": 71.43}
-    assert published.compare([{**row, "beta": 1.0, "gamma": 0.5}], ["STS12"]) == []
+    setting = {"model": "bert-base-uncased", "pooling": "first_last_avg", "whitening": "target", "k": 256}
+    found = published.compare([published_row(**setting, beta=1.0, gamma=1.0)], ["STS12", "STS-B"])
+    assert [match.source for match in found] == ["BERT-whitening (PyTorch release)", "kexue.fm 8069"]
+    assert found[0].published == {"STS12": 63.90, "STS-B": 71.43}
+    assert published.compare([published_row(**setting, beta=1.0, gamma=0.5)], ["STS12"]) == ()
 
 
 def test_published_tables_are_complete():
@@ -380,7 +382,7 @@ def test_from_the_command_line(tmp_path, model):
 def test_default_table_has_five_poolings_and_three_dimensions():
     config = sts.get_config()
     assert len(settings.words("poolings", config.poolings)) == 5
-    assert settings.words("whitening", config.whitening) == program.WHITENINGS
+    assert settings.words("whitening", config.whitening) == WHITENINGS
     assert len(settings.integers("ks", config.ks)) == 3
     assert len(settings.words("tasks", config.tasks)) == 7
 
@@ -392,7 +394,7 @@ def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
     tasks = [load_sts(name, real_data) for name in ("STS13", "STS16", "SICK-R")]
     nli = load_nli(real_data, sources=["cad_snli/all_combined_dev"])
     nli_rows = [*nli.premise, *nli.hypothesis]
-    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
+    encoder = Encoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2", pooling="mean")
     sentences, indices = program.index_sentences(tasks)
     start = len(sentences)
     sentences += sorted(set(nli_rows) - set(sentences))
@@ -400,20 +402,19 @@ def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
     vectors = encoder.encode(sentences, pooling=("mean", "first_last_avg"))
     assert start == max(int(task.fit.max()) for task in indices) + 1
 
-    rows = []
+    rows, notes = [], Notes()
     for pooling, x in vectors.items():
         moments = Moments().update(x[[number[text] for text in nli_rows]])
-        ks = [384, 256, 128]
-        for whitening in program.WHITENINGS:
-            fits, seconds, _ = program.fit(whitening, x, indices, moments, max(ks))
-            setting = {"model": encoder.name, "pooling": pooling, "whitening": whitening}
+        encoded = Encoded(encoder.name, pooling, x, indices)
+        for whitening in WHITENINGS:
+            fits = program.fit(whitening, encoded, moments, 384, notes)
             knobs = [(1.0, 1.0), (0.5, 0.5)]
-            rows += [row for row, _ in program.score(setting, x, indices, fits, knobs, ks, seconds)]
+            rows += [row for row, _ in program.score(encoded, fits, knobs, [384, 256, 128])]
     vector_of = {pooling: dict(zip(sentences, x, strict=True)) for pooling, x in vectors.items()}
     assert len(rows) == 2 * (1 + 2 * 2 * 3)
     assert_rows_agree(rows, tasks, vector_of, nli_rows, tolerance=0.02)
 
     (match,) = published.compare(rows, ["STS13", "STS16", "SICK-R"])
-    assert match["source"] == "MTEB"
-    assert set(match["difference"]) == {"STS13", "STS16"}
-    assert all(abs(difference) <= 0.05 for difference in match["difference"].values())
+    assert match.source == "MTEB"
+    assert set(match.difference) == {"STS13", "STS16"}
+    assert all(abs(difference) <= 0.05 for difference in match.difference.values())

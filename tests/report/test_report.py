@@ -1,64 +1,78 @@
 """`jaxwhiten.report`: files, tables and plots of a made-up run."""
 
+import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
 
 from jaxwhiten import report
 from jaxwhiten.errors import FormatError
+from jaxwhiten.report import results, retrieval
+from jaxwhiten.report.sts import PLOTS
 
 
 def scores(value, **more):
-    return {"all": value, "mean": value - 1, "wmean": value - 2, "subsets": {"x": value}, "n_fit": 7, **more}
+    return results.TaskScores(value, value - 1, value - 2, {"x": value}, 7, **more)
 
 
-def row(pooling, whitening, k, values, beta=1.0, gamma=1.0, **more):
-    return {
-        "model": "some/model",
-        "pooling": pooling,
-        "whitening": whitening,
-        "k": k,
-        "beta": 0.0 if whitening == "none" else beta,
-        "gamma": 0.0 if whitening == "none" else gamma,
-        "n_fit": 7,
-        "transductive": whitening == "target",
-        "seconds": 0.1,
-        "tasks": {task: scores(value, **more) for task, value in zip(("STS12", "STS-B"), values, strict=True)},
-    }
+def row(pooling, whitening, k, values, beta=1.0, gamma=1.0):
+    return results.STSRow(
+        model="some/model",
+        pooling=pooling,
+        whitening=whitening,
+        k=k,
+        beta=0.0 if whitening == "none" else beta,
+        gamma=0.0 if whitening == "none" else gamma,
+        n_fit=7,
+        transductive=whitening == "target",
+        seconds=0.1,
+        fit_seconds=0.05,
+        bytes=1000,
+        tasks={task: scores(value) for task, value in zip(("STS12", "STS-B"), values, strict=True)},
+    )
 
 
 @pytest.fixture
 def run():
     rng = np.random.default_rng(0)
-    header = {
-        "program": "eval.sts",
-        "title": "STS scores: some/model",
-        "date": "2026-01-01T00:00:00+00:00",
-        "model": "some/model",
-        "dtype": "float32",
-        "tasks": ["STS12", "STS-B"],
-        "aggregate": "wmean",
-        "sample": False,
-        "seconds": 12.0,
-        "protocol": {"max_length": 64, "whitening": {"target": "fitted on TARGET", "nli": "fitted on NLI"}},
-        "encoding": {"sentences": 1234, "nli_rows": 5, "seconds": 10.0},
-        "machine": {"cores": 2, "devices": 1, "device_kind": "cpu", "peak_rss_gb": 1.25},
-        "versions": {"jax": "0.10.2"},
-        "warnings": ["STS12, target: few rows"],
-        "published": [],
-        "figures": {
-            "spectrum": "NLI sentences",
-            "similarity": {
-                "pooling": "mean",
-                "whitening": "target",
-                "k": 8,
-                "task": "STS-B",
-                "gold": [5.0, 3.0, 0.0],
-                "sentences": ["A man is walking.", "A very long sentence " * 5, "Émile | rit."],
-            },
-        },
-    }
+    header = results.STSHeader(
+        title="STS scores: some/model",
+        date="2026-01-01T00:00:00+00:00",
+        model="some/model",
+        fingerprint="f",
+        dimension=8,
+        dtype="float32",
+        seed=0,
+        config={},
+        tasks=("STS12", "STS-B"),
+        aggregate="wmean",
+        sample=False,
+        seconds=12.0,
+        protocol=results.STSProtocol(
+            max_length=64,
+            empty_sentence=".",
+            pairs="so",
+            correlation="so",
+            similarity="cosine",
+            whitening={"target": "fitted on TARGET", "nli": "fitted on NLI"},
+            methods="so",
+        ),
+        encoding=results.Encoding(10.0, 1234, 5),
+        machine=results.Machine(2, 1, 1, "cpu", "Linux", 1.25),
+        versions={"jax": "0.10.2"},
+        warnings=("STS12, target: few rows",),
+        spectrum="NLI sentences",
+        similarity=results.SimilarityFigure(
+            pooling="mean",
+            whitening="target",
+            k=8,
+            task="STS-B",
+            gold=(5.0, 3.0, 0.0),
+            sentences=("A man is walking.", "A very long sentence " * 5, "Émile | rit."),
+        ),
+    )
     rows = [
         row("mean", "none", 8, (70.0, 80.0)),
         row("mean", "target", 8, (75.0, 79.0)),
@@ -80,8 +94,9 @@ def test_a_run_survives_its_files(run, tmp_path):
     run.save(tmp_path)
     back = report.Run.load(tmp_path)
     assert back.header == run.header
-    assert [r["tasks"]["STS12"] for r in back.rows] == [r["tasks"]["STS12"] for r in run.rows]
-    assert back.rows[4]["tasks"]["STS-B"]["all"] is None
+    assert [r.tasks["STS12"] for r in back.rows] == [r.tasks["STS12"] for r in run.rows]
+    assert math.isnan(back.rows[4].tasks["STS-B"].all)
+    assert json.loads((tmp_path / "results.json").read_text())[4]["tasks"]["STS-B"]["all"] is None
     for name, array in run.figures.items():
         np.testing.assert_array_equal(back.figures[name], array)
     assert isinstance(json.loads((tmp_path / "results.json").read_text()), list)
@@ -101,7 +116,32 @@ def test_damaged_files_are_named(run, tmp_path):
     with pytest.raises(FormatError, match=r"results\.json"):
         report.Run.load(tmp_path)
     (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(FormatError, match="not a list"):
+    with pytest.raises(FormatError, match=r"results\.json: not what this version"):
+        report.Run.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "run.json",
+            lambda header: header.pop("format_version"),
+            r"run\.json: format version None.*Run the evaluation",
+        ),
+        ("run.json", lambda header: header.update(program="eval.other"), "eval.sts and eval.retrieval"),
+        ("run.json", lambda header: header.pop("program"), "was it written by an evaluation"),
+        ("run.json", lambda header: header["machine"].update(cores="two"), "machine: cores: not what"),
+        ("results.json", lambda rows: rows[1].pop("k"), "item 1: k: not what.*Run the evaluation again"),
+        ("results.json", lambda rows: rows[0].update(colour="red"), "item 0: colour: not what"),
+        ("results.json", lambda rows: rows[0]["tasks"]["STS-B"].pop("mean"), "item 0: tasks: STS-B: mean: not what"),
+    ],
+)
+def test_files_of_another_shape_are_refused(run, tmp_path, file, change, message):
+    run.save(tmp_path)
+    value = json.loads((tmp_path / file).read_text())
+    change(value)
+    (tmp_path / file).write_text(json.dumps(value))
+    with pytest.raises(FormatError, match=message):
         report.Run.load(tmp_path)
 
 
@@ -124,8 +164,7 @@ def test_the_table(run):
 
 
 def test_another_aggregate_is_another_column_of_numbers(run):
-    run.header["aggregate"] = "all"
-    assert report.sts_table(run).rows[0][3:] == ["70.00", "80.00", "75.00"]
+    assert report.sts_table(run.with_header(aggregate="all")).rows[0][3:] == ["70.00", "80.00", "75.00"]
 
 
 def test_knobs_are_columns_when_they_differ(run):
@@ -137,7 +176,7 @@ def test_knobs_are_columns_when_they_differ(run):
 
 
 def test_a_sample_is_called_a_sample_everywhere(run, tmp_path):
-    run.header["sample"] = True
+    run = run.with_header(sample=True)
     text = report.sts_table(run).text()
     assert text.startswith("Sample, not a benchmark.")
     assert text.count("not a benchmark") == 2
@@ -155,16 +194,15 @@ def test_markdown(run):
 
 def test_published_numbers_stand_apart(run):
     assert report.published_table(run) is None
-    run.header["published"] = [
-        {
-            "setting": "mean, none, k=8",
-            "source": "Paper",
-            "citation": "Someone 2020",
-            "aggregate": "all",
-            "scores": {"STS12": 69.5},
-            "difference": {"STS12": 0.5},
-        }
-    ]
+    match = results.Published(
+        setting="mean, none, k=8",
+        source="Paper",
+        citation="Someone 2020",
+        note="all",
+        published={"STS12": 69.5},
+        ours={"STS12": 70.0},
+    )
+    run = run.with_header(published=(match,))
     table = report.published_table(run)
     assert table.rows[0] == ["mean, none, k=8 (all)", "Paper", "published", "69.50", "–"]
     assert table.rows[1] == ["", "", "difference", "+0.50", "–"]
@@ -175,10 +213,10 @@ def test_published_numbers_stand_apart(run):
 
 def test_intervals(run):
     assert report.interval_table(run) is None
-    run.header["bootstrap"] = {"resamples": 1000, "level": 0.95, "seed": 0}
-    for r in run.rows:
-        for task in r["tasks"].values():
-            task |= {"low": 50.0, "high": 60.25}
+    run = run.with_header(resamples=1000)
+    for number, r in enumerate(run.rows):
+        tasks = {name: dataclasses.replace(of, low=50.0, high=60.25) for name, of in r.tasks.items()}
+        run.rows[number] = dataclasses.replace(r, tasks=tasks)
     table = report.interval_table(run)
     assert table.rows[1] == ["mean, target †, k=8", "50.00–60.25", "50.00–60.25"]
     assert "1,000 resamples" in table.caption
@@ -201,6 +239,12 @@ def test_every_view_is_written(run, tmp_path):
 
 
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
-    run.rows = [r for r in run.rows if r["whitening"] == "none"]
-    run.figures = {}
+    run = report.Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
     assert [file.name for file in report.write_sts(run, tmp_path)] == ["results.md", "report.html"]
+
+
+def test_only_views_are_removed(tmp_path):
+    for name in (*PLOTS, *retrieval.PLOTS, "results.md", "report.html", "mine.png", "results.json"):
+        (tmp_path / name).write_text("")
+    report.remove_views(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.png", "results.json"}

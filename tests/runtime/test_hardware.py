@@ -32,3 +32,7 @@ def test_peak_memory_is_in_gb_and_stays():
     most = hardware.peak_memory()
     assert 0.2 < most < 100
     assert hardware.peak_memory() >= most
+
+
+def test_the_devices_in_words():
+    assert hardware.describe() == f"{hardware.cores()} CPU cores"

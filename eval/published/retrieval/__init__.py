@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-Row = dict[str, Any]
+from eval.published import comparable, model_name, read_lines
+from jaxwhiten.report import results
+
 FIGURES = ("mrr_at_10", "time_ms", "memory_gib")
 
 
 @functools.cache
-def read() -> tuple[Row, ...]:
-    """Every published row: its setting, its figures and where it comes from."""
-    rows = []
-    for path in sorted(Path(__file__).parent.glob("*.csv")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
-        for number in ("documents", "queries", "nlist", "nprobe"):
-            about[number] = int(about[number])
-        for row in csv.DictReader(line for line in lines if not line.startswith("#")):
-            rows.append({**about, **row, "k": int(row["k"]), **{name: float(row[name]) for name in FIGURES}})
-    return tuple(rows)
+def read() -> tuple[tuple[dict[str, str], dict[str, float]], ...]:
+    """Every published row: its setting and where it comes from, as the file writes them, and its figures."""
+    return tuple(
+        ({**about, **line}, {name: float(line[name]) for name in FIGURES})
+        for about, line in read_lines(Path(__file__).parent)
+    )
 
 
-def compare(rows: Sequence[Row], dataset: Mapping[str, Any]) -> list[Row]:
+def compare(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> tuple[results.Published, ...]:
     """Published rows that are the same setting as a row of the run, with the run's figures beside.
 
     The same means: model (the last part of its name), pooling, whitening with β = γ = 1, k, backend with its `nlist`
@@ -35,27 +30,20 @@ def compare(rows: Sequence[Row], dataset: Mapping[str, Any]) -> list[Row]:
     Args:
       rows: Rows of results.
       dataset: Name and numbers of documents and queries of the run.
-
-    Returns:
-      One dictionary a match: setting, source, citation, machine, published and ours, each by figure.
     """
     matches = []
-    for row in rows:
-        if row["whitening"] != "none" and (row["beta"], row["gamma"]) != (1.0, 1.0):
-            continue
-        ours = {
-            "model": row["model"].rstrip("/").rpartition("/")[2].lower(),
-            **{name: row[name] for name in ("pooling", "whitening", "k", "backend")},
-            **{name: row["options"].get(name) for name in ("nlist", "nprobe")},
-            "dataset": dataset["name"],
-            **{name: dataset[name] for name in ("documents", "queries")},
+    for row in filter(comparable, rows):
+        setting = {
+            "model": model_name(row),
+            **{name: getattr(row, name) for name in ("pooling", "whitening", "k", "backend")},
+            **{name: row.options.get(name) for name in ("nlist", "nprobe")},
+            "dataset": dataset.name,
+            "documents": dataset.documents,
+            "queries": dataset.queries,
         }
-        for known in read():
-            if all(known[name] == value for name, value in ours.items()):
-                about = {name: known[name] for name in ("source", "citation", "machine")}
-                setting = {name: row[name] for name in ("pooling", "whitening", "transductive", "k", "backend")}
-                figures = {name: known[name] for name in FIGURES}
-                matches.append(
-                    {**about, **setting, "published": figures, "ours": {name: row[name] for name in FIGURES}}
-                )
-    return matches
+        ours = {name: getattr(row, name) for name in FIGURES}
+        for known, figures in read():
+            if all(known[name] == str(value) for name, value in setting.items()):
+                about = (f"{row.name}, {row.backend}", known["source"], known["citation"], known["machine"])
+                matches.append(results.Published(*about, figures, ours))
+    return tuple(matches)

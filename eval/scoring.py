@@ -1,0 +1,210 @@
+"""Rows of `eval.sts`: whitenings and the methods of `jaxwhiten.methods`, fitted and scored on every task."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.common import Notes
+from eval.settings import choices
+from eval.tasks import Encoded, TaskIndex
+from jaxwhiten import Moments, Whitening, metrics
+from jaxwhiten.methods import METHODS, make_method, pair_similarity
+from jaxwhiten.metrics import geometry
+from jaxwhiten.report import results
+
+GEOMETRY_ROWS = 4000
+POSITIVE = 4.0  # pairs of at least this human score are the alignment's positive pairs, as SimCSE takes them
+# These do not look at the sentences they are fitted on.
+_BLIND = ("none", "random-projection")
+
+Scored = tuple[results.STSRow, dict[str, np.ndarray]]  # a row, and by task the similarity of every test pair
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The whitening of each task under one setting (none without whitening), and the seconds that fitting took."""
+
+    whitening: str
+    by_task: Mapping[str, Whitening]
+    seconds: float
+
+
+def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: Notes) -> Fits:
+    """Fits the whitening of each task.
+
+    Args:
+      whitening: One of `WHITENINGS`.
+      encoded: The unique sentences' vectors.
+      nli: Moments of the NLI sentences, where `whitening` is `"nli"`.
+      k: The largest dimension that will be asked for.
+      notes: Takes down the fits' warnings.
+    """
+    started = time.perf_counter()
+    fits: dict[str, Whitening] = {}
+    if whitening == "nli":
+        with notes.of("nli", encoded.pooling):
+            fits = dict.fromkeys((task.name for task in encoded.tasks), Whitening.from_moments(nli, n_components=k))
+    elif whitening == "target":
+        for task in encoded.tasks:
+            with notes.of(f"target {task.name}", encoded.pooling):
+                moments = Moments().update(encoded.x[task.fit])
+                fits[task.name] = Whitening.from_moments(moments, n_components=k)
+    return Fits(whitening, fits, time.perf_counter() - started)
+
+
+def with_params(whitening: Whitening, **changes: Any) -> Whitening:
+    """`whitening.with_params`, without the warnings its fit has given already."""
+    with Notes().of("", ""):
+        return whitening.with_params(**changes)
+
+
+def score(
+    encoded: Encoded,
+    fits: Fits,
+    knobs: Sequence[tuple[float, float]],
+    ks: Sequence[int],
+    measured: TaskIndex | None = None,
+    seed: int = 0,
+) -> Iterator[Scored]:
+    """Rows of one pooling and whitening.
+
+    Without whitening there is one row, at the full dimension. Otherwise there is one for each (β, γ) and k: the vectors
+    are transformed once, to the largest k, and the smaller are prefixes.
+
+    Args:
+      encoded: The unique sentences' vectors.
+      fits: What `fit` gave.
+      knobs: Pairs of β and γ.
+      ks: Dimensions, the largest first.
+      measured: The task whose sentences' geometry is measured, or None.
+      seed: Of the geometry's samples.
+    """
+    raw = fits.whitening == "none"
+    widths = [encoded.x.shape[1]] if raw else ks
+    for beta, gamma in [(0.0, 0.0)] if raw else knobs:
+        scores: dict[int, dict[str, results.TaskScores]] = {k: {} for k in widths}
+        cosines: dict[int, dict[str, np.ndarray]] = {k: {} for k in widths}
+        shapes: dict[int, results.Geometry] = {}
+        seconds = dict.fromkeys(widths, fits.seconds)
+        for task in encoded.tasks:
+            started = time.perf_counter()
+            own = task.test_sentences()
+            left, right = np.searchsorted(own, task.left), np.searchsorted(own, task.right)
+            x, n_fit = encoded.x[own], 0
+            if not raw:
+                whitening = with_params(fits.by_task[task.name], n_components=max(ks), beta=beta, gamma=gamma)
+                x, n_fit = whitening.transform(x), int(whitening.n_samples_seen_)
+            shared = time.perf_counter() - started
+            for k in widths:
+                started = time.perf_counter()
+                cosines[k][task.name] = metrics.cosine_pairs(x[left, :k], x[right, :k])
+                found = metrics.sts_scores(cosines[k][task.name], task.gold, task.subset)
+                scores[k][task.name] = results.TaskScores(**found, n_fit=n_fit)
+                seconds[k] += shared + time.perf_counter() - started
+                if task is measured:
+                    shapes[k] = measure(x[:, :k], task, seed)
+        for k in widths:
+            fitted = [task_scores.n_fit for task_scores in scores[k].values()]
+            row = results.STSRow(
+                model=encoded.model,
+                pooling=encoded.pooling,
+                whitening=fits.whitening,
+                k=k,
+                beta=beta,
+                gamma=gamma,
+                # One fit serves all tasks, or each task has its own.
+                n_fit=fitted[0] if fits.whitening == "nli" else sum(fitted),
+                transductive=fits.whitening == "target",
+                seconds=seconds[k],
+                fit_seconds=fits.seconds,
+                bytes=0 if raw else _file_bytes(fits.by_task[encoded.tasks[-1].name]),
+                tasks=scores[k],
+                geometry=shapes.get(k),
+            )
+            yield row, cosines[k]
+
+
+def method_names(value: Any) -> tuple[str, ...]:
+    """The methods a config names; an empty string is none.
+
+    Raises:
+      InputError: A name is not one of `METHODS`.
+    """
+    return choices("methods", value, tuple(METHODS)) if value else ()
+
+
+def score_method(
+    name: str, encoded: Encoded, ks: Sequence[int], notes: Notes, measured: TaskIndex | None = None, seed: int = 0
+) -> Iterator[Scored]:
+    """Rows of a method under one pooling: one for each k where it can reduce the dimension, else one.
+
+    It is fitted on the sentences `target` is fitted on, task by task.
+
+    Args:
+      name: A name in `METHODS`.
+      encoded: The unique sentences' vectors.
+      ks: Dimensions.
+      notes: Takes down the fits' warnings.
+      measured: The task whose sentences' geometry is measured, or None.
+      seed: Of a method that has one, and of the geometry's samples.
+    """
+    known = make_method(name).get_params()
+    fixed = {"seed": seed} if "seed" in known else {}
+    for params in [fixed | {"n_components": k} for k in ks] if "n_components" in known else [fixed]:
+        scores: dict[str, results.TaskScores] = {}
+        similarities: dict[str, np.ndarray] = {}
+        seconds, fit_seconds, shape = 0.0, 0.0, None
+        for task in encoded.tasks:
+            started = time.perf_counter()
+            method = make_method(name, **params)
+            with notes.of(f"{name} {task.name}", encoded.pooling):
+                method.fit(encoded.x[task.fit])
+            fit_seconds += time.perf_counter() - started
+            similarities[task.name] = pair_similarity(method, encoded.x[task.left], encoded.x[task.right])
+            found = metrics.sts_scores(similarities[task.name], task.gold, task.subset)
+            scores[task.name] = results.TaskScores(**found, n_fit=int(method.n_samples_seen_))
+            seconds += time.perf_counter() - started
+            if task is measured and hasattr(method, "transform"):
+                shape = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
+        reduced = method.transform(encoded.x[:1]) if hasattr(method, "transform") else encoded.x
+        row = results.STSRow(
+            model=encoded.model,
+            pooling=encoded.pooling,
+            whitening=name,
+            k=reduced.shape[1],
+            beta=None,
+            gamma=None,
+            n_fit=sum(task_scores.n_fit for task_scores in scores.values()),
+            transductive=name not in _BLIND,
+            seconds=seconds,
+            fit_seconds=fit_seconds,
+            bytes=_file_bytes(method),
+            tasks=scores,
+            geometry=shape,
+        )
+        yield row, similarities
+
+
+def measure(x: np.ndarray, task: TaskIndex, seed: int) -> results.Geometry:
+    """The geometry of the vectors of `task.test_sentences()`, and the alignment of its positive pairs."""
+    pairs = np.stack([task.left, task.right])[:, task.gold >= POSITIVE]
+    left, right = np.searchsorted(task.test_sentences(), pairs)
+    alignment = geometry.alignment(x[left], x[right]) if len(left) else math.nan
+    found = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
+    return results.Geometry(task.name, **found, alignment=alignment)
+
+
+def _file_bytes(method: Any) -> int:
+    """The size of a fitted method's file: the memory it takes beside the vectors."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "method.safetensors")
+        method.save(path)
+        return path.stat().st_size

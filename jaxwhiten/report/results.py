@@ -1,0 +1,316 @@
+"""What an evaluation finds, as typed rows under a header; `Run` keeps them in a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+FORMAT_VERSION = 2
+SIGNIFICANT = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure or a difference with its confidence interval; NaN where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def mark(self) -> str:
+        """`SIGNIFICANT` where the interval leaves out 0, a space elsewhere."""
+        return SIGNIFICANT if self.low > 0 or self.high < 0 else " "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One setting; what it scored is in the subclasses.
+
+    Attributes:
+      whitening: `"none"`, what the whitening was fitted on, or a name in `jaxwhiten.methods`.
+      k: Dimensions of the vectors.
+      beta: Of the whitening; 0 for raw vectors, None for another method. So is gamma.
+      n_fit: Rows the method was fitted on.
+      transductive: Whether it was fitted on the sentences it is tested on.
+    """
+
+    model: str
+    pooling: str
+    whitening: str
+    k: int
+    beta: float | None
+    gamma: float | None
+    n_fit: int
+    transductive: bool
+
+    @property
+    def has_knobs(self) -> bool:
+        """Whether β and γ mean something: not for raw vectors and other methods."""
+        return self.whitening != "none" and self.beta is not None
+
+    @property
+    def knobs(self) -> str:
+        """β and γ, to be put behind a setting's name; empty where there are none."""
+        return f", β={self.beta:g}, γ={self.gamma:g}" if self.has_knobs else ""
+
+    @property
+    def label(self) -> str:
+        """The whitening, with a sign where it is transductive."""
+        return self.whitening + " †" * self.transductive
+
+    @property
+    def name(self) -> str:
+        """Pooling, whitening and k."""
+        return f"{self.pooling}, {self.label}, k={self.k}"
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """Spearman × 100 of one STS task; `low` and `high` are the interval of the aggregate shown."""
+
+    all: float
+    mean: float
+    wmean: float
+    subsets: dict[str, float]
+    n_fit: int
+    low: float | None = None
+    high: float | None = None
+
+    def under(self, aggregate: str) -> float:
+        """The score under one of the three aggregates."""
+        return {"all": self.all, "mean": self.mean, "wmean": self.wmean}[aggregate]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The shape of the vectors behind a row; see `jaxwhiten.metrics.geometry`."""
+
+    task: str
+    n: int
+    isoscore: float
+    average_cosine: float
+    effective_rank: float
+    uniformity: float
+    hubness: float
+    alignment: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class STSRow(Row):
+    """One setting of `eval.sts`.
+
+    Attributes:
+      seconds: Of fitting, comparing and scoring, over all tasks.
+      bytes: Size of one fitted method's file.
+      average_interval: Of the mean of the tasks.
+      versus_raw: By task, and under `"average"` for their mean.
+    """
+
+    seconds: float
+    fit_seconds: float
+    bytes: int
+    tasks: dict[str, TaskScores]
+    geometry: Geometry | None = None
+    average_interval: Estimate | None = None
+    versus_raw: dict[str, Estimate] | None = None
+
+    def scores(self, aggregate: str) -> list[float]:
+        """The score of each task, in order."""
+        return [scores.under(aggregate) for scores in self.tasks.values()]
+
+    def average(self, aggregate: str) -> float:
+        """The mean of the tasks under one aggregate; NaN where one of them is undefined."""
+        return sum(self.scores(aggregate)) / len(self.tasks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalRow(Row):
+    """One setting of `eval.retrieval` on one index."""
+
+    backend: str
+    options: dict[str, Any]
+    mrr_at_10: float
+    recall_at_1: float
+    recall_at_10: float
+    recall_at_100: float
+    ndcg_at_10: float
+    index_recall_at_10: float
+    time_ms: float
+    time_with_whitening_ms: float
+    queries_per_second: float
+    single_p50_ms: float
+    single_p99_ms: float
+    single_text_p50_ms: float
+    single_text_p99_ms: float
+    memory_gib: float
+    index_bytes: int
+    build_seconds: float
+    peak_rss_gb: float | None
+    mrr_interval: Estimate | None = None
+    versus_raw: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a run was made, and the most memory its process held."""
+
+    cores: int
+    devices: int
+    processes: int
+    device_kind: str
+    system: str
+    peak_rss_gb: float | None
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How long encoding took, and of how many unique sentences and NLI rows."""
+
+    seconds: float
+    sentences: int
+    nli_rows: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published figures of a setting beside those of this run, by name; `note` is the aggregate or the machine."""
+
+    setting: str
+    source: str
+    citation: str
+    note: str
+    published: dict[str, float]
+    ours: dict[str, float]
+
+    @property
+    def difference(self) -> dict[str, float]:
+        """Ours minus published, to two digits."""
+        return {name: round(self.ours[name] - value, 2) for name, value in self.published.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What produced the rows.
+
+    Attributes:
+      complete: Whether the last row is there.
+      seconds: Of the whole run, when it is complete.
+      resamples: Of the bootstrap intervals, which hold `level` of them; 0 for none.
+    """
+
+    program: str
+    title: str
+    date: str
+    model: str
+    fingerprint: str
+    dimension: int
+    dtype: str
+    seed: int
+    machine: Machine
+    encoding: Encoding
+    versions: dict[str, str]
+    config: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
+    complete: bool = False
+    seconds: float | None = None
+    resamples: int = 0
+    level: float = 0.95
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class STSProtocol:
+    """How `eval.sts` scores; `whitening` says by name what each was fitted on."""
+
+    max_length: int
+    empty_sentence: str
+    pairs: str
+    correlation: str
+    similarity: str
+    whitening: dict[str, str]
+    methods: str
+
+
+@dataclass(frozen=True)
+class SimilarityFigure:
+    """What the heat map of similarities shows: the setting, and the first sentences with their human scores."""
+
+    pooling: str
+    whitening: str
+    k: int
+    task: str
+    gold: tuple[float, ...]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class STSHeader(Header):
+    """The header of `eval.sts`; `spectrum` names the sentences of the spectra among the figures."""
+
+    program: str = "eval.sts"
+    tasks: tuple[str, ...]
+    aggregate: str
+    sample: bool
+    protocol: STSProtocol
+    nli: tuple[str, ...] | None = None
+    spectrum: str | None = None
+    similarity: SimilarityFigure | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What was searched, and what was met on reading it."""
+
+    name: str
+    documents: int
+    queries: int
+    counts: dict[str, int]
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RetrievalProtocol:
+    """How `eval.retrieval` measures, in words for captions."""
+
+    max_length: int
+    quality: str
+    time: str
+    time_with_whitening: str
+    index_recall: str
+    single: str
+    memory: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One document found for an example."""
+
+    id: int
+    score: float
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """The first results of one query under one setting."""
+
+    query: str
+    pooling: str
+    whitening: str
+    k: int
+    backend: str
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalHeader(Header):
+    """The header of `eval.retrieval`."""
+
+    program: str = "eval.retrieval"
+    dataset: Dataset
+    protocol: RetrievalProtocol
+    examples: tuple[Example, ...] = ()
