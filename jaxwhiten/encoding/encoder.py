@@ -10,40 +10,34 @@ devices. A vector depends on its own sentence only: not on its neighbours, the b
 
 from __future__ import annotations
 
-import collections
 import copy
 import functools
 import hashlib
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 from tqdm import tqdm
 
-from jaxwhiten.encoding.batching import Batch, halved, plan_batches
+from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
-from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, ModelError
+from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, checked_blocks, progress, run_blocks, split
+from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical, read_head, says_head, write_folder
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, checked_text
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
 DEFAULT_MAX_LENGTH = 64
 
-# Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
-_TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
-_BLOCK = 16_384  # sentences tokenised and sorted together
 
 Vectors = np.ndarray
 Names = str | Sequence[str] | None
-_Wait = Callable[[], dict[str, np.ndarray]]
 
 
 class PoolingWarning(UserWarning):
@@ -97,8 +91,8 @@ class Encoder:
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         self._forward = Forward(model)
         self.dtype = self._forward.dtype
-        self._token_budget = _TOKENS_PER_DEVICE.get(self._forward.platform, 2048) * self._forward.devices
-        self._set_head(head or self._named(canonical(pooling)))
+        self._runner = BatchRunner(self._forward, max_length, self.config.pad_token_id)
+        self._set_head(head or Head.named(pooling, self._tables))
         keep_compiled()
 
     @classmethod
@@ -154,37 +148,36 @@ class Encoder:
             f" up to {self.max_length} tokens, {self.dtype})"
         )
 
+    def _with_head(self, head: Head) -> Encoder:
+        """This encoder with another head by default; weights and compiled programs are shared."""
+        result = copy.copy(self)
+        result._set_head(head)
+        return result
+
     def _set_head(self, head: Head) -> None:
+        self._ready: dict[str, ReadyHead] = {}
         self.head, self.pooling = head, head.name
-        self.dimension = self._width(head)
-        self._placed: dict[str, tuple[Step, ...]] = {}
+        self.dimension = self._checked_width(head)
         self.__dict__.pop("fingerprint", None)
 
-    def _named(self, name: str) -> Head:
-        """The head of a name; `"auto"` is this encoder's own.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
-        if name == AUTO:
-            if self.pooling != AUTO:
-                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
-            return self.head
-        head = Head.named(name, self._tables)
-        self._width(head)
-        return head
-
-    def _width(self, head: Head) -> int:
+    def _checked_width(self, head: Head) -> int:
         try:
             return head.width(self.config)
         except ModelError as error:
             raise ModelError(f"{self.name}: {error}") from error
 
-    def _steps(self, name: str) -> tuple[Step, ...]:
-        """The steps of a head, on the devices."""
-        if name not in self._placed:
-            self._placed[name] = self._forward.place(self._named(name).steps)
-        return self._placed[name]
+    def _named(self, name: str) -> ReadyHead:
+        """The head of a name, checked and on the devices; `"auto"` is this encoder's own.
+
+        Raises:
+          InputError, ModelError: No such pooling, or one that this model cannot serve.
+        """
+        if name not in self._ready:
+            if name == AUTO and self.pooling != AUTO:
+                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
+            head = self.head if name == AUTO else Head.named(name, self._tables)
+            self._ready[name] = ReadyHead(head, self._forward.place(head.steps), self._checked_width(head))
+        return self._ready[name]
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -217,7 +210,7 @@ class Encoder:
 
     def width(self, pooling: str) -> int:
         """Width of the vectors of a pooling."""
-        return self._named(canonical(pooling)).width(self.config)
+        return self._named(canonical(pooling)).width
 
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling by default; weights and compiled programs are shared.
@@ -225,9 +218,7 @@ class Encoder:
         Raises:
           InputError, ModelError: No such pooling, or one that this model cannot serve.
         """
-        result = copy.copy(self)
-        result._set_head(self._named(canonical(pooling)))
-        return result
+        return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
         """An encoder whose head has further steps; weights and compiled programs are shared.
@@ -238,9 +229,7 @@ class Encoder:
         Raises:
           MismatchError, InputError: A step that takes vectors of another width.
         """
-        result = copy.copy(self)
-        result._set_head(self.head.then(*steps))
-        return result
+        return self._with_head(self.head.then(*steps))
 
     def with_whitening(
         self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
@@ -349,7 +338,7 @@ class Encoder:
           Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
         """
         total, counts = 0, np.zeros(self.config.vocab_size, np.int64)
-        for block in _checked_blocks(sentences, _BLOCK):
+        for block in checked_blocks(sentences, BLOCK):
             total += len(block)
             counts += self.tokenizer(block).document_frequencies(self.config.vocab_size)
         if not total:
@@ -412,9 +401,9 @@ class Encoder:
         sentences = checked_text(sentences)
         names, single = self._pooling_names(pooling)
         out = {name: np.empty((len(sentences), self.width(name)), np.float32) for name in names}
-        with _progress(len(sentences), show_progress) as bar:
+        with progress(len(sentences), show_progress) as bar:
             start = 0
-            for block in self._blocks(_split(sentences, _BLOCK), names, batch_size, bar):
+            for block in self._run(split(sentences, BLOCK), names, batch_size, bar):
                 size = len(block[names[0]])
                 for name in names:
                     out[name][start : start + size] = block[name]
@@ -426,7 +415,7 @@ class Encoder:
         sentences: Iterable[str],
         *,
         pooling: Names = None,
-        block_size: int = _BLOCK,
+        block_size: int = BLOCK,
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
@@ -449,8 +438,8 @@ class Encoder:
         if block_size < 1:
             raise InputError(f"block_size is {block_size}; it must be at least 1.")
         total = len(sentences) if isinstance(sentences, Sequence) else None
-        with _progress(total, show_progress) as bar:
-            for block in self._blocks(_checked_blocks(sentences, block_size), names, batch_size, bar):
+        with progress(total, show_progress) as bar:
+            for block in self._run(checked_blocks(sentences, block_size), names, batch_size, bar):
                 yield block[names[0]] if single else block
 
     def _pooling_names(self, pooling: Names) -> tuple[tuple[str, ...], bool]:
@@ -460,143 +449,15 @@ class Encoder:
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
         for name in names:
-            self._steps(name)
+            self._named(name)
         return names, single
 
     def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
-        """How sentences of these lengths are cut into batches on this machine, see `jaxwhiten.encoding.batching`.
+        """How sentences of these lengths, in tokens, are cut into batches on this machine, see `plan_batches`."""
+        return self._runner.plan(lengths, batch_size)
 
-        Args:
-          lengths: Tokens of each sentence.
-          batch_size: At most this many sentences per batch.
-        """
-        return plan_batches(
-            lengths,
-            max_length=self.max_length,
-            token_budget=self._token_budget,
-            multiple=self._forward.devices,
-            max_rows=batch_size,
-        )
-
-    def _blocks(
+    def _run(
         self, blocks: Iterable[list[str]], names: tuple[str, ...], batch_size: int | None, bar: tqdm
     ) -> Iterator[dict[str, Vectors]]:
-        """Encodes blocks of sentences, tokenising the next one while the device works on this one."""
-        if batch_size is not None and batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; it must be at least 1.")
-        groups = collections.defaultdict[TextForm, tuple[str, ...]](tuple)  # of one forward pass
-        for name in names:
-            groups[self._named(name).form] += (name,)
-        blocks = iter(blocks)
-        pool_, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
-
-        def tokenize_next() -> list[TokenIds] | None:
-            block = next(blocks, None)
-            return None if block is None else [self.tokenizer(block, form) for form in groups]
-
-        try:
-            upcoming = pool_.submit(tokenize_next)
-            while (tokens := upcoming.result()) is not None:
-                upcoming = pool_.submit(tokenize_next)
-                out: dict[str, Vectors] = {}
-                for number, (group, of_group) in enumerate(zip(groups.values(), tokens, strict=True)):
-                    out |= self._encode_block(of_group, group, batch_size, bar if number == 0 else None)
-                yield {name: out[name] for name in names}
-        except KeyboardInterrupt:
-            wait = False  # the sentences may come from a pipe that stays silent
-            raise
-        finally:
-            pool_.shutdown(wait=wait, cancel_futures=True)
-
-    def _encode_block(
-        self, tokens: TokenIds, names: tuple[str, ...], batch_size: int | None, bar: tqdm | None
-    ) -> dict[str, Vectors]:
-        out = {name: np.empty((len(tokens.lengths), self.width(name)), np.float32) for name in names}
-        pending: collections.deque[tuple[Batch, _Wait | None]] = collections.deque()
-
-        def read(batch: Batch, wait: _Wait | None) -> None:
-            try:
-                pooled = (wait or self._start(tokens, batch, names))()
-                for name in names:
-                    out[name][batch.rows] = pooled[name][: len(batch.rows)]
-            except jax.errors.JaxRuntimeError as error:
-                for part in self._smaller(batch, tokens.lengths, error):
-                    read(part, None)
-
-        def read_oldest() -> None:
-            batch, wait = pending.popleft()
-            read(batch, wait)
-            if bar is not None:
-                bar.update(len(batch.rows))
-
-        for batch in self.plan(tokens.lengths, batch_size):
-            for part in self._within_budget(batch, tokens.lengths):
-                try:
-                    pending.append((part, self._start(tokens, part, names)))
-                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
-                    pending.append((part, None))
-                while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
-                    read_oldest()
-        while pending:
-            read_oldest()
-        return out
-
-    def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
-        """The batch, or parts of it where the budget has shrunk since it was planned."""
-        if batch.tokens <= self._token_budget or batch.height <= self._forward.devices:
-            yield batch
-            return
-        for part in halved(batch, lengths, self._forward.devices):
-            yield from self._within_budget(part, lengths)
-
-    def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
-        """The parts of a batch that the devices had no room for; batches from here on are no larger than they.
-
-        Raises:
-          JaxwhitenError: It cannot be split.
-          Exception: The error, where it is another one.
-        """
-        if not self._forward.is_out_of_memory(error):
-            raise error
-        parts = halved(batch, lengths, self._forward.devices)
-        size = f"{batch.height} sentences of {batch.length} tokens"
-        if parts[0].height == batch.height:
-            raise JaxwhitenError(
-                f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
-                " or end what else is on the device."
-            ) from error
-        budget = parts[0].tokens
-        if budget < self._token_budget:
-            self._token_budget = budget
-            warnings.warn(
-                f"The device ran out of memory with {size}: tried again with half as many, and from here on.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        return parts
-
-    def _start(self, tokens: TokenIds, batch: Batch, names: tuple[str, ...]) -> _Wait:
-        ids = tokens.padded(batch.rows, batch.height, batch.length, self.config.pad_token_id)
-        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
-        lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._forward.start(ids, lengths, batch.tokens, {name: self._steps(name) for name in names})
-
-
-def _split(sentences: list[str], size: int) -> Iterator[list[str]]:
-    return (sentences[start : start + size] for start in range(0, len(sentences), size))
-
-
-def _checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
-    if isinstance(sentences, str):
-        checked_text(sentences)
-    for number, block in enumerate(iter(functools.partial(_take, iter(sentences), size), [])):
-        yield checked_text(block, number * size)
-
-
-def _take(iterator: Iterator[object], size: int) -> list[object]:
-    return list(itertools.islice(iterator, size))
-
-
-def _progress(total: int | None, show: bool | None) -> tqdm:
-    disable = None if show is None else not show
-    return tqdm(total=total, desc="encode", unit="sent", disable=disable, delay=1 if show is None else 0, leave=False)
+        heads = {name: self._named(name) for name in names}
+        return run_blocks(blocks, self.tokenizer, self._runner, heads, batch_size, bar)

@@ -27,7 +27,7 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     assert alone._forward.devices == 1
     alone._forward._threads = None
-    on_one_device._token_budget = alone._token_budget = 256  # many batches
+    on_one_device._runner.token_budget = alone._runner.token_budget = 256  # many batches
     names = ("mean", "cls")
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
@@ -46,7 +46,7 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     monkeypatch.setattr(
         "jaxwhiten.encoding.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
     )
-    on_one_device._token_budget = 128
+    on_one_device._runner.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
@@ -84,7 +84,7 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     ids = rng.integers(5, 200, (40, 32)).astype(np.int32)
     room = devices * int(lengths[:rows:devices].sum())
     names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
-    heads = {name: encoder._steps(name) for name in names}
+    heads = {name: encoder._named(name).steps for name in names}
     packed, padded = (encoder._forward.start(ids, lengths, tokens, heads)() for tokens in (room, ids.size))
     for name in names:
         assert packed[name].shape == (40, 32)

@@ -41,7 +41,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # eight devices: the smallest batch has eight rows
-    encoder._forward = full = Full(encoder._forward, 600, late)
+    encoder._runner._forward = full = Full(encoder._runner._forward, 600, late)
     with pytest.warns(RuntimeWarning, match=r"ran out of memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -53,7 +53,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    encoder._forward = Full(encoder._forward, 8, False)
+    encoder._runner._forward = Full(encoder._runner._forward, 8, False)
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower max_length"):
         encoder.encode(TEXTS)
 
@@ -63,6 +63,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    encoder._forward = Broken(encoder._forward, 0, False)
+    encoder._runner._forward = Broken(encoder._runner._forward, 0, False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

@@ -1,0 +1,205 @@
+"""Blocks of sentences through the compiled forward, in bounded memory.
+
+The host tokenises the next block while the devices work on this one. Batches are dispatched ahead of the one that is
+fetched, and halved where the devices have no room for them.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Int
+from tqdm import tqdm
+
+from jaxwhiten.encoding.batching import Batch, halved, plan_batches
+from jaxwhiten.encoding.forward import Forward, Heads
+from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.head import Head, Step
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+
+BLOCK = 16_384  # sentences tokenised and sorted together
+# Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
+_TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
+
+_Fetch = Callable[[], dict[str, np.ndarray]]
+
+
+class ReadyHead(NamedTuple):
+    """A head in use: its steps on the devices, and the width of its vectors."""
+
+    head: Head
+    steps: tuple[Step, ...]
+    width: int
+
+
+class BatchRunner:
+    """Runs blocks of sentences, whatever their lengths, in batches of a token budget.
+
+    Attributes:
+      token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
+    """
+
+    def __init__(self, forward: Forward, max_length: int, pad_id: int):
+        self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
+        self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
+
+    def plan(self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None) -> Iterator[Batch]:
+        """Cuts sentences of these lengths into batches, see `plan_batches`."""
+        return plan_batches(
+            lengths,
+            max_length=self._max_length,
+            token_budget=self.token_budget,
+            multiple=self._forward.devices,
+            max_rows=max_rows,
+        )
+
+    def run(
+        self,
+        tokens: TokenIds,
+        heads: Mapping[str, ReadyHead],
+        max_rows: int | None = None,
+        done: Callable[[int], object] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """The vectors of all sentences, in their order.
+
+        Args:
+          tokens: The sentences.
+          heads: What to compute, by name.
+          max_rows: At most this many sentences per batch.
+          done: Is told how many sentences a batch had, once it was fetched.
+
+        Returns:
+          float32 [n, width] by name.
+
+        Raises:
+          JaxwhitenError: The devices have no room for a batch that cannot be split.
+        """
+        out = {name: np.empty((len(tokens.lengths), width), np.float32) for name, (_, _, width) in heads.items()}
+        steps = {name: head.steps for name, head in heads.items()}
+        pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
+
+        def read(batch: Batch, fetch: _Fetch | None) -> None:
+            try:
+                for name, vectors in (fetch or self._start(tokens, batch, steps))().items():
+                    out[name][batch.rows] = vectors[: len(batch.rows)]
+            except jax.errors.JaxRuntimeError as error:
+                for part in self._smaller(batch, tokens.lengths, error):
+                    read(part, None)
+
+        def read_oldest() -> None:
+            batch, fetch = pending.popleft()
+            read(batch, fetch)
+            if done is not None:
+                done(len(batch.rows))
+
+        for batch in self.plan(tokens.lengths, max_rows):
+            for part in self._within_budget(batch, tokens.lengths):
+                try:
+                    pending.append((part, self._start(tokens, part, steps)))
+                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
+                    pending.append((part, None))
+                while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
+                    read_oldest()
+        while pending:
+            read_oldest()
+        return out
+
+    def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
+        """The batch, or parts of it where the budget has shrunk since it was planned."""
+        if batch.tokens <= self.token_budget or batch.height <= self._forward.devices:
+            yield batch
+            return
+        for part in halved(batch, lengths, self._forward.devices):
+            yield from self._within_budget(part, lengths)
+
+    def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
+        """The halves of a batch that the devices had no room for; batches from here on are no larger than they."""
+        if not self._forward.is_out_of_memory(error):
+            raise error
+        parts = halved(batch, lengths, self._forward.devices)
+        size = f"{batch.height} sentences of {batch.length} tokens"
+        if parts[0].height == batch.height:
+            raise JaxwhitenError(
+                f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
+                " or end what else is on the device."
+            ) from error
+        if parts[0].tokens < self.token_budget:
+            self.token_budget = parts[0].tokens
+            warnings.warn(
+                f"The device ran out of memory with {size}: tried again with half as many, and from here on.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return parts
+
+    def _start(self, tokens: TokenIds, batch: Batch, steps: Heads) -> _Fetch:
+        ids = tokens.padded(batch.rows, batch.height, batch.length, self._pad_id)
+        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
+        lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
+        return self._forward.start(ids, lengths, batch.tokens, steps)
+
+
+def run_blocks(
+    blocks: Iterable[list[str]],
+    tokenizer: BulkTokenizer,
+    runner: BatchRunner,
+    heads: Mapping[str, ReadyHead],
+    max_rows: int | None,
+    bar: tqdm,
+) -> Iterator[dict[str, np.ndarray]]:
+    """The vectors of each block by name. Heads that read the sentence in the same form share a forward pass."""
+    if max_rows is not None and max_rows < 1:
+        raise InputError(f"batch_size is {max_rows}; it must be at least 1.")
+    by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
+    for name, head in heads.items():
+        by_form[head.head.form][name] = head
+    blocks = iter(blocks)
+    pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
+
+    def tokenize_next() -> list[TokenIds] | None:
+        block = next(blocks, None)
+        return None if block is None else [tokenizer(block, form) for form in by_form]
+
+    try:
+        upcoming = pool.submit(tokenize_next)
+        while (tokens := upcoming.result()) is not None:
+            upcoming = pool.submit(tokenize_next)
+            out: dict[str, np.ndarray] = {}
+            for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
+                out |= runner.run(of_form, group, max_rows, bar.update if number == 0 else None)
+            yield {name: out[name] for name in heads}
+    except KeyboardInterrupt:
+        wait = False  # the sentences may come from a pipe that stays silent
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def split(sentences: list[str], size: int) -> Iterator[list[str]]:
+    """Sentences that were checked, in blocks."""
+    return (sentences[start : start + size] for start in range(0, len(sentences), size))
+
+
+def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
+    """Sentences in blocks, read lazily; raises `InputError` at the first that is not a string."""
+    if isinstance(sentences, str):
+        checked_text(sentences)
+    iterator = iter(sentences)
+    for number in itertools.count():
+        block = list(itertools.islice(iterator, size))
+        if not block:
+            return
+        yield checked_text(block, number * size)
+
+
+def progress(total: int | None, show: bool | None) -> tqdm:
+    """A bar over sentences; None shows one on a terminal when it takes over a second."""
+    disable = None if show is None else not show
+    return tqdm(total=total, desc="encode", unit="sent", disable=disable, delay=1 if show is None else 0, leave=False)
