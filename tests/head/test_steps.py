@@ -132,3 +132,14 @@ def test_truncation_is_the_first_columns_everywhere(tiny_model, tmp_path):
     np.testing.assert_allclose(short.encode(SENTENCES), wanted, atol=1e-6)
     np.testing.assert_allclose(Encoder.from_pretrained(short.save(tmp_path)).encode(SENTENCES), wanted, atol=1e-5)
     assert set(STEPS) >= {"WeightedLayerPooling", "WordWeights", "Pooling", "Dense", "Normalize"}
+
+
+@pytest.mark.parametrize("outputs", [32, 12])
+def test_a_dense_layer_with_a_residual(outputs):
+    rng = np.random.default_rng(0)
+    x, weight, bias, more = (
+        rng.normal(size=size).astype(np.float32) for size in ((5, 32), (outputs, 32), outputs, (outputs, 32))
+    )
+    residual = x if outputs == 32 else x @ more.T
+    layer = Dense(weight, bias, None if outputs == 32 else more, "Tanh", True)
+    np.testing.assert_allclose(layer(jnp.asarray(x)), np.tanh(x @ weight.T + bias) + residual, atol=1e-5)
