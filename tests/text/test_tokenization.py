@@ -82,3 +82,9 @@ def test_document_frequencies_equal_a_plain_count():
         for token in set(row):
             expected[token] += 1
     np.testing.assert_array_equal(tokens.document_frequencies(15), expected)
+
+
+def test_padded_rows_hold_their_own_ids_and_no_others():
+    ids = TokenIds(np.arange(10, 16, dtype=np.int32), np.array([2, 3, 1]))
+    matrix = ids.padded(np.array([1, 0, 2]), height=4, length=3, pad_id=7)
+    np.testing.assert_array_equal(matrix, [[12, 13, 14], [10, 11, 7], [15, 7, 7], [7, 7, 7]])

@@ -14,7 +14,7 @@ from jaxwhiten.text.tokenization import BulkTokenizer, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 from tests.tiny import SENTENCES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = SENTENCES * 3
 
 
@@ -37,6 +37,12 @@ def test_the_most_frequent_characters_are_kept():
     kept = [token for token in train(size=60, alphabet=10)[5:] if len(token) == 1]
     assert len(kept) == 10
     assert min(counts[c] for c in kept) >= max(counts[c] for c in counts if c not in kept)
+
+
+def test_characters_of_every_block_are_counted():
+    blocks = [["aaaa aaaa bbbb"], ["bb c"], ["d c d c"]]
+    tokens = train_wordpiece(lambda: iter(blocks), 9, alphabet=2, min_frequency=99)
+    assert [token for token in tokens if len(token) == 1] == ["a", "b"]
 
 
 def test_another_process_trains_the_same():
