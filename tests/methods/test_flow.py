@@ -188,7 +188,7 @@ def test_parameters_are_checked(monkeypatch):
         with pytest.raises(InputError, match="learning_rate"):
             BertFlow().set_params(learning_rate=rate).fit(x)
     for levels in (3, 10**12):  # 2^(10^12) is never computed
-        with pytest.raises(InputError, match=f"6 columns can be halved on 2 levels at the most, not {levels}"):
+        with pytest.raises(InputError, match=f"6 columns can be halved on 2 levels at most, not {levels}"):
             BertFlow(levels=levels).fit(x)
     method = BertFlow(**SMALL).fit(x)
     before = method.transform(x)
