@@ -33,11 +33,7 @@ class Batch:
 
 
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
-    """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`.
-
-    Args:
-      max_length: The last rung.
-    """
+    """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`."""
     rungs: list[int] = []
     step, top = 8, 64
     while not rungs or rungs[-1] < max_length:
@@ -66,13 +62,7 @@ def _batch(
 
 
 def halved(batch: Batch, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
-    """The batch as several of half its height, in the same order; one batch where it cannot be split.
-
-    Args:
-      batch: A batch.
-      lengths: As in `plan_batches`.
-      multiple: As in `plan_batches`.
-    """
+    """The batch as several of half its height, in the same order; one batch where it cannot be split."""
     height = max(-(-batch.height // 2) // multiple, 1) * multiple
     parts = [batch.rows[start : start + height] for start in range(0, len(batch.rows), height)]
     return [_batch(rows, lengths, height, batch.length, batch.tokens // 2, multiple) for rows in parts]

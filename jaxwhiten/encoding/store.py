@@ -123,17 +123,7 @@ class EmbeddingStore:
 
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str) -> dict[str, Any]:
-    """Everything the vectors of one entry depend on.
-
-    Args:
-      encoder: An `Encoder`.
-      text: `text_fingerprint` of the sentences.
-      rows: How many sentences.
-      pooling: The pooling's name.
-
-    Returns:
-      JSON-representable; equal for equal vectors.
-    """
+    """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
     return {
         "store_version": VERSION,
         "encoder": encoder.fingerprint,

@@ -67,20 +67,7 @@ class BatchRunner:
         max_rows: int | None = None,
         done: Callable[[int], object] | None = None,
     ) -> dict[str, np.ndarray]:
-        """The vectors of all sentences, in their order.
-
-        Args:
-          tokens: The sentences.
-          heads: What to compute, by name.
-          max_rows: At most this many sentences per batch.
-          done: Is told how many sentences a batch had, once it was fetched.
-
-        Returns:
-          float32 [n, width] by name.
-
-        Raises:
-          JaxwhitenError: The devices have no room for a batch that cannot be split.
-        """
+        """The vectors of all sentences, in their order. `done` is told how many sentences each fetched batch had."""
         out = {name: np.empty((len(tokens.lengths), width), np.float32) for name, (_, _, width) in heads.items()}
         steps = {name: head.steps for name, head in heads.items()}
         pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
