@@ -21,6 +21,7 @@ import numpy as np
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import canonical
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
+from jaxwhiten.text import checked_text
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older code are not read.
 VERSION = 1
@@ -81,10 +82,7 @@ class EmbeddingStore:
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
         if not names:
             raise InputError("pooling is an empty list; name at least one.")
-        sentences = list(sentences)
-        for position, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise InputError(f"Sentence {position} is a {type(sentence).__name__}, not a string: {sentence!r:.80}.")
+        sentences = checked_text(sentences)
         if not sentences:
             raise InputError("No sentences to encode.")
         text = text_fingerprint(sentences)
