@@ -62,13 +62,11 @@ class TaskSpec:
     """The files of a task in a SentEval folder and their expected contents.
 
     Attributes:
-      name: The task's name.
-      layout: Layout of the files: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
-      folder: The folder, relative to `downstream`.
+      layout: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
+      folder: Relative to `downstream`.
       counts: Expected rows by split and subset.
       files: File name by split; empty for `"semeval"`.
-      low: Lowest gold score.
-      high: Highest gold score.
+      low, high: Range of the gold scores.
     """
 
     name: str
