@@ -139,10 +139,8 @@ TASK_SPECS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec 
 STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
 
-DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
-
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
     """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
     return Path(folder) if folder else None
