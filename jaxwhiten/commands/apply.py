@@ -21,11 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from tqdm import tqdm
 
     from jaxwhiten.arrays import normalize, work_dtype

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.errors import InputError
@@ -13,36 +15,24 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-_TOLD = "what the file was made with"
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
-    """--model, --pooling, --max-length and --dtype.
-
-    Args:
-      parser: Gets the arguments.
-      default: The model taken where none is named; None where a file says how its vectors were made.
-    """
-    parser.add_argument("--model", default=default, help=f"hub id or folder; default: {default or _TOLD}")
-    pooling, length, dtype = ("auto", "what the model's folder says, or 64", "float32") if default else [None] * 3
-    parser.add_argument(
-        "--pooling", default=pooling, help=f"default: {'auto, what the folder says' if default else _TOLD}"
-    )
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length or _TOLD}")
-    parser.add_argument("--dtype", default=dtype, help=f"float32 or bfloat16; default: {dtype or _TOLD}")
+    """--model, --pooling, --max-length and --dtype; no default where a file says how its vectors were made."""
+    defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "float32")
+    model, pooling, length, dtype = defaults if default else ["what the file was made with"] * 4
+    parser.add_argument("--model", default=default, help=f"hub id or folder; default: {model}")
+    parser.add_argument("--pooling", default=default and "auto", help=f"default: {pooling}")
+    parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length}")
+    parser.add_argument("--dtype", default=default and "float32", help=f"float32 or bfloat16; default: {dtype}")
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
-    """-k, --beta and --gamma, and --shrinkage where a whitening is fitted.
-
-    Args:
-      parser: Gets the arguments.
-      fitting: Whether a whitening is fitted; otherwise the arguments change those of a saved one.
-    """
-    default = {"k": "all", "one": "1"} if fitting else {"k": "the file's", "one": "the file's"}
-    parser.add_argument("-k", "--dimension", type=int, help=f"dimensions kept; default: {default['k']}")
-    parser.add_argument("--beta", type=float, help=f"share of the mean subtracted, 0 to 1; default: {default['one']}")
-    parser.add_argument("--gamma", type=float, help=f"power of the scaling, 0 to 1; default: {default['one']}")
+    """-k, --beta and --gamma of a saved whitening, or of one to be fitted, then with --shrinkage."""
+    k, share = ("all", "1") if fitting else ("the file's", "the file's")
+    parser.add_argument("-k", "--dimension", type=int, help=f"dimensions kept; default: {k}")
+    parser.add_argument("--beta", type=float, help=f"share of the mean subtracted, 0 to 1; default: {share}")
+    parser.add_argument("--gamma", type=float, help=f"power of the scaling, 0 to 1; default: {share}")
     if fitting:
         parser.add_argument(
             "--shrinkage", metavar="A", help="'ledoit-wolf', or a number from 0 to 1; default: no shrinkage"
@@ -50,26 +40,29 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `Whitening` that were given.
-
-    Raises:
-      InputError: A shrinkage that is neither a number nor a name.
-    """
-    values = {
-        "n_components": args.dimension,
-        "beta": getattr(args, "beta", None),
-        "gamma": getattr(args, "gamma", None),
-    }
-    shrinkage = getattr(args, "shrinkage", None)
-    if shrinkage is not None:
-        try:
-            values["shrinkage"] = float(shrinkage)
-        except ValueError:
-            values["shrinkage"] = shrinkage
+    """The arguments of `Whitening` that were given."""
+    values: dict[str, Any] = {name: getattr(args, name, None) for name in ("beta", "gamma", "shrinkage")}
+    values["n_components"] = args.dimension
+    with contextlib.suppress(TypeError, ValueError):  # not given, or the name of a method
+        values["shrinkage"] = float(values["shrinkage"])
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{name} is {value}; it must be a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
+
+
+def named_values(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
+    """The NAME=VALUE words of an option that is given any number of times."""
+    values = {}
+    for word in words:
+        name, _, value = word.rpartition("=")
+        try:
+            values[name] = read(value)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InputError(f"{option} {word}: expected {expected}.")
+    return values
 
 
 def load_encoder(args: argparse.Namespace) -> Encoder:
@@ -82,18 +75,7 @@ def load_encoder(args: argparse.Namespace) -> Encoder:
 
 
 def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening:
-    """A saved whitening with the k, β and γ of the command line.
-
-    Args:
-      path: The file.
-      args: What `add_knobs` defines.
-      encoder: Makes the vectors to be whitened; None where they come from a file.
-
-    Raises:
-      FormatError: Not a whitening.
-      MismatchError: It was fitted on vectors of another encoder, pooling or width.
-      InputError: A knob out of range.
-    """
+    """A saved whitening with the k, β and γ of the command line; it must fit the encoder, if one is given."""
     from jaxwhiten.whitening import Whitening
 
     whitening = Whitening.load(path)
@@ -104,16 +86,7 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
 
 
 def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
-    """The encoder that the arguments name, with the whitening they name behind it, if any.
-
-    Args:
-      args: What `add_model` and `add_knobs` define, and `whitening`.
-      normalize: Whether whitened vectors are scaled to unit length.
-
-    Raises:
-      InputError: Knobs without a whitening, or out of range.
-      FormatError, MismatchError: As `load_whitening`.
-    """
+    """The encoder that the arguments name, with the whitening they name behind it, if any."""
     if args.whitening is None:
         if knobs(args):
             raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib.metadata
 import importlib.util
 import json
-import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,36 +15,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import JaxwhitenError
+from jaxwhiten.errors import DataError, DataNotFoundError, JaxwhitenError, ModelError
 from jaxwhiten.runtime.hardware import cores
 
-# Package -> the extra that brings it; None for those that must be there.
-_PACKAGES = {
-    "jax": None,
-    "jaxlib": None,
-    "flax": None,
-    "numpy": None,
-    "scipy": None,
-    "transformers": None,
-    "tokenizers": None,
-    "safetensors": None,
-    "pyarrow": "data",
-    "tensorflow-datasets": "data",
-    "optax": "train",
-    "orbax-checkpoint": "train",
-    "grain": "train",
-    "onnx": "export",
+_REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
+_OPTIONAL = {
+    "data": ("pyarrow", "tensorflow-datasets"),
+    "train": ("optax", "orbax-checkpoint", "grain"),
+    "export": ("onnx",),
 }
 
 
 class Check(NamedTuple):
-    """One thing looked at.
-
-    Attributes:
-      name: What.
-      ok: False for what is wrong, None for what is only missing.
-      detail: What was found.
-    """
+    """What was found of one thing: `ok` is False where it is wrong, None where it is only missing."""
 
     name: str
     ok: bool | None
@@ -54,23 +36,12 @@ class Check(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument(
-        "path",
-        nargs="*",
-        help="model folders, data folders, index folders, whitening or moments files to check",
-    )
+    parser.add_argument("path", nargs="*", help="folders of models, data and indexes, whitening or moments files")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-
-    Returns:
-      0, or 1 where something is wrong.
-    """
+    """Runs the command; the exit code is 1 where something is wrong."""
     checks = []
     for check in _all(args.path):
         checks.append(check)
@@ -94,31 +65,35 @@ def _all(paths: list[str]) -> Iterator[Check]:
     yield _guarded("faiss", _faiss)
     yield _guarded("cache folder", _cache)
     for path in paths:
-        yield _guarded(path, functools.partial(_path, path))
+        yield _guarded(path, _path, Path(path))
 
 
-def _guarded(name: str, look: Callable[[], Check | str]) -> Check:
+def _guarded(name: str, look: Callable[..., Check | str], *args: Path) -> Check:
     """Whatever goes wrong while looking is the finding."""
     try:
-        found = look()
+        found = look(*args)
         return found if isinstance(found, Check) else Check(name, True, found)
     except (JaxwhitenError, OSError, ImportError, RuntimeError) as error:
         return Check(name, False, str(error) or type(error).__name__)
 
 
 def _versions() -> Iterator[Check]:
-    found, missing = [], []
-    for package, extra in _PACKAGES.items():
-        try:
-            found.append(f"{package} {importlib.metadata.version(package)}")
-        except importlib.metadata.PackageNotFoundError:
-            if extra is None:
-                yield Check("packages", False, f"{package} is not installed: pip install jaxwhiten")
-            else:
-                missing.append(f"{package} (extra {extra})")
-    yield Check("packages", True, ", ".join(found))
+    optional = {package: extra for extra, packages in _OPTIONAL.items() for package in packages}
+    versions = {package: _version(package) for package in (*_REQUIRED, *optional)}
+    for package in _REQUIRED:
+        if versions[package] is None:
+            yield Check("packages", False, f"{package} is not installed: pip install jaxwhiten")
+    yield Check("packages", True, ", ".join(f"{package} {found}" for package, found in versions.items() if found))
+    missing = [f"{package} (extra {extra})" for package, extra in optional.items() if versions[package] is None]
     if missing:
         yield Check("optional packages", None, f"not installed: {', '.join(missing)}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _devices() -> str:
@@ -147,20 +122,12 @@ def _faiss() -> Check | str:
         return Check("faiss", None, "not installed: pip install 'jaxwhiten[cpu]' or 'jaxwhiten[cuda]'")
     import faiss
 
-    names = [f"faiss-{kind}" for kind in ("cpu", "gpu", "gpu-cu12") if _installed(f"faiss-{kind}")]
+    names = [f"faiss-{kind}" for kind in ("cpu", "gpu", "gpu-cu12") if _version(f"faiss-{kind}")]
     if len(names) > 1:
         return Check("faiss", False, f"{' and '.join(names)} are installed together: uninstall one of them")
     build = "GPU build" if hasattr(faiss, "StandardGpuResources") else "CPU build"
     gpus = f", {faiss.get_num_gpus()} GPUs" if build == "GPU build" else ""
     return f"{faiss.__version__}, {build}{gpus}, {faiss.get_compile_options().strip()}"
-
-
-def _installed(package: str) -> bool:
-    try:
-        importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _cache() -> str:
@@ -171,36 +138,29 @@ def _cache() -> str:
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"jaxwhiten")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize if hasattr(os, "statvfs") else 0
+    free = shutil.disk_usage(folder).free
     return f"{folder}: {size / 1e9:.2f} GB used, {free / 1e9:.0f} GB free on the disk"
 
 
-def _path(path: str) -> Check | str:
-    place = Path(path)
-    if place.is_file():
-        return _file(place)
-    if not place.is_dir():
-        return Check(path, False, "no such file or folder")
-    if (place / "header.json").is_file():
+def _path(path: Path) -> str:
+    if path.is_file():
+        from jaxwhiten.commands.inspect import load_fitted
+
+        kind, fitted = load_fitted(str(path))
+        return f"{kind} of {fitted.n_samples_seen_:,} rows, {fitted.n_features_in_} dimensions, rank {fitted.rank_}"
+    if not path.is_dir():
+        raise DataError("no such file or folder")
+    if (path / "header.json").is_file():
         from jaxwhiten.search import load_index
 
-        index = load_index(place)
+        index = load_index(path)
         return f"{index.backend} index of {index.size:,} vectors, {index.dimension} dimensions"
-    if any((place / name / "config.json").is_file() for name in ("", "0_Transformer")):
-        return _model(place)
-    return _data(place)
+    if any((path / name / "config.json").is_file() for name in ("", "0_Transformer")):
+        return _model(path)
+    return _data(path)
 
 
-def _file(path: Path) -> str:
-    from jaxwhiten.commands.inspect import load_fitted
-
-    kind, whitening = load_fitted(str(path))
-    return (
-        f"{kind} of {whitening.n_samples_seen_:,} rows, {whitening.n_features_in_} dimensions, rank {whitening.rank_}"
-    )
-
-
-def _model(folder: Path) -> Check | str:
+def _model(folder: Path) -> str:
     """Reads all of it and encodes a sentence."""
     import numpy as np
 
@@ -210,11 +170,9 @@ def _model(folder: Path) -> Check | str:
     encoder = Encoder.from_pretrained(folder, pooling="auto" if says_head(folder) else "mean")
     vectors = encoder.encode(["A sentence.", "Another one."])
     if not np.isfinite(vectors).all():
-        return Check(str(folder), False, "gives vectors that are not finite")
+        raise ModelError("gives vectors that are not finite")
     if np.array_equal(*vectors):
-        return Check(
-            str(folder), False, "gives the same vector for different sentences: tokenizer or weights are wrong"
-        )
+        raise ModelError("gives the same vector for different sentences: tokenizer or weights are wrong")
     config = encoder.config
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
@@ -222,10 +180,9 @@ def _model(folder: Path) -> Check | str:
     )
 
 
-def _data(folder: Path) -> Check | str:
+def _data(folder: Path) -> str:
     """The STS tasks of a SentEval-style folder, each read and counted."""
     from jaxwhiten.datasets import STS_TASKS, load_sts
-    from jaxwhiten.errors import DataNotFoundError
 
     found, missing = [], []
     for task in STS_TASKS:
@@ -235,5 +192,5 @@ def _data(folder: Path) -> Check | str:
         except DataNotFoundError:
             missing.append(task)
     if not found:
-        return Check(str(folder), False, "no model, index or data in it: no config.json, header.json or downstream/STS")
+        raise DataError("no model, index or data in it: no config.json, header.json or downstream/STS")
     return f"pairs of {', '.join(found)}" + (f"; not there: {', '.join(missing)}" if missing else "")

@@ -8,19 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jaxwhiten.commands.arguments import add_knobs, add_model, whitened_encoder
-from jaxwhiten.commands.texts import add_texts, sentences
-from jaxwhiten.errors import DataError
+from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_texts(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        help=".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout",
-    )
+    endings = ".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
+    parser.add_argument("-o", "--output", required=True, help=endings)
     add_model(parser)
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to apply to the vectors")
     add_knobs(parser)
@@ -29,16 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from jaxwhiten.commands.vectors import check_output, vector_writer
     from jaxwhiten.head import Normalize
 
     check_output(args.output)
-    texts = Remembered(_first(args))
+    texts = Remembered(nonempty(sentences(args.input, args.format, args.column), args.input))
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
@@ -52,25 +43,10 @@ def run(args: argparse.Namespace) -> None:
         print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions", file=sys.stderr)
 
 
-def _first(args: argparse.Namespace) -> Iterator[str]:
-    """The sentences, the first already read, so that a bad input is told before a model is loaded."""
-    stream = sentences(args.input, args.format, args.column)
-    first = next(stream, None)
-    if first is None:
-        raise DataError(f"{args.input}: no sentences in it.")
-
-    def chained() -> Iterator[str]:
-        yield first
-        yield from stream
-
-    return chained()
-
-
 class Remembered:
     """Passes sentences on and keeps those not yet taken back, at most two blocks of an encoder's stream.
 
-    Args:
-      stream: The sentences.
+    Another thread may read them meanwhile, which `itertools.tee` refuses.
     """
 
     def __init__(self, stream: Iterable[str]):

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder, load_whitening, whitened_encoder
+from jaxwhiten.commands.arguments import (
+    add_knobs,
+    add_model,
+    knobs,
+    load_encoder,
+    load_whitening,
+    named_values,
+    whitened_encoder,
+)
 from jaxwhiten.errors import InputError, unknown_name
 
 FORMATS = ("sentence-transformers", "onnx", "faiss")
@@ -27,16 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     if args.format not in FORMATS:
         raise unknown_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):
         raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
-    scores = _scores(args.score)
+    scores = named_values("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
 
     from jaxwhiten import export
 
@@ -54,16 +58,3 @@ def run(args: argparse.Namespace) -> None:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
         what = "a sentence-transformers folder; README.md is its card"
     print(f"{args.output}: {what}", file=sys.stderr)
-
-
-def _scores(words: list[str]) -> dict[str, float]:
-    scores = {}
-    for word in words:
-        task, _, points = word.rpartition("=")
-        try:
-            scores[task] = float(points)
-        except ValueError:
-            task = ""
-        if not task:
-            raise InputError(f'--score {word}: expected TASK=POINTS, such as "STS-B test=71.3".')
-    return scores

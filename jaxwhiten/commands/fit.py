@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder
-from jaxwhiten.commands.texts import STDIN, add_texts, sentences
+from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -41,11 +40,7 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
     moments, encoder = (_of_vectors(args.input), None) if from_vectors else _of_sentences(args)
@@ -56,9 +51,7 @@ def run(args: argparse.Namespace) -> None:
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     """Refuses a command that would write nothing, or something else than its name says, before anything is computed.
 
-    Args:
-      args: What `add_outputs` defines.
-      folder: Whether there is an encoder, so that a folder can be written.
+    A folder can be written where there is an encoder.
     """
     if not args.output and not args.moments:
         raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
@@ -101,17 +94,10 @@ def write_outputs(
 
 
 def _of_sentences(args: argparse.Namespace) -> tuple[Moments, Encoder]:
-    texts = (text for text in sentences(args.input, args.format, args.column) if text.strip())
-    first = next(texts, None)
-    if first is None:
-        raise DataError(f"{args.input}: no sentences in it.")
+    filled = (text for text in sentences(args.input, args.format, args.column) if text.strip())
+    texts = nonempty(filled, args.input)
     encoder = load_encoder(args)
-
-    def stream() -> Iterator[str]:
-        yield first
-        yield from texts
-
-    return encoder.moments(stream()), encoder
+    return encoder.moments(texts), encoder
 
 
 def _of_vectors(path: str) -> Moments:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
-from jaxwhiten.commands.arguments import add_model, load_encoder, load_whitening
+from jaxwhiten.commands.arguments import add_model, load_encoder, load_whitening, named_values
 from jaxwhiten.commands.texts import add_texts, sentences
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
@@ -29,16 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     if args.whitening and args.whiten:
         raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
     if args.dimension is not None and not (args.whitening or args.whiten):
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
-    options = _options(args.option)
+    options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.encoding import EmbeddingStore
     from jaxwhiten.search import BACKENDS, build_index
@@ -75,16 +70,10 @@ def _texts(args: argparse.Namespace) -> tuple[list[str], int]:
     return texts, len(found) - len(texts)
 
 
-def _options(words: list[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        try:
-            options[name] = {"true": True, "false": False}.get(value.lower()) if value.isalpha() else float(value)
-        except ValueError:
-            options[name] = None
-        if not equals or options[name] is None:
-            raise InputError(f"--option {word}: expected NAME=NUMBER, such as nprobe=10.")
-        if isinstance(options[name], float) and options[name].is_integer() and "." not in value:
-            options[name] = int(options[name])
-    return options
+def _value(text: str) -> bool | int | float:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.isalpha():  # nan and inf
+        raise ValueError(text)
+    number = float(text)
+    return int(number) if number.is_integer() and "." not in text else number

@@ -21,11 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from jaxwhiten.commands.plots import check_plot, plot_spectrum
     from jaxwhiten.whitening import spectrum, suggest
 
@@ -53,17 +49,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:
-    """A whitening, or the one that moments give with all its settings at their defaults.
-
-    Args:
-      path: A whitening or moments file.
-
-    Returns:
-      The file's kind, and the whitening.
-
-    Raises:
-      FormatError: Neither of the two, or damaged.
-    """
+    """The file's kind, and its whitening, or the one that moments give with all settings at their defaults."""
     from jaxwhiten import io
     from jaxwhiten.errors import FormatError
     from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
@@ -89,25 +75,25 @@ def finite(value: Any) -> Any:
 
 
 def _lines(report: dict[str, Any]) -> list[str]:
-    facts, suggestion, params = report["provenance"], report["suggestion"], report["params"]
-    condition = report["condition"]
+    def settings(values: dict[str, Any]) -> str:
+        shrinkage = f", shrinkage={values['shrinkage']}" if values["shrinkage"] is not None else ""
+        k = values["n_components"] or report["dimension"]
+        return f"k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}"
+
+    facts = report["provenance"]
     lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
     made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
     if made:
         lines.append(f"  made of     {', '.join(made)}")
-    if params:
-        k = params["n_components"] or report["dimension"]
-        shrinkage = f", shrinkage={params['shrinkage']}" if params["shrinkage"] is not None else ""
-        lines.append(f"  settings    k={k}, β={params['beta']:g}, γ={params['gamma']:g}{shrinkage}")
-    lines.append(f"  rank        {report['rank']}, largest over smallest variance {condition:.3g}")
+    if report["params"]:
+        lines.append(f"  settings    {settings(report['params'])}")
+    lines.append(f"  rank        {report['rank']}, largest over smallest variance {report['condition']:.3g}")
     lines += ["", "     k  variance held"]
     lines += [f"{row['k']:>6}  {100 * row['share']:>8.2f} %" for row in report["explained"]]
     lines += ["", "                         before    after"]
     for name, key in (("mean cosine of two rows", "mean_cosine"), ("IsoScore", "isoscore")):
         lines.append(f"{name:<23}{report['before'][key]:>8.3f} {report['after'][key]:>8.3f}")
-    shrinkage = f", shrinkage={suggestion['shrinkage']}" if suggestion["shrinkage"] else ""
-    knobs = f"k={suggestion['n_components']}, β={suggestion['beta']:g}, γ={suggestion['gamma']:g}{shrinkage}"
-    lines += ["", f"Start from {knobs}"]
-    lines += [f"  {reason}" for reason in suggestion["reasons"]]
+    lines += ["", f"Start from {settings(report['suggestion'])}"]
+    lines += [f"  {reason}" for reason in report["suggestion"]["reasons"]]
     lines.append("With a few scored pairs: jaxwhiten tune " + report["file"])
     return lines

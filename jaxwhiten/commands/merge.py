@@ -19,11 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     check_outputs(args)
     from jaxwhiten.whitening import Moments
 

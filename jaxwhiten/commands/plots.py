@@ -22,14 +22,7 @@ def check_plot(path: str | None) -> None:
 
 
 def plot_spectrum(eigenvalues: np.ndarray, k: int, title: str, path: str) -> None:
-    """Eigenvalues relative to their mean, and the variance held by the first k.
-
-    Args:
-      eigenvalues: Descending.
-      k: The number of directions to mark.
-      title: Above the plot.
-      path: PNG file to write.
-    """
+    """Descending eigenvalues relative to their mean, and the variance held by the first k."""
     import matplotlib
 
     relative = eigenvalues / eigenvalues.mean()
@@ -50,13 +43,7 @@ def plot_spectrum(eigenvalues: np.ndarray, k: int, title: str, path: str) -> Non
 
 
 def plot_tuning(tuning: Tuning, title: str, path: str) -> None:
-    """Score against k, one panel a β, one line a γ; thin lines are the held-out pairs.
-
-    Args:
-      tuning: What `tune` found.
-      title: Above the plot.
-      path: PNG file to write.
-    """
+    """Score against k, one panel per β, one line per γ; thin lines are the held-out pairs."""
     import matplotlib
 
     rows = tuning.rows

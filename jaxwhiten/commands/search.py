@@ -13,18 +13,14 @@ from jaxwhiten.errors import MismatchError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
-    parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one a line")
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="results a query; default: 10")
+    parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one per line")
+    parser.add_argument("-k", type=int, default=10, metavar="N", help="results per query; default: 10")
     parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
-    parser.add_argument("--json", action="store_true", help="one JSON object a query")
+    parser.add_argument("--json", action="store_true", help="one JSON object per query")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index, search_text
 

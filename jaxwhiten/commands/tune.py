@@ -45,11 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command.
-
-    Args:
-      args: What `add_arguments` defines.
-    """
+    """Runs the command."""
     from jaxwhiten.commands.inspect import finite, load_fitted
     from jaxwhiten.commands.plots import check_plot, plot_tuning
     from jaxwhiten.whitening import GRID, tune
@@ -141,9 +137,9 @@ def _table(path: str, columns: str) -> Pairs:
 
 def _encoder(args: argparse.Namespace, provenance: dict[str, Any]) -> Encoder:
     """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
-    for name, key in (("model", "model"), ("pooling", "pooling"), ("max_length", "max_length"), ("dtype", "dtype")):
+    for name in ("model", "pooling", "max_length", "dtype"):
         if getattr(args, name) is None:
-            setattr(args, name, provenance.get(key))
+            setattr(args, name, provenance.get(name))
     if args.model is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
     args.dtype = args.dtype or "float32"
@@ -157,11 +153,8 @@ def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> l
     from jaxwhiten.encoding import EmbeddingStore
     from jaxwhiten.whitening import ScoredPairs
 
-    numbers: dict[str, int] = {}
-    for part in parts:
-        for sentence in (*part.sentence1, *part.sentence2):
-            numbers.setdefault(sentence, len(numbers))
-    sentences = list(numbers)
+    sentences = list(dict.fromkeys(text for part in parts for text in (*part.sentence1, *part.sentence2)))
+    numbers = {text: number for number, text in enumerate(sentences)}
     vectors = encoder.encode(sentences) if args.no_cache else EmbeddingStore().encode(encoder, sentences)
 
     def rows(texts: list[str]) -> np.ndarray:

@@ -22,15 +22,11 @@ ENDINGS = (".npy", ".parquet", ".jsonl")
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
 
 
-def check_output(path: str, endings: Sequence[str] = ENDINGS) -> str:
-    """The ending that says how vectors are written; `-` stands for JSON lines.
-
-    Raises:
-      InputError: None of the known endings.
-    """
+def check_output(path: str) -> str:
+    """The ending that says how vectors are written; `-` stands for JSON lines."""
     ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
-    if ending not in endings:
-        raise unknown_name(f"ending of the output {path}:", ending, endings)
+    if ending not in ENDINGS:
+        raise unknown_name(f"ending of the output {path}:", ending, ENDINGS)
     return ending
 
 
@@ -38,16 +34,7 @@ def check_output(path: str, endings: Sequence[str] = ENDINGS) -> str:
 def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32) -> Iterator[Write]:
     """Opens a file for any number of vectors; it appears under its name when all were written.
 
-    Args:
-      path: `.npy`, `.parquet` (columns text and embedding), `.jsonl`, or `-` for JSON lines on stdout.
-      dimension: Width of the vectors.
-      dtype: Of the vectors in a `.npy` file.
-
-    Yields:
-      What writes a block.
-
-    Raises:
-      InputError: Another ending.
+    Only a `.npy` file has the dtype; Parquet holds float32.
     """
     ending = check_output(path)
     if path == STDOUT:
@@ -114,11 +101,7 @@ def _json_lines(file: Any) -> Write:
 
 
 def open_vectors(path: str) -> np.ndarray:
-    """Memory-maps a `.npy` file of vectors.
-
-    Raises:
-      DataError: No such file, or not a readable two-dimensional array of numbers.
-    """
+    """Memory-maps a `.npy` file of vectors."""
     try:
         array = io.map_array(path)
     except FileNotFoundError:

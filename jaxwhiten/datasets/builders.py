@@ -20,8 +20,7 @@ import numpy as np
 
 from jaxwhiten.datasets import protocol, remote
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
-from jaxwhiten.datasets.sample import load_sample
-from jaxwhiten.datasets.senteval import read_task
+from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.errors import DataError, JaxwhitenError, missing_dependency
 
 try:
@@ -96,17 +95,7 @@ def make_builder(task: str, data_dir: str | os.PathLike[str]) -> STSBuilder:
 def prepare(
     builder: STSBuilder, download_dir: str | os.PathLike[str], manual_dir: str | os.PathLike[str] | None = None
 ) -> None:
-    """Downloads and writes a builder's records, unless they exist already.
-
-    Args:
-      builder: From `make_builder`.
-      download_dir: Where downloads are kept.
-      manual_dir: A SentEval-style folder to read instead of downloading.
-
-    Raises:
-      DataNotFoundError: There is no network.
-      DataError: The data does not match the protocol, or the disk is full.
-    """
+    """Downloads (or reads from `manual_dir`) and writes a builder's records, unless they exist already."""
     if builder.is_prepared():
         return
     config = tfds.download.DownloadConfig(manual_dir=manual_dir)
@@ -122,17 +111,7 @@ def prepare(
 
 
 def read_prepared(builder: STSBuilder) -> STSTask:
-    """Reads every split of a prepared builder back.
-
-    Args:
-      builder: The builder of one of `STS_TASKS`, prepared.
-
-    Returns:
-      The task, rows in the order of the files.
-
-    Raises:
-      DataError: The prepared files are damaged; the message names the folder to delete.
-    """
+    """Reads every split of a prepared builder of one of `STS_TASKS` back, rows in the order of the files."""
     task = builder.builder_config.name
     splits = {}
     try:

@@ -73,31 +73,17 @@ class Corpus:
             yield pending
 
     def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
-        """Yields the lists of `blocks` without the passages held out.
-
-        Args:
-          size: As in `blocks`.
-          share: As in `held_out`.
-        """
+        """Yields the lists of `blocks` without the passages held out, see `held_out`."""
         for block in self.blocks(size):
             yield [passage for passage in block if not held_out(passage, share)]
 
 
 def held_out(passage: str, share: float) -> bool:
-    """Whether a passage is held out, decided by a hash of its text, so that duplicates are on the same side.
-
-    Args:
-      passage: The text.
-      share: Approximate share of passages held out.
-    """
+    """Whether a passage is held out, decided by a hash of its text, so that duplicates are on the same side."""
     return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32
 
 
 def check_share(share: float) -> None:
-    """Checks the share of passages held out.
-
-    Raises:
-      DataError: The share is not above 0 and below 1.
-    """
+    """Checks the share of passages held out."""
     if not 0 < share < 1:
         raise DataError(f"The share of passages held out is {share}; expected a number above 0 and below 1.")

@@ -1,39 +1,102 @@
-"""Retrieval data by name."""
+"""Retrieval data by name: Quora's duplicate questions, MRPC, the docstrings of Python's library, or a file of pairs.
+
+References:
+  Su et al. 2021 (BERT-whitening), section 4.4: Quora. Its data are under Quora's terms of use (non-commercial).
+  Dolan & Brockett 2005, "Automatically constructing a corpus of sentential paraphrases": MRPC.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from jaxwhiten.datasets.mrpc import load_mrpc
+from jaxwhiten.datasets import remote
+from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
-from jaxwhiten.datasets.quora import load_quora
-from jaxwhiten.datasets.retrieval import RetrievalData, read_pairs_file
-from jaxwhiten.errors import DataNotFoundError, unknown_name
+from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_pairs_file
+from jaxwhiten.datasets.textfile import read_lines
+from jaxwhiten.errors import DataError, DataNotFoundError, unknown_name
+from jaxwhiten.io import cache_dir, content_key
 
-_LOADERS = {"quora": load_quora, "mrpc": load_mrpc, "pydocs": lambda _: load_pydocs()}
-RETRIEVAL_SETS = tuple(_LOADERS)
+QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
+QUORA_URL_VARIABLE = "JAXWHITEN_QUORA_URL"  # for mirrors
+QUORA_FILE = "quora_duplicate_questions.tsv"
+_QUORA_FOLDERS = ("", "quora", "Quora", "pairs/quora", "downstream/quora", "downstream/Quora")
+MRPC_FILES = {"msr_paraphrase_train.txt": 4076, "msr_paraphrase_test.txt": 1725}
+_MRPC_HEADER = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
+_MRPC_FOLDERS = ("MRPC", "downstream/MRPC", "data/downstream/MRPC", "")
 
 
 def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
     """Loads retrieval data.
 
     Args:
-      name: One of `RETRIEVAL_SETS`, or the path of a file in Quora's columns.
-      data_dir: As in `load_quora` and `load_mrpc`; ignored by `pydocs` and files.
+      name: `"quora"`, `"mrpc"`, `"pydocs"`, or the path of a file in Quora's columns.
+      data_dir: For Quora, a folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), itself or in a subfolder
+        `quora`; for MRPC, a SentEval-style folder: the one that holds `downstream/MRPC`, or `downstream`, or `MRPC`
+        itself. By default `$JAXWHITEN_DATA_DIR`; where that holds no Quora file, it is downloaded once and kept in the
+        cache. Ignored by `pydocs` and files.
 
     Returns:
-      The data.
+      The data: 299,364 documents and 290,654 queries of Quora; train and test of MRPC together, whose first sentences
+      are the queries and second ones the documents.
 
     Raises:
       InputError: Neither a name nor a file.
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
-      DataError: A file is damaged.
+      DataError: A file is truncated, shifted or mis-encoded, or lacks a column; the message names file and line.
     """
-    if name in _LOADERS:
-        return _LOADERS[name](data_dir)
+    if name == "quora":
+        return _load_quora(data_dir)
+    if name == "mrpc":
+        return _load_mrpc(data_dir)
+    if name == "pydocs":
+        return load_pydocs()
     if Path(name).is_file():
         return read_pairs_file(name)
     if os.sep in name or "." in name:
         raise DataNotFoundError(f"{name}: no such file; expected question pairs in Quora's columns, split by tabs.")
-    raise unknown_name("retrieval data set (or file)", name, RETRIEVAL_SETS)
+    raise unknown_name("retrieval data set (or file)", name, ("quora", "mrpc", "pydocs"))
+
+
+def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
+    root = data_folder(data_dir)
+    places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")] if root else []
+    path = next((path for path in places if path.is_file()), None)
+    if path is None and data_dir:
+        raise DataNotFoundError(
+            f"{data_dir}: no {QUORA_FILE} in it (nor in {', '.join(filter(None, _QUORA_FOLDERS))} below it). Put it"
+            " there, name another file in Quora's columns as the data set, or leave data_dir unset to download it."
+        )
+    if path is None:
+        url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
+        path = cache_dir("downloads", f"quora-{content_key(url)}", QUORA_FILE)
+        remote.fetch(url, path, "the Quora question pairs")
+    return read_pairs_file(path, "quora")
+
+
+def _load_mrpc(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
+    root = data_folder(data_dir)
+    folders = [root / name for name in _MRPC_FOLDERS] if root else []
+    folder = next((folder for folder in folders if all((folder / name).is_file() for name in MRPC_FILES)), None)
+    if folder is None:
+        raise DataNotFoundError(
+            f"MRPC: {' and '.join(MRPC_FILES)} are not {f'in {root} or its downstream/MRPC' if root else 'known'}. Set"
+            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs, which"
+            " needs no files."
+        )
+    return from_pairs("mrpc", (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count)))
+
+
+def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
+    lines = read_lines(path, limit=100_000)
+    if not lines or lines[0].split("\t") != _MRPC_HEADER:
+        raise DataError(f"{path}, line 1: not the header of MRPC ({', '.join(_MRPC_HEADER)}).")
+    for number, line in enumerate(lines[1:], 2):
+        fields = line.split("\t")  # no quoting: sentences hold unpaired quotation marks
+        if len(fields) != len(_MRPC_HEADER) or fields[0] not in ("0", "1"):
+            raise DataError(f"{path}, line {number}: not a row of MRPC ({len(fields)} columns): {line[:60]!r}.")
+        yield fields[1], fields[2], fields[3].strip(), fields[4].strip(), fields[0] == "1"
+    if len(lines) - 1 != count:
+        raise DataError(f"{path}, line {len(lines)}: {len(lines) - 1} rows, expected {count}; the file is truncated.")

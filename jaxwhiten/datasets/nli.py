@@ -18,7 +18,7 @@ from jaxtyping import Int8
 
 from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import data_folder
-from jaxwhiten.datasets.tables import Table, read_header, read_table
+from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
 from jaxwhiten.io import cache_dir
@@ -26,11 +26,12 @@ from jaxwhiten.io import cache_dir
 LABELS = ("entailment", "neutral", "contradiction")
 
 # Integers follow the order the hub's data sets use, which is that of LABELS.
-_CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
-_CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
-_NO_LABEL = ("-", "-1", "", -1)
-_TWO_WAY = ("not_entailment", "non_entailment", "not entailment", "non-entailment")
 _TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3
+_CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
+_CODES |= dict.fromkeys(("not_entailment", "non_entailment", "not entailment", "non-entailment"), _TWO_CLASSES)
+_CODES |= {name.capitalize(): code for name, code in _CODES.items()}
+_CODES |= {code: code for code in range(3)} | {str(code): code for code in range(3)}
+_CODES |= dict.fromkeys(("-", "-1", "", -1), _NO_CLASS)
 
 _PREMISE, _HYPOTHESIS, _LABEL = ("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")
 _OFFICIAL = re.compile(r"(allnli|snli|multinli)", re.IGNORECASE)
@@ -103,13 +104,6 @@ class _Rules(NamedTuple):
     skip_bad_rows: bool = False
 
 
-def _stem(path: Path) -> tuple[str, str]:
-    """A file's name without its ending, and the ending without `.gz`."""
-    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
-    stem, suffix = os.path.splitext(name)
-    return stem, suffix.lower()
-
-
 def _candidates(data_dir: Path) -> dict[str, Path]:
     """Files below a folder that may hold NLI rows, by source name; of several formats the preferred one."""
     inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
@@ -119,7 +113,7 @@ def _candidates(data_dir: Path) -> dict[str, Path]:
         place = Path(folder).relative_to(root)
         folders[:] = sorted(n for n in folders if len(place.parts) < _MAX_DEPTH and not n.startswith((".", "__")))
         for file in sorted(files):
-            stem, suffix = _stem(Path(file))
+            stem, suffix = split_name(Path(file))
             name = (place / stem).as_posix()
             if suffix not in _PREFERRED_FORMATS or file.startswith(".") or "nli" not in f"{root.name}/{name}".lower():
                 continue
@@ -127,7 +121,7 @@ def _candidates(data_dir: Path) -> dict[str, Path]:
                 continue  # licences, readmes, lists of lines
             found.setdefault(name, []).append(Path(folder, file))
     return {
-        name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(_stem(path)[1]), path.name))
+        name: min(paths, key=lambda path: (_PREFERRED_FORMATS.index(split_name(path)[1]), path.name))
         for name, paths in sorted(found.items())
     }
 
@@ -172,7 +166,7 @@ def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[s
 
 def _overlap(path: Path) -> np.ndarray:
     """Line numbers (from 1) that the list beside a file marks as overlapping an evaluation set."""
-    listed = path.with_name(f"{_stem(path)[0]}.overlap_lines.txt")
+    listed = path.with_name(f"{split_name(path)[0]}.overlap_lines.txt")
     if not listed.is_file():
         return np.zeros(0, np.int64)
     lines = read_lines(listed, limit=10_000_000)
@@ -184,10 +178,8 @@ def _overlap(path: Path) -> np.ndarray:
 
 def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
     """Label codes: 0 to 2, or a negative code for labels that are none of the three classes."""
-    known = _CODES | dict.fromkeys(_NO_LABEL, _NO_CLASS) | dict.fromkeys(_TWO_WAY, _TWO_CLASSES)
-    known |= {name.capitalize(): code for name, code in known.items() if isinstance(name, str)}
     codes = np.array(
-        [_UNKNOWN if isinstance(label, bool) else known.get(label, _UNKNOWN) for label in labels], dtype=np.int8
+        [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels], dtype=np.int8
     )
     if not skip_bad_rows and (codes == _UNKNOWN).any():
         row = int(np.argmax(codes == _UNKNOWN))
@@ -197,10 +189,8 @@ def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: boo
 
 def _split_of(text: str) -> str:
     found = _SPLIT.search(text)
-    if found is None:
-        return ""
-    name = found[1].lower()
-    return name if name in ("train", "test") else "dev"
+    name = found[1].lower() if found else ""
+    return name if name in ("", "train", "test") else "dev"
 
 
 def _read_source(name: str, path: Path, columns: Mapping[str, str], rules: _Rules) -> NLIRows:
@@ -239,11 +229,7 @@ def _read_source(name: str, path: Path, columns: Mapping[str, str], rules: _Rule
 
 
 def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
-    """Reads the NLI files of a local folder; arguments as `load_nli`.
-
-    Returns:
-      The rows, or None if the folder holds no NLI file.
-    """
+    """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
     unrecognised: dict[str, str] = {}
     for name, path in _candidates(Path(folder)).items():

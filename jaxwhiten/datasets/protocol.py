@@ -62,13 +62,11 @@ class TaskSpec:
     """The files of a task in a SentEval folder and their expected contents.
 
     Attributes:
-      name: The task's name.
-      layout: Layout of the files: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
-      folder: The folder, relative to `downstream`.
+      layout: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
+      folder: Relative to `downstream`.
       counts: Expected rows by split and subset.
       files: File name by split; empty for `"semeval"`.
-      low: Lowest gold score.
-      high: Highest gold score.
+      low, high: Range of the gold scores.
     """
 
     name: str
@@ -141,10 +139,8 @@ TASK_SPECS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec 
 STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
 
-DATA_DIR_VARIABLE = "JAXWHITEN_DATA_DIR"
-
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
     """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
-    folder = data_dir or os.environ.get(DATA_DIR_VARIABLE)
+    folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
     return Path(folder) if folder else None

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
-from jaxwhiten.errors import DataError, DataNotFoundError, missing_dependency
+from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, missing_dependency
 from jaxwhiten.io import atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
@@ -35,14 +35,6 @@ _CHUNK = 1 << 18
 _log = logging.getLogger(__name__)
 
 
-def not_found(what: str, url: str, reason: object) -> DataNotFoundError:
-    """The error for data that is neither in a folder nor downloadable."""
-    return DataNotFoundError(
-        f"The {what} is not on this machine and could not be downloaded from {url} ({reason}). Set --config.data_dir or"
-        " $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and run again."
-    )
-
-
 def _unwritable(path: Path, error: OSError) -> DataError:
     return DataError(
         f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to a folder with room."
@@ -54,27 +46,13 @@ def _reason(error: Exception) -> str:
     response = getattr(error, "response", None)
     if response is not None:
         return f"HTTP status {response.status_code}"
-    return {"ConnectionError": "no connection", "ConnectTimeout": "no answer", "ReadTimeout": "no answer"}.get(
-        type(error).__name__, f"{type(error).__name__}: {str(error)[:120]}"
-    )
+    name = type(error).__name__
+    known = {"ConnectionError": "no connection", "ConnectTimeout": "no answer", "ReadTimeout": "no answer"}
+    return known.get(name, f"{name}: {str(error)[:120]}")
 
 
 def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
-    """Downloads a file atomically, unless it exists already.
-
-    Args:
-      url: Address of the file.
-      path: The file to write.
-      what: Description of the file, for messages.
-      max_bytes: Maximum size.
-
-    Returns:
-      The path.
-
-    Raises:
-      DataNotFoundError: There is no connection, no such file, or the transfer was interrupted.
-      DataError: The file is too large, or the disk is full.
-    """
+    """Downloads a file atomically, unless it exists already; errors call it by `what` it is."""
     path = Path(path)
     if path.is_file():
         return path
@@ -98,7 +76,11 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
                     file.write(chunk)
                     bar.update(len(chunk))
     except requests.RequestException as error:
-        raise not_found(what, url, _reason(error)) from error
+        raise DataNotFoundError(
+            f"The {what} is not on this machine and could not be downloaded from {url} ({_reason(error)}). Set"
+            " --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and run"
+            " again."
+        ) from error
     except OSError as error:
         raise _unwritable(path, error) from error
     _log.info("%s: downloaded from %s, sha256 %s", path, url, sha256_file(path))
@@ -106,41 +88,31 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
 
 
 def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wanted: Iterable[str]) -> None:
-    """Copies the wanted files, and only those, from a tar archive.
+    """Copies the wanted files, and only those, from an uncompressed tar archive to a folder.
 
-    Args:
-      archive: An uncompressed tar archive.
-      folder: Target folder of the wanted paths.
-      wanted: Relative paths; a member matches one that its path equals or ends with.
-
-    Raises:
-      DataError: The archive is damaged, lacks a wanted file, or has too many or too large members.
+    A member matches the wanted relative path that its own path equals or ends with.
     """
     archive, folder, missing = Path(archive), Path(folder), set(wanted)
-    depth = max((name.count("/") + 1 for name in missing), default=0)
     try:
         # Mode "r:" takes no compression, so a member's header cannot unpack to more than the archive's own size.
         with tarfile.open(archive, "r:") as tar:
             for number, member in enumerate(tar):
                 if number >= MAX_MEMBERS:
                     raise DataError(f"{archive}: more than {MAX_MEMBERS} members, so not the expected archive.")
-                parts = member.name.rsplit("/", depth)[-depth:]
-                names = ("/".join(parts[i:]) for i in range(len(parts)))
-                name = next((name for name in names if name in missing), None)
+                name = next((name for name in missing if f"/{member.name}".endswith(f"/{name}")), None)
                 if name is None or not member.isreg():
                     continue
                 if member.size > MAX_FILE:
                     raise DataError(f"{archive}: member {member.name} has {member.size} bytes, more than {MAX_FILE}.")
                 source = tar.extractfile(member)
                 assert source is not None  # a plain file has content
-                try:
-                    with atomic_path(folder / name) as temporary, open(temporary, "wb") as file:
-                        shutil.copyfileobj(source, file)
-                except OSError as error:
-                    raise _unwritable(folder / name, error) from error
+                with atomic_path(folder / name) as temporary, open(temporary, "wb") as file:
+                    shutil.copyfileobj(source, file)
                 missing.remove(name)
     except DataError:
         raise
+    except OutputError as error:
+        raise _unwritable(folder, error) from error
     except OSError as error:
         raise DataError(f"{archive}: cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # damaged headers raise many types: TarError, ValueError, OverflowError
@@ -163,15 +135,7 @@ def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
 def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
     """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it exists already.
 
-    Args:
-      download_dir: The parent of the folder.
-
-    Returns:
-      The folder.
-
-    Raises:
-      DataNotFoundError: There is no network.
-      DataError: The archive is invalid; it is deleted, so that the next run downloads it again.
+    The archive is deleted in any case, so that the next run downloads an invalid one again.
     """
     url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
     root = Path(download_dir) / f"senteval-{content_key(url)}"
@@ -189,7 +153,7 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
 
 
 def allnli_folder(download_dir: str | os.PathLike[str]) -> Path:
-    """A folder `nli` with AllNLI, downloaded unless it exists already; arguments as `senteval_folder`."""
+    """A folder `nli` with AllNLI, downloaded unless it exists already."""
     url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
     folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"
     fetch(url, folder / "AllNLI.tsv.gz", "NLI data (AllNLI, or a folder `nli`)")

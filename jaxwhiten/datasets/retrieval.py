@@ -77,18 +77,8 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
     """Builds retrieval data from question pairs, following the paper.
 
     The first questions are the queries, the second ones the documents, both keyed by id with the first text of an id.
-    The gold of a query are the documents of its rows marked as duplicates.
-
-    Args:
-      name: Name of the data set.
-      rows: (id of the query, id of the document, query, document, whether they are duplicates).
-      counts: Further counts of the reader.
-
-    Returns:
-      The data; empty texts are replaced by `"."` and counted.
-
-    Raises:
-      DataError: There are no rows.
+    The gold of a query are the documents of its rows marked as duplicates. Empty texts are replaced by `"."` and
+    counted, beside the `counts` of the reader.
     """
     queries, documents = _Side("query"), _Side("document")
     total, golden = 0, []
@@ -126,17 +116,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
 
     Rows with another number of columns, an empty id, a label other than 0 and 1, or invalid text are left out and
     counted as malformed. A field that starts with a quotation mark may be quoted, and then hold tabs and line ends, or
-    not; such files contain both.
-
-    Args:
-      path: The file.
-      name: Name of the data set; by default the file name.
-
-    Returns:
-      The data.
-
-    Raises:
-      DataError: The file cannot be read, lacks a column, or has no valid row.
+    not; such files contain both. The data set is named after the file by default.
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
@@ -166,19 +146,16 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:
     """The fields of the row that starts at line `at`, or None if it is malformed, and its number of lines."""
-    line = lines[at]
-    plain = line.split("\t")
-    if '"' in line:
-        for used in range(1, _MAX_LINES_PER_ROW + 1):
-            if at + used > len(lines):
-                break
-            try:
-                quoted = next(csv.reader(["\n".join(lines[at : at + used])], delimiter="\t", strict=True), [])
-            except csv.Error as error:
-                if "unexpected end" in str(error):  # the quotation may end on the next line
-                    continue
-                break
-            if len(quoted) == columns:
-                return quoted, used
+    plain = lines[at].split("\t")
+    most = min(_MAX_LINES_PER_ROW, len(lines) - at) if '"' in lines[at] else 0
+    for used in range(1, most + 1):
+        try:
+            quoted = next(csv.reader(["\n".join(lines[at : at + used])], delimiter="\t", strict=True), [])
+        except csv.Error as error:
+            if "unexpected end" in str(error):  # the quotation may end on the next line
+                continue
             break
+        if len(quoted) == columns:
+            return quoted, used
+        break
     return (plain if len(plain) == columns else None), 1

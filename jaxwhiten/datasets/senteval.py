@@ -1,4 +1,4 @@
-"""Reads STS and SICK from a SentEval-style folder and checks every file against the protocol's row counts.
+"""Reads STS and SICK from a SentEval-style folder, every file checked against the protocol's row counts; the sample.
 
 References:
   Conneau and Kiela 2018, SentEval; the folder layout is that of its `data/downstream`.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets.protocol import Count, Pairs, STSTask, TaskSpec
+from jaxwhiten.datasets.protocol import SAMPLE, Count, Pairs, STSTask, TaskSpec
+from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError
 
@@ -26,15 +28,7 @@ Row = tuple[str, str, float]
 
 
 def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None:
-    """Finds a task's folder below `data_dir`.
-
-    Args:
-      spec: The task.
-      data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS`.
-
-    Returns:
-      The folder, or None if there is none.
-    """
+    """A task's folder below the one that holds `downstream`, or `downstream` itself, or its `STS`; None if missing."""
     root = Path(data_dir)
     inside = spec.folder.removeprefix("STS/")
     candidates = [root / middle / spec.folder for middle in ("", "downstream", "data/downstream")]
@@ -43,7 +37,7 @@ def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None
 
 
 def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
-    """Parses a gold score; the error for anything but a number within the task's range names file and line."""
+    """A gold score, which must be a number within the task's range."""
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         raise DataError(
@@ -56,10 +50,10 @@ def _gold(text: str, path: Path, line: int, spec: TaskSpec) -> float:
     return value
 
 
-def _check_count(path: Path, found: int, expected: int, what: str = "rows") -> None:
+def _check_count(path: Path, found: int, expected: int) -> None:
     if found != expected:
         kind = "truncated" if found < expected else "not the expected version"
-        raise DataError(f"{path}, line {found}: the file ends after {found} {what}, expected {expected}; it is {kind}.")
+        raise DataError(f"{path}, line {found}: the file ends after {found} rows, expected {expected}; it is {kind}.")
 
 
 def _read_semeval(spec: TaskSpec, folder: Path, subset: str, count: Count) -> list[Row]:
@@ -108,19 +102,7 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
 
 
 def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pairs:
-    """Reads one split of one task.
-
-    Args:
-      spec: The task.
-      folder: The task's folder, from `task_folder`.
-      split: The split's name.
-
-    Returns:
-      The scored pairs, subset after subset; pairs without a gold score are left out.
-
-    Raises:
-      DataError: A file is missing, truncated, shifted, mis-encoded or of the wrong length.
-    """
+    """Reads one split from a task's folder, subset after subset; pairs without a gold score are left out."""
     folder = Path(folder)
     rows: list[Row] = []
     subsets: list[str] = []
@@ -136,19 +118,7 @@ def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pa
 
 
 def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:
-    """Reads one task from a SentEval-style folder.
-
-    Args:
-      spec: The task.
-      data_dir: The folder that holds `downstream`, or `downstream` itself, or its `STS`.
-
-    Returns:
-      The task with every split.
-
-    Raises:
-      DataNotFoundError: There is no such folder.
-      DataError: As `read_split`.
-    """
+    """Reads every split of one task from a SentEval-style folder."""
     folder = task_folder(spec, data_dir)
     if folder is None:
         raise DataNotFoundError(
@@ -157,3 +127,17 @@ def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:
             " unset and connect, and the data is downloaded."
         )
     return STSTask(spec.name, {split: read_split(spec, folder, split) for split in spec.counts})
+
+
+def load_sample() -> STSTask:
+    """The pairs that ship with the package, for demo and tests: one split `test`, whose subsets are its genres."""
+    names = ("genre", "score", "sentence1", "sentence2")
+    with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
+        table = read_table(path, dict(zip(names, names, strict=True)))
+    try:
+        score = np.array(table["score"], dtype=np.float64)
+    except ValueError as error:
+        raise DataError(f"{table.path}: a score is not a number ({error}). Install jaxwhiten again.") from error
+    if not ((score >= 0) & (score <= 5)).all():
+        raise DataError(f"{table.path}: a score is outside 0 to 5. Install jaxwhiten again.")
+    return STSTask(SAMPLE, {"test": Pairs(table["sentence1"], table["sentence2"], score, table["genre"])})

@@ -6,8 +6,7 @@ import os
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, STSTask, data_folder
-from jaxwhiten.datasets.sample import load_sample
-from jaxwhiten.datasets.senteval import read_task
+from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import cache_dir
 

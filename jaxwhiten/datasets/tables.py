@@ -33,9 +33,6 @@ _BATCH = 65_536
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Give the column names of this file."
 
-# Row numbers in the file, and the rows' values in the order asked for.
-_Batch = tuple[Sequence[int], Sequence[Sequence[Any]]]
-
 
 class Table(dict[str, list[Any]]):
     """Columns by name, all of equal length, with the origin of their rows.
@@ -57,10 +54,16 @@ class Table(dict[str, list[Any]]):
         return f"{self.path}, line {self.lines[row]}"
 
 
+def split_name(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """A file's name without its ending, and the ending in lower case, both without `.gz`."""
+    name = Path(path).name
+    stem, ending = os.path.splitext(name[:-3] if name.lower().endswith(".gz") else name)
+    return stem, ending.lower()
+
+
 def table_format(path: str | os.PathLike[str]) -> str | None:
     """The format of a file by its name: tsv, csv, jsonl or parquet; None for an unknown suffix."""
-    name = Path(path).name.lower().removesuffix(".gz")
-    return _FORMATS.get(os.path.splitext(name)[1])
+    return _FORMATS.get(split_name(path)[1])
 
 
 def _columns_of(path: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> tuple[list[str], list[int]]:
@@ -192,11 +195,6 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
 _TOO_LONG = object()
 
 
-def _string_columns(pa: Any, pq: Any, path: Path) -> list[str]:
-    """Names of the string columns. Read as dictionaries, they hold a text that many rows share only once."""
-    return [field.name for field in pq.read_schema(path) if pa.types.is_string(field.type)]
-
-
 def _cells(pa: Any, column: Any) -> list[Any]:
     """The values of a column, with `_TOO_LONG` for texts of more than `MAX_LINE_BYTES` characters."""
     column.validate(full=True)  # the indices of a damaged file can lie outside its dictionary
@@ -219,7 +217,9 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
     types = pa.types
     accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:
-        with pq.ParquetFile(path, read_dictionary=_string_columns(pa, pq, path)) as file:
+        # Read as a dictionary, a column holds a text that many rows share only once.
+        texts = [field.name for field in pq.read_schema(path) if types.is_string(field.type)]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
             header = file.schema_arrow.names
             names, places = _columns_of(path, header, columns)
             for place in places:
@@ -253,8 +253,7 @@ def _read(
 ) -> Generator[Any, None, None]:
     format = format or table_format(path)
     if format is None:
-        ending = os.path.splitext(path.name.lower().removesuffix(".gz"))[1]
-        raise unknown_name(f"ending of the table {path}:", ending, _FORMATS)
+        raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
     if not path.is_file():
         raise DataError(f"{path}: no such file.")
     if format == "parquet":
@@ -265,15 +264,7 @@ def _read(
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
-    """Column names of a table, read from its first line (JSON lines: the keys of the first object).
-
-    Args:
-      path: The file.
-      format: tsv, csv, jsonl or parquet; by default that of the file name.
-
-    Raises:
-      DataError: The file is empty or cannot be read.
-    """
+    """Column names of a table, read from its first line (JSON lines: the keys of the first object)."""
     rows = _read(Path(path), None, BadRows(path), False, format)
     try:
         return next(rows)
@@ -284,19 +275,7 @@ def read_header(path: str | os.PathLike[str], format: str | None = None) -> list
 def table_rows(
     path: str | os.PathLike[str], columns: Sequence[str], format: str | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Reads named columns of a table row by row, in bounded memory.
-
-    Args:
-      path: The file.
-      columns: Names of the columns; the file may have more.
-      format: tsv, csv, jsonl or parquet; by default that of the file name.
-
-    Yields:
-      The row's line in the file, and its values in the order of the columns.
-
-    Raises:
-      DataError: A column is missing or a row is bad; the message names file and line.
-    """
+    """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
     batches = _read(Path(path), {name: name for name in columns}, BadRows(path), True, format)
     next(batches)
     for numbers, rows in batches:

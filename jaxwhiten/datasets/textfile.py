@@ -7,7 +7,6 @@ sentences.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
 import os
@@ -26,12 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class BadRows:
-    """Handles bad rows: raises an error, or skips and counts them.
-
-    Args:
-      path: The file, for messages.
-      skip: Whether to skip and count bad rows.
-    """
+    """Handles bad rows of a file: raises an error, or skips and counts them."""
 
     def __init__(self, path: str | os.PathLike[str], skip: bool = False):
         self.path = Path(path)
@@ -39,27 +33,16 @@ class BadRows:
         self.count = 0
 
     def __call__(self, line: int, reason: str) -> None:
-        """Counts a bad row, or raises `DataError` with file and line.
-
-        Args:
-          line: Line number, from 1.
-          reason: What is wrong with the row.
-        """
+        """Counts a bad row, or raises `DataError` with file and line (from 1)."""
         if not self.skip:
             raise DataError(f"{self.path}, line {line}: {reason}.")
         self.count += 1
 
 
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[io.BufferedIOBase]:
+def _open(path: Path) -> io.BufferedIOBase:
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        if not packed:
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked
+    return gzip.open(path) if packed else open(path, "rb")
 
 
 def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int, bytes]]:
@@ -105,7 +88,7 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
 
 
-def _check(line: bytes, max_line: int) -> str | None:
+def line_problem(line: bytes, max_line: int) -> str | None:
     """What is wrong with one line, or None."""
     if len(line) > max_line:
         return f"longer than {max_line} bytes"
@@ -121,20 +104,9 @@ def _check(line: bytes, max_line: int) -> str | None:
 def line_blocks(
     path: str | os.PathLike[str], bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[Sequence[int], list[str]]]:
-    """Reads a text file, plain or gzip, in blocks of whole lines.
+    """Yields a text file, plain or gzip, in blocks of whole lines: numbers from 1, and lines without their ends.
 
-    Memory is bounded by the block size and `max_line` for any file.
-
-    Args:
-      path: The file. Gzip is recognised by its content.
-      bad: Handler of bad lines; by default they raise an error.
-      max_line: Maximum number of bytes per line.
-
-    Yields:
-      Line numbers (from 1) and lines without line ends; a byte-order mark is dropped.
-
-    Raises:
-      DataError: The file cannot be read, or a line is not UTF-8, holds a NUL or is too long.
+    A byte-order mark is dropped. Memory is bounded by the block size and `max_line` (in bytes) for any file.
     """
     path = Path(path)
     bad = bad or BadRows(path)
@@ -150,7 +122,7 @@ def line_blocks(
         else:
             numbers, lines = [], []
             for number, raw in enumerate(block.split(b"\n"), first):
-                if reason := _check(raw, max_line):
+                if reason := line_problem(raw, max_line):
                     bad(number, reason)
                 else:
                     numbers.append(number)
@@ -162,18 +134,7 @@ def line_blocks(
 
 
 def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
-    """All lines of a small text file.
-
-    Args:
-      path: The file, plain or gzip.
-      limit: Maximum number of lines, so that a wrong file cannot fill the memory.
-
-    Returns:
-      The lines without their ends.
-
-    Raises:
-      DataError: As `line_blocks`, or there are more than `limit` lines or `MAX_SMALL_BYTES` characters.
-    """
+    """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory."""
     result: list[str] = []
     size = 0
     for _, lines in line_blocks(path, max_line=_BLOCK_BYTES):

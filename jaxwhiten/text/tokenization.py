@@ -98,7 +98,7 @@ class BulkTokenizer:
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None):
         self._folder, self._model_vocab = folder, model_vocab
         self._tokenizer = _load(folder)
-        with self._refusing():
+        with _refusing(folder, "is damaged"):
             self._tokenizer.enable_truncation(max_length)
             self._tokenizer.no_padding()
         self.max_length = max_length
@@ -120,7 +120,7 @@ class BulkTokenizer:
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
-        with self._refusing():
+        with _refusing(self._folder, "is damaged"):
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
@@ -133,7 +133,7 @@ class BulkTokenizer:
             if self.mask_token is None:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
-        with self._refusing():
+        with _refusing(self._folder, "is damaged"):
             tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
@@ -165,18 +165,6 @@ class BulkTokenizer:
         if self._model_vocab is not None and flat.max(initial=0) >= self._model_vocab:
             raise ValueError(f"the token id {flat.max()}; the model's embedding has {self._model_vocab} rows")
         return TokenIds(flat, lengths)
-
-    @contextlib.contextmanager
-    def _refusing(self) -> Iterator[None]:
-        """Turns whatever the tokenizers library raises, a panic of its Rust code included, into a ModelError."""
-        try:
-            yield
-        except (JaxwhitenError, KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
-        except BaseException as error:
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise ModelError(f"{self._folder}: its tokenizer is damaged: it gives {error}.") from error
 
     @functools.cached_property
     def mask_token(self) -> str | None:
@@ -225,21 +213,30 @@ class BulkTokenizer:
         io.write_json(settings, raw | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
 
+@contextlib.contextmanager
+def _refusing(folder: Path, fault: str) -> Iterator[None]:
+    """Turns whatever the tokenizers library raises, a panic of its Rust code included, into a ModelError."""
+    try:
+        yield
+    except JaxwhitenError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"{folder}: its tokenizer {fault} ({error}).") from error
+
+
 def _load(folder: Path) -> Any:
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
-    try:
+    with _refusing(folder, "cannot be read"):
         if file.is_file():
             return Tokenizer.from_file(str(file))
         if any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             from transformers import AutoTokenizer
 
             return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
-    except BaseException as error:  # tokenizers raises plain Exception, and its Rust code panics
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise ModelError(f"{folder}: its tokenizer cannot be read ({error}).") from error
     raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
 
 

@@ -144,9 +144,7 @@ def cached_wordpiece(
       key: A key that changes with the text.
       size: Maximum number of tokens.
       max_length: Maximum input length of the model.
-      lower_case: As in `train_wordpiece`.
-      alphabet: As in `train_wordpiece`.
-      min_frequency: As in `train_wordpiece`.
+      lower_case, alphabet, min_frequency: As in `train_wordpiece`.
       cache: By default `vocabularies` in `jaxwhiten.io.cache_dir()`.
 
     Returns:

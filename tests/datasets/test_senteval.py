@@ -1,4 +1,4 @@
-"""The sample that ships with the package."""
+"""The sample that ships with the package; the folders are tested by task in `test_sts.py`."""
 
 from importlib import resources
 
