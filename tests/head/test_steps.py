@@ -140,6 +140,7 @@ def test_a_dense_layer_with_a_residual(outputs):
     x, weight, bias, more = (
         rng.normal(size=size).astype(np.float32) for size in ((5, 32), (outputs, 32), outputs, (outputs, 32))
     )
-    residual = x if outputs == 32 else x @ more.T
-    layer = Dense(weight, bias, None if outputs == 32 else more, "Tanh", True)
+    more = None if outputs == 32 else more
+    residual = x if more is None else x @ more.T
+    layer = Dense(*(None if a is None else jnp.asarray(a) for a in (weight, bias, more)), "Tanh", True)
     np.testing.assert_allclose(layer(jnp.asarray(x)), np.tanh(x @ weight.T + bias) + residual, atol=1e-5)

@@ -99,12 +99,12 @@ def test_scores_are_those_of_plain_numpy(config):
     whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
     for row in Run.load(config.out).rows:
         d, q = documents, queries
-        if row["whitening"] == "target":
-            d, q = ((x - both.mean(axis=0)) @ whitened[:, : row["k"]] for x in (d, q))
+        if row.whitening == "target":
+            d, q = ((x - both.mean(axis=0)) @ whitened[:, : row.k] for x in (d, q))
         d, q = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (d, q))
         ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
-        assert row["mrr_at_10"] == pytest.approx(mrr_at_k(ranked, data.gold, 10), abs=2e-3)
-        assert row["recall_at_100"] == pytest.approx(recall_at_k(ranked, data.gold, 100), abs=2e-3)
+        assert row.mrr_at_10 == pytest.approx(mrr_at_k(ranked, data.gold, 10), abs=2e-3)
+        assert row.recall_at_100 == pytest.approx(recall_at_k(ranked, data.gold, 100), abs=2e-3)
 
 
 def test_times_are_milliseconds_a_query(monkeypatch):
