@@ -122,15 +122,10 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
 def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args:
-      x: One vector per row, at least two.
+    Args and Raises are those of `isoscore`; one dimension is enough.
 
     Returns:
       A number from 1 to min(n − 1, d); NaN when all rows are equal.
-
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.

@@ -55,14 +55,7 @@ class EncoderOutput(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Inputs of attention other than the hidden states, shared by all layers of a kind.
-
-    Attributes:
-      mask: Which keys each query attends to.
-      bias: Added to the attention scores, or None.
-      rotary: Rotary position embedding of queries and keys, or None.
-      packing: Positions of the packed tokens, or None if the hidden states are padded rows.
-    """
+    """Inputs of attention other than the hidden states, shared by all layers of a kind; padded rows without packing."""
 
     mask: Bool[Array, "batch 1 queries length"]
     bias: Float[Array, "1 heads length length"] | None = None

@@ -16,7 +16,7 @@ from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import activation
-from jaxwhiten.models.registry import FAMILIES, family_of
+from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
@@ -138,8 +138,13 @@ def load_config(folder: Path) -> EncoderConfig:
     """
     where = folder / "config.json"
     raw = read_json(where)
+    model_type = raw.get("model_type")
+    if not isinstance(model_type, str):
+        raise ModelError(f"{where}: no model_type; is this the config.json of a Hugging Face model?")
+    if model_type not in FAMILIES:
+        raise ModelError(f"{where}: model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
     try:
-        config = family_of(raw.get("model_type"), str(where)).parse_config(raw, str(where))
+        config = FAMILIES[model_type].parse_config(raw, str(where))
         activation(config.hidden_act)
         return config
     except (ModelError, InputError) as error:

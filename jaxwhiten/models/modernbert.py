@@ -31,7 +31,7 @@ NAMES: Names = {
     "layers.*.feed_forward_norm": "layers.*.mlp_norm",
     "final_norm": "final_norm",
 }
-KEYS = {key: value for key, value in bert.KEYS.items() if key != "type_vocab_size"} | {
+KEYS = bert.UNTYPED_KEYS | {
     "layer_norm_eps": "norm_eps",
     "hidden_act": "hidden_activation",
     "dropout": "mlp_dropout",

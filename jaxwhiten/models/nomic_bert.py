@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.config import EncoderConfig, check_supported, read_rotary_theta, typed
 from jaxwhiten.models.family import Family, Names, Part
 
 _LAYER = "encoder.layers.*"
@@ -69,9 +69,7 @@ _SUPPORTED = {
 
 
 def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in _SUPPORTED.items():
-        if raw.get(key, value) != value:
-            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
+    check_supported(raw, _SUPPORTED, where)
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", f"{where}: head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"{where}: head_dim is {head}; expected hidden_size / num_attention_heads.")

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing_dependency
-from jaxwhiten.training.state import TrainState
+from jaxwhiten.training.step import TrainState
 
 _RECIPE = "recipe.json"
 _MISSING = "(absent)"

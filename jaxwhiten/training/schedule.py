@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import optax
@@ -81,9 +81,6 @@ def make_optimizer(
     if name == "adam":
         rule = optax.adam(schedule, b1=b1, b2=b2, eps=eps)
     else:
-        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=_is_matrix)
+        matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=matrices)
     return optax.chain(optax.clip_by_global_norm(clip_norm), rule) if clip_norm > 0 else rule
-
-
-def _is_matrix(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

@@ -24,8 +24,7 @@ from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.state import Params
-from jaxwhiten.training.step import LossFn
+from jaxwhiten.training.step import LossFn, Params
 from jaxwhiten.training.tokens import TokenTable
 
 Rebuild = Callable[[nnx.State[Any, Any]], Any]
