@@ -181,19 +181,16 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     Returns:
       A number from −4t to 0.
 
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
+    Raises are those of `isoscore`.
 
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
     """
     _check(x, "The uniformity")
     n = len(x)
-    total = 0.0
     unit, rows = _padded(normalize(x).astype(np.float32))
-    for start in range(0, n, rows):
-        total += float(np.asarray(_potentials(unit, start, n, np.float32(t), rows), np.float64).sum())
+    sums = (_potentials(unit, start, n, np.float32(t), rows) for start in range(0, n, rows))
+    total = sum(float(np.asarray(block, np.float64).sum()) for block in sums)
     return math.log(total / (n * (n - 1)))
 
 

@@ -109,11 +109,8 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
         raise InputError(f"{len(gold)} gold scores but {len(subsets)} subset names.")
     if not len(gold):
         raise InputError("No scored pairs.")
-    names, inverse, sizes = np.unique(np.asarray(subsets, dtype=str), return_inverse=True, return_counts=True)
-    order = np.argsort(inverse, kind="stable")
-    stops = np.cumsum(sizes)
-    rows = {str(name): order[stop - size : stop] for name, size, stop in zip(names, sizes, stops, strict=True)}
-    rows = dict(sorted(rows.items(), key=lambda item: int(item[1][0])))
+    names = np.asarray(subsets, dtype=str)
+    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
     scores = {name: 100 * spearman(similarity[index], gold[index]) for name, index in rows.items()}
     values = np.array(list(scores.values()))
     weights = np.array([len(index) for index in rows.values()])

@@ -10,7 +10,7 @@ import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flax import nnx, traverse_util
@@ -34,20 +34,10 @@ _LEAVES = {
 Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], Any]]]
 
 
-class _NoPooler(Exception):
-    """Only the pooler's weights are missing: many checkpoints are published without it."""
-
-
-class _Source(NamedTuple):
-    """The tensor of a checkpoint that holds a parameter, and which of its equal parts along the outputs."""
-
-    name: str
-    part: int
-    parts: int
-
-
 def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
     """The weights of a folder as nested dictionaries of float32 numpy arrays; `abstract` holds shapes only.
+
+    The pooler is left out if it is missing: many checkpoints are published without it.
 
     Raises:
       ModelError: No readable weights, a missing tensor, a wrong shape, or a NaN; the message names file and tensor.
@@ -66,12 +56,12 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         found[path] = (source, expected)
-    if missing and all(path[0] == "pooler" for path in missing):
-        raise _NoPooler
-    if missing:
+    if any(path[0] != "pooler" for path in missing):
         raise _missing(list(missing.values()), where)
     arrays = {}
     for path, (source, shape) in found.items():
+        if missing and path[0] == "pooler":
+            continue
         array = read_tensor(tensors, source.name, shape, where)
         rows = len(array) // source.parts
         array = array[rows * source.part : rows * (source.part + 1)]
@@ -106,15 +96,15 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
     return array
 
 
-def _sources(path: tuple[Any, ...], family: Family) -> Iterator[_Source]:
+def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
     """Where published checkpoints hold the parameter `path`, names without prefix; the first is the one we write."""
     parts = [str(part) for part in path]
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
     for place in (places,) if isinstance(places, str | Part) else places:
-        name, part, of = (place, 0, 1) if isinstance(place, str) else place
+        part = Part(place, 0, 1) if isinstance(place, str) else place
         for leaf in _LEAVES[parts[-1]]:
-            yield _Source(f"{name.replace('*', number)}.{leaf}", part, of)
+            yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
 
 def _prefix(tensors: Tensors, family: Family) -> str:

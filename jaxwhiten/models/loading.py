@@ -116,11 +116,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object from a file of a model folder.
-
-    Raises:
-      ModelError: The file cannot be read, or holds no JSON object.
-    """
+    """The JSON object in a file of a model folder."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -172,13 +168,10 @@ def load_model(
     folder = transformer_folder(resolve_folder(model, revision=revision))
     config = load_config(folder)
     module, state = _abstract(config, dtype, remat)
-    family = FAMILIES[config.model_type]
-    try:
-        values = checkpoint.load_parameters(folder, family, state)
-    except checkpoint._NoPooler:
+    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state)
+    if config.pooler and "pooler" not in values:
         config = dataclasses.replace(config, pooler=False)
         module, state = _abstract(config, dtype, remat)
-        values = checkpoint.load_parameters(folder, family, state)
     nnx.replace_by_pure_dict(state, values)
     return nnx.merge(module, state), config, folder
 
@@ -196,8 +189,7 @@ def init_model(
     Args:
       config: Configuration of the encoder.
       seed: Seed of the weights, or the generators themselves.
-      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
-      remat: Whether to recompute activations in the backward pass.
+      dtype, remat: As in `load_model`.
 
     Raises:
       InputError: An unknown dtype.
