@@ -144,8 +144,7 @@ def spearman_resamples(
       similarity: One row of similarities per setting, over the same pairs.
       gold: The human score of each pair.
       subsets: The subset of each pair.
-      n_resamples: How many resamples.
-      seed: Seed of the draws.
+      n_resamples, seed: How many resamples, and the seed of their draws.
 
     Returns:
       `all`, `mean` and `wmean`, each [m, n_resamples] in points; NaN where a resample's correlation is undefined.

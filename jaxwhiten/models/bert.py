@@ -98,11 +98,7 @@ DISTILBERT_KEYS = {field: key for field, key in UNTYPED_KEYS.items() if field !=
     "attention_dropout": "attention_dropout",
 }
 DISTILBERT = Family(
-    "DistilBertModel",
-    DISTILBERT_NAMES,
-    ("", "distilbert."),
-    DISTILBERT_KEYS,
-    {"type_vocab_size": 0, "pooler": False},
+    "DistilBertModel", DISTILBERT_NAMES, ("", "distilbert."), DISTILBERT_KEYS, {"type_vocab_size": 0, "pooler": False}
 )
 
 # ALBERT has narrow embeddings, a projection to the hidden width, and layers that share their weights.

@@ -139,12 +139,7 @@ class MaskedLM(nnx.Module):
     ) -> Float[Array, "batch positions vocab"]:
         """Logits over the vocabulary at the given positions.
 
-        Args:
-          input_ids: Token ids.
-          attention_mask: 1 for tokens, 0 for padding.
-          positions: Positions to predict in each row.
-          deterministic: Whether to disable dropout.
-          rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
+        Args are those of `TransformerEncoder.__call__`, and `positions` to predict in each row.
         """
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)

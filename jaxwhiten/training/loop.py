@@ -95,13 +95,11 @@ def train(
       params: Initial parameters.
       loss_fn: The objective; see `make_step`.
       batches: At their first batch.
-      optimizer: From `make_optimizer`.
-      schedule: From `make_schedule`.
+      optimizer, schedule: From `make_optimizer` and `make_schedule`.
       steps: Steps of the whole run.
       batch_size: Rows per global batch, over all devices.
       recipe: Everything that determines the result; a folder with a run of another recipe is refused.
-      accumulate: Parts each batch is split into for gradient accumulation.
-      seed: Seed of the dropout noise.
+      accumulate, seed: As in `make_step`.
       evaluate: Parameters to scores; also called once before the first step.
       best: The score whose highest value marks the best checkpoint.
       options: How the run is logged and checkpointed.
@@ -178,13 +176,10 @@ def fit(
 
     Args:
       state: Fresh or restored; its buffers are donated.
-      step: From `make_step`.
+      step, mesh: From `make_step` and `data_mesh`.
       batches: Positioned at the state's step.
-      mesh: From `data_mesh`.
       total_steps: Steps of the whole run.
-      log: Where metrics go.
-      checkpoints: Of this run.
-      options: How often to evaluate, save and log.
+      log, checkpoints, options: Of this run.
       evaluate: Parameters to scores.
 
     Returns:

@@ -43,9 +43,7 @@ def masked_batches(
     Args:
       stream: The blocks.
       rules: The rules of masking.
-      batch_size: Blocks per global batch.
-      seed: Seed of the order and the masks.
-      process: Index of this process and number of processes.
+      batch_size, seed, process: As in `Batches`.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -84,9 +84,8 @@ def make_step(
 
     Args:
       loss_fn: The objective. With `accumulate` above 1 it is called with one part of the batch at a time.
-      optimizer: From `make_optimizer`.
+      optimizer, mesh: From `make_optimizer` and `data_mesh`.
       schedule: Learning rate by step, to be logged.
-      mesh: From `data_mesh`.
       seed: Seed of the dropout noise.
       accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
 
