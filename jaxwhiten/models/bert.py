@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.config import check_supported
 from jaxwhiten.models.family import Family
 
 EMBEDDING_NAMES = {
@@ -66,7 +65,7 @@ def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]
 
 
 BERT = Family("BertModel", NAMES, ("", "bert."), KEYS)
-ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, _after_padding)
+ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, read=_after_padding)
 XLM_ROBERTA = dataclasses.replace(ROBERTA, architecture="XLMRobertaModel")
 ELECTRA = Family(
     "ElectraModel",
@@ -127,9 +126,9 @@ ALBERT_DEFAULTS = {
 
 
 def _checked_groups(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    del raw
     if fields["layer_groups"] < 1:
         raise ModelError(f"{where}: num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
-    check_supported(raw, {"inner_group_num": 1}, where)
     return {}
 
 
@@ -139,6 +138,7 @@ ALBERT = Family(
     ("", "albert."),
     {**KEYS, "embedding_size": "embedding_size", "layer_groups": "num_hidden_groups"},
     ALBERT_DEFAULTS,
+    {"inner_group_num": 1},
     _checked_groups,
 )
 
@@ -152,15 +152,6 @@ MPNET_NAMES = {
     "layers.*.attention.output": "encoder.layer.*.attention.attn.o",
     "layers.*.attention_norm": "encoder.layer.*.attention.LayerNorm",
 }
-
-
-def _published_buckets(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    del raw
-    if fields["relative_buckets"] != 32:
-        raise ModelError(f"{where}: relative_attention_num_buckets is {fields['relative_buckets']}; only 32 is used.")
-    return {}
-
-
 MPNET = Family(
     "MPNetModel",
     MPNET_NAMES,
@@ -168,5 +159,5 @@ MPNET = Family(
     {**UNTYPED_KEYS, "relative_buckets": "relative_attention_num_buckets"},
     # Positions start after the padding id, which is always 1.
     {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
-    _published_buckets,
+    {"relative_attention_num_buckets": 32},
 )

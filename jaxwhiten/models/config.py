@@ -190,9 +190,9 @@ def read_fields(
 
 
 def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any], where: object) -> None:
-    """Refuses keys of a `config.json` whose value is not the only supported one."""
+    """Refuses keys of a `config.json` whose value is neither null nor the only supported one."""
     for key, value in supported.items():
-        if raw.get(key, value) != value:
+        if raw.get(key) is not None and raw[key] != value:
             raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.config import EncoderConfig, read_fields
+from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
 
 
 class Part(NamedTuple):
@@ -40,6 +40,8 @@ class Family:
     keys: Mapping[str, str | tuple[str, ...]]
     # `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Keys of `config.json` that may be left out or null, and the only other value of each that is supported.
+    supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # Further fields from `config.json`: (parsed file, its path, fields so far) -> fields.
     read: Callable[[Mapping[str, Any], str, Mapping[str, Any]], dict[str, Any]] = _nothing
     # Further keys of `config.json`.
@@ -52,6 +54,7 @@ class Family:
             raise ModelError(f"{where}: position_embedding_type {position!r} is not supported; only 'absolute' is.")
         if raw.get("is_decoder"):
             raise ModelError(f"{where}: is_decoder is set; only encoders are supported.")
+        check_supported(raw, self.supported, where)
         fields = read_fields(raw, self.keys, self.defaults, where)
         return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, where, fields)))
 

@@ -55,7 +55,10 @@ class EncoderOutput(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Inputs of attention other than the hidden states, shared by all layers of a kind; padded rows without packing."""
+    """Inputs of attention other than the hidden states, shared by all layers of a kind.
+
+    With `packing` the hidden states are packed tokens, without it padded rows.
+    """
 
     mask: Bool[Array, "batch 1 queries length"]
     bias: Float[Array, "1 heads length length"] | None = None

@@ -90,4 +90,4 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, _read, _write)
+MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, read=_read, write=_write)

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import EncoderConfig, check_supported, read_rotary_theta, typed
+from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
 from jaxwhiten.models.family import Family, Names, Part
 
 _LAYER = "encoder.layers.*"
@@ -69,7 +69,6 @@ _SUPPORTED = {
 
 
 def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    check_supported(raw, _SUPPORTED, where)
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", f"{where}: head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"{where}: head_dim is {head}; expected hidden_size / num_attention_heads.")
@@ -80,4 +79,4 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
 
 
-NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _read, _write)
+NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _SUPPORTED, _read, _write)
