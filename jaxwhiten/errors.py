@@ -16,60 +16,50 @@ class JaxwhitenError(Exception):
     exit_code = 1
 
 
-class InputError(JaxwhitenError, ValueError):
-    """An argument, array or sentence that cannot be used; the message names the item."""
+class _BadInputError(JaxwhitenError):
+    """Something the caller gave cannot be used."""
 
     exit_code = 2
+
+
+class InputError(_BadInputError, ValueError):
+    """An argument, array or sentence that cannot be used; the message names the item."""
 
 
 class NonFiniteError(InputError):
     """A NaN or an infinity in the input; the message names the row."""
 
 
-class ModelError(JaxwhitenError):
+class ModelError(_BadInputError):
     """A model folder that cannot be read: configuration, tokenizer or weights; the message names file and tensor."""
 
-    exit_code = 2
 
-
-class DataError(JaxwhitenError):
+class DataError(_BadInputError):
     """A data file that is truncated, shifted, mis-encoded or mis-counted; the message names file and line."""
-
-    exit_code = 2
 
 
 class DataNotFoundError(DataError):
     """Data that is neither in a local folder nor downloadable; the message names both remedies."""
 
 
-class FormatError(JaxwhitenError):
+class FormatError(_BadInputError):
     """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) that is damaged or too new."""
-
-    exit_code = 2
 
 
 class OutputError(JaxwhitenError, OSError):
     """A file that could not be written, for lack of space or permission; an existing file is left intact."""
 
-    exit_code = 1
 
-
-class MismatchError(JaxwhitenError):
+class MismatchError(_BadInputError):
     """Two inputs that do not belong together, such as an index and queries of another encoder."""
 
-    exit_code = 2
 
-
-class MissingDependencyError(JaxwhitenError, ImportError):
+class MissingDependencyError(_BadInputError, ImportError):
     """An optional package that is not installed; the message names the extra to install."""
 
-    exit_code = 2
 
-
-class NotFittedError(JaxwhitenError, ValueError, AttributeError):
+class NotFittedError(_BadInputError, ValueError, AttributeError):
     """`transform` before `fit`."""
-
-    exit_code = 2
 
 
 def not_fitted(estimator: object) -> NotFittedError:
@@ -88,16 +78,7 @@ def not_fitted(estimator: object) -> NotFittedError:
 
 
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
-    """An `InputError` for an unknown name that suggests the nearest valid ones.
-
-    Args:
-      what: Kind of name, such as `"pooling"`.
-      name: The unknown name.
-      valid: All valid names.
-
-    Returns:
-      The error, for the caller to raise.
-    """
+    """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid ones."""
     choices = sorted(valid)
     near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

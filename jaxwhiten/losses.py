@@ -71,8 +71,7 @@ def softmax_classification(
     """Mean cross-entropy of a linear classifier over features of the pair.
 
     Args:
-      u: Vectors of the first sentences.
-      v: Vectors of the second sentences.
+      u, v: Vectors of the first and second sentences.
       labels: Class of each pair.
       kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
       bias: The classifier's bias.
@@ -308,8 +307,7 @@ def objective(
 
     Args:
       name: One of `OBJECTIVES`.
-      matryoshka_dims: Prefix lengths; empty for the full vectors only.
-      matryoshka_weights: Weights of the prefixes.
+      matryoshka_dims, matryoshka_weights: As in `matryoshka`; no prefixes for the full vectors only.
       **settings: Settings of the objective, such as `scale` or `concatenation`.
 
     Returns:

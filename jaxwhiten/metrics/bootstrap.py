@@ -144,8 +144,7 @@ def spearman_resamples(
       similarity: One row of similarities per setting, over the same pairs.
       gold: The human score of each pair.
       subsets: The subset of each pair.
-      n_resamples: How many resamples.
-      seed: Seed of the draws.
+      n_resamples, seed: How many resamples, and the seed of their draws.
 
     Returns:
       `all`, `mean` and `wmean`, each [m, n_resamples] in points; NaN where a resample's correlation is undefined.
@@ -208,18 +207,9 @@ def bootstrap_spearman(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, Interval]:
-    """Percentile intervals of the three aggregates of one setting; see `spearman_resamples`.
+    """Percentile intervals, in points, of the three aggregates `all`, `mean` and `wmean` of one setting.
 
-    Args:
-      similarity: The model's score of each pair.
-      gold: The human score of each pair.
-      subsets: The subset of each pair.
-      n_resamples: How many resamples.
-      seed: Seed of the draws.
-      level: The share of resamples inside the interval.
-
-    Returns:
-      An interval in points for each of `all`, `mean` and `wmean`.
+    Args and Raises are those of `spearman_resamples` and `percentile_interval`.
     """
     samples = spearman_resamples(similarity[None], gold, subsets, n_resamples, seed)
     return {name: percentile_interval(samples[name][0], level) for name in AGGREGATES}
@@ -233,14 +223,7 @@ def bootstrap_mean(
     Equal values are drawn together: a resample is one multinomial draw over the distinct values, which for
     reciprocal ranks are few however many queries there are.
 
-    Args:
-      values: One value per item.
-      n_resamples: How many resamples.
-      seed: Seed of the draws.
-      level: The share of resamples inside the interval.
-
-    Returns:
-      The interval of the mean.
+    Args are those of `bootstrap_spearman`, with one value per item.
 
     Raises:
       InputError: There are no values.

@@ -122,15 +122,10 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
 def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args:
-      x: One vector per row, at least two.
+    Args and Raises are those of `isoscore`; one dimension is enough.
 
     Returns:
       A number from 1 to min(n − 1, d); NaN when all rows are equal.
-
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
@@ -186,19 +181,16 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     Returns:
       A number from −4t to 0.
 
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
+    Raises are those of `isoscore`.
 
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
     """
     _check(x, "The uniformity")
     n = len(x)
-    total = 0.0
     unit, rows = _padded(normalize(x).astype(np.float32))
-    for start in range(0, n, rows):
-        total += float(np.asarray(_potentials(unit, start, n, np.float32(t), rows), np.float64).sum())
+    sums = (_potentials(unit, start, n, np.float32(t), rows) for start in range(0, n, rows))
+    total = sum(float(np.asarray(block, np.float64).sum()) for block in sums)
     return math.log(total / (n * (n - 1)))
 
 

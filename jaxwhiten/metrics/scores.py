@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int, Real
 from scipy.stats import rankdata
 
+from jaxwhiten.arrays import first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
 
 AGGREGATES = ("wmean", "mean", "all")
@@ -49,13 +50,6 @@ class Gold(NamedTuple):
         return cls(np.concatenate([[0], np.cumsum(sizes)]), np.asarray(ids)[order].astype(np.int64))
 
 
-def _check_finite(name: str, values: np.ndarray) -> None:
-    finite = np.isfinite(values)
-    if not finite.all():
-        row = int(np.argmin(finite.reshape(len(values), -1).all(axis=1)))
-        raise NonFiniteError(f"{name} holds a NaN or an infinity at row {row}.")
-
-
 def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     """Spearman's rank correlation, ties given the average of their ranks.
 
@@ -70,8 +64,10 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     Raises:
       NonFiniteError: A value is NaN or infinite.
     """
-    _check_finite("x", x)
-    _check_finite("y", y)
+    for name, values in (("x", x), ("y", y)):
+        row = first_nonfinite_row(values[:, None])
+        if row is not None:
+            raise NonFiniteError(f"{name} holds a NaN or an infinity at row {row}.")
     if len(x) < 2:
         return math.nan
     # Average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
@@ -113,11 +109,8 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
         raise InputError(f"{len(gold)} gold scores but {len(subsets)} subset names.")
     if not len(gold):
         raise InputError("No scored pairs.")
-    names, inverse, sizes = np.unique(np.asarray(subsets, dtype=str), return_inverse=True, return_counts=True)
-    order = np.argsort(inverse, kind="stable")
-    stops = np.cumsum(sizes)
-    rows = {str(name): order[stop - size : stop] for name, size, stop in zip(names, sizes, stops, strict=True)}
-    rows = dict(sorted(rows.items(), key=lambda item: int(item[1][0])))
+    names = np.asarray(subsets, dtype=str)
+    rows = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
     scores = {name: 100 * spearman(similarity[index], gold[index]) for name, index in rows.items()}
     values = np.array(list(scores.values()))
     weights = np.array([len(index) for index in rows.values()])
@@ -153,9 +146,10 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     return float((total @ total - used.sum()) / (n * (n - 1)))
 
 
-def _hits(
-    ranked: np.ndarray, gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int
-) -> tuple[np.ndarray, np.ndarray]:
+GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]
+
+
+def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.ndarray]:
     """For each query with gold: which of its first k results are relevant [g, k], and its number of relevant ids."""
     gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
     if k < 1:
@@ -184,9 +178,7 @@ def _hits(
     return known & (keys[found] == wanted), relevant[used]
 
 
-def reciprocal_ranks(
-    ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10
-) -> Float[np.ndarray, " g"]:
+def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
     """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold.
 
     Args and Raises are those of `mrr_at_k`, which is the mean of these.
@@ -196,7 +188,7 @@ def reciprocal_ranks(
     return ranks
 
 
-def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10) -> float:
+def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Mean reciprocal rank of the first relevant result among the first k.
 
     Args:
@@ -214,9 +206,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int]
     return float(ranks.mean()) if len(ranks) else math.nan
 
 
-def recall_at_k(
-    ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10
-) -> float:
+def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
     Args and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of an
@@ -229,7 +219,7 @@ def recall_at_k(
     return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
 
 
-def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: Gold | Sequence[Sequence[int] | np.ndarray], k: int = 10) -> float:
+def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
 
     Args and Raises are those of `mrr_at_k`.

@@ -1,10 +1,13 @@
-"""BERT and the families with its layers and names: RoBERTa, XLM-RoBERTa, ELECTRA.
+"""BERT and the families with its layers: RoBERTa, XLM-RoBERTa, ELECTRA, DistilBERT, ALBERT, MPNet.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding".
   Liu et al. 2019, "RoBERTa: A Robustly Optimized BERT Pretraining Approach".
   Conneau et al. 2020, "Unsupervised Cross-lingual Representation Learning at Scale" (XLM-RoBERTa).
   Clark et al. 2020, "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators".
+  Sanh et al. 2019, "DistilBERT, a distilled version of BERT: smaller, faster, cheaper and lighter".
+  Lan et al. 2020, "ALBERT: A Lite BERT for Self-supervised Learning of Language Representations", section 3.1.
+  Song et al. 2020, "MPNet: Masked and Permuted Pre-training for Language Understanding".
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models.family import Family
 
 EMBEDDING_NAMES = {
@@ -21,11 +25,6 @@ EMBEDDING_NAMES = {
     "embeddings.token_type": "embeddings.token_type_embeddings",
     "embeddings.norm": "embeddings.LayerNorm",
 }
-FEED_FORWARD_NAMES = {
-    "layers.*.feed_forward.up": "encoder.layer.*.intermediate.dense",
-    "layers.*.feed_forward.down": "encoder.layer.*.output.dense",
-    "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
-}
 NAMES = {
     **EMBEDDING_NAMES,
     "layers.*.attention.query": "encoder.layer.*.attention.self.query",
@@ -33,7 +32,9 @@ NAMES = {
     "layers.*.attention.value": "encoder.layer.*.attention.self.value",
     "layers.*.attention.output": "encoder.layer.*.attention.output.dense",
     "layers.*.attention_norm": "encoder.layer.*.attention.output.LayerNorm",
-    **FEED_FORWARD_NAMES,
+    "layers.*.feed_forward.up": "encoder.layer.*.intermediate.dense",
+    "layers.*.feed_forward.down": "encoder.layer.*.output.dense",
+    "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
     "pooler": "pooler.dense",
 }
 KEYS = {
@@ -51,6 +52,7 @@ KEYS = {
     "initializer_range": "initializer_range",
     "pad_token_id": "pad_token_id",
 }
+UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
 def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]
 
 
 BERT = Family("BertModel", NAMES, ("", "bert."), KEYS)
-ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, _after_padding)
+ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, read=_after_padding)
 XLM_ROBERTA = dataclasses.replace(ROBERTA, architecture="XLMRobertaModel")
 ELECTRA = Family(
     "ElectraModel",
@@ -71,4 +73,91 @@ ELECTRA = Family(
     ("", "electra."),
     {**KEYS, "embedding_size": "embedding_size"},
     {"embedding_size": 128, "pooler": False},
+)
+
+# DistilBERT has neither token types nor a pooler.
+DISTILBERT_NAMES = {
+    **EMBEDDING_NAMES,
+    "layers.*.attention.query": "transformer.layer.*.attention.q_lin",
+    "layers.*.attention.key": "transformer.layer.*.attention.k_lin",
+    "layers.*.attention.value": "transformer.layer.*.attention.v_lin",
+    "layers.*.attention.output": "transformer.layer.*.attention.out_lin",
+    "layers.*.attention_norm": "transformer.layer.*.sa_layer_norm",
+    "layers.*.feed_forward.up": "transformer.layer.*.ffn.lin1",
+    "layers.*.feed_forward.down": "transformer.layer.*.ffn.lin2",
+    "layers.*.feed_forward_norm": "transformer.layer.*.output_layer_norm",
+}
+DISTILBERT_KEYS = {field: key for field, key in UNTYPED_KEYS.items() if field != "layer_norm_eps"} | {
+    "hidden_size": "dim",
+    "num_layers": "n_layers",
+    "num_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+    "dropout": "dropout",
+    "attention_dropout": "attention_dropout",
+}
+DISTILBERT = Family(
+    "DistilBertModel", DISTILBERT_NAMES, ("", "distilbert."), DISTILBERT_KEYS, {"type_vocab_size": 0, "pooler": False}
+)
+
+# ALBERT has narrow embeddings, a projection to the hidden width, and layers that share their weights.
+_ALBERT_LAYER = "encoder.albert_layer_groups.*.albert_layers.0"
+ALBERT_NAMES = {
+    **EMBEDDING_NAMES,
+    "embeddings.projection": "encoder.embedding_hidden_mapping_in",
+    "layers.*.attention.query": f"{_ALBERT_LAYER}.attention.query",
+    "layers.*.attention.key": f"{_ALBERT_LAYER}.attention.key",
+    "layers.*.attention.value": f"{_ALBERT_LAYER}.attention.value",
+    "layers.*.attention.output": f"{_ALBERT_LAYER}.attention.dense",
+    "layers.*.attention_norm": f"{_ALBERT_LAYER}.attention.LayerNorm",
+    "layers.*.feed_forward.up": f"{_ALBERT_LAYER}.ffn",
+    "layers.*.feed_forward.down": f"{_ALBERT_LAYER}.ffn_output",
+    "layers.*.feed_forward_norm": f"{_ALBERT_LAYER}.full_layer_layer_norm",
+    "pooler": "pooler",
+}
+ALBERT_DEFAULTS = {
+    "embedding_size": 128,
+    "embedding_projection": True,
+    "layer_groups": 1,
+    "hidden_act": "gelu_new",
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+
+
+def _checked_groups(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    del raw
+    if fields["layer_groups"] < 1:
+        raise ModelError(f"{where}: num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
+    return {}
+
+
+ALBERT = Family(
+    "AlbertModel",
+    ALBERT_NAMES,
+    ("", "albert."),
+    {**KEYS, "embedding_size": "embedding_size", "layer_groups": "num_hidden_groups"},
+    ALBERT_DEFAULTS,
+    {"inner_group_num": 1},
+    _checked_groups,
+)
+
+# MPNet has a learned bias on attention scores by relative position, and no token types.
+MPNET_NAMES = {
+    **NAMES,
+    "relative_bias": "encoder.relative_attention_bias",
+    "layers.*.attention.query": "encoder.layer.*.attention.attn.q",
+    "layers.*.attention.key": "encoder.layer.*.attention.attn.k",
+    "layers.*.attention.value": "encoder.layer.*.attention.attn.v",
+    "layers.*.attention.output": "encoder.layer.*.attention.attn.o",
+    "layers.*.attention_norm": "encoder.layer.*.attention.LayerNorm",
+}
+MPNET = Family(
+    "MPNetModel",
+    MPNET_NAMES,
+    ("", "mpnet."),
+    {**UNTYPED_KEYS, "relative_buckets": "relative_attention_num_buckets"},
+    # Positions start after the padding id, which is always 1.
+    {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
+    {"relative_attention_num_buckets": 32},
 )

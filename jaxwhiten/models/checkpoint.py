@@ -6,10 +6,11 @@ Shapes are checked before any tensor is read.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flax import nnx, traverse_util
@@ -30,31 +31,13 @@ _LEAVES = {
 }
 
 # name -> (shape, a function that reads it)
-Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]
-
-
-class _NoPooler(Exception):
-    """Only the pooler's weights are missing: many checkpoints are published without it."""
-
-
-class _Source(NamedTuple):
-    """The tensor of a checkpoint that holds a parameter, and which of its equal parts along the outputs."""
-
-    name: str
-    part: int
-    parts: int
+Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], Any]]]
 
 
 def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
-    """Reads the weights of a folder.
+    """The weights of a folder as nested dictionaries of float32 numpy arrays; `abstract` holds shapes only.
 
-    Args:
-      folder: A folder with `model.safetensors`, its sharded index, or `flax_model.msgpack`.
-      family: Tensor names and prefixes.
-      abstract: The model's state with shapes only.
-
-    Returns:
-      The state as nested dictionaries of float32 numpy arrays.
+    The pooler is left out if it is missing: many checkpoints are published without it.
 
     Raises:
       ModelError: No readable weights, a missing tensor, a wrong shape, or a NaN; the message names file and tensor.
@@ -73,12 +56,12 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
         expected = (expected[0] * source.parts, *expected[1:])
         _check_shape(tensors, source.name, expected, where)
         found[path] = (source, expected)
-    if missing and all(path[0] == "pooler" for path in missing):
-        raise _NoPooler
-    if missing:
+    if any(path[0] != "pooler" for path in missing):
         raise _missing(list(missing.values()), where)
     arrays = {}
     for path, (source, shape) in found.items():
+        if missing and path[0] == "pooler":
+            continue
         array = read_tensor(tensors, source.name, shape, where)
         rows = len(array) // source.parts
         array = array[rows * source.part : rows * (source.part + 1)]
@@ -99,20 +82,10 @@ def _check_shape(tensors: Tensors, name: str, expected: tuple[int, ...], where: 
 
 
 def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path) -> np.ndarray:
-    """Reads one tensor as float32.
-
-    Args:
-      tensors: From `open_weights`.
-      name: Name of the tensor.
-      shape: Its expected shape.
-      where: The file, for messages.
-
-    Raises:
-      ModelError: It is missing, has another shape or a non-floating dtype, or contains a NaN or an infinity.
-    """
+    """Reads one tensor as float32, refusing another shape, a non-floating dtype, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
     try:
-        array = tensors[name][1]()
+        array = np.asarray(tensors[name][1]())
     except Exception as error:  # an unknown dtype, or a file that changed since it was opened
         raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
@@ -123,15 +96,15 @@ def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path
     return array
 
 
-def _sources(path: tuple[Any, ...], family: Family) -> Iterator[_Source]:
+def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
     """Where published checkpoints hold the parameter `path`, names without prefix; the first is the one we write."""
     parts = [str(part) for part in path]
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
     for place in (places,) if isinstance(places, str | Part) else places:
-        name, part, of = (place, 0, 1) if isinstance(place, str) else place
+        part = Part(place, 0, 1) if isinstance(place, str) else place
         for leaf in _LEAVES[parts[-1]]:
-            yield _Source(f"{name.replace('*', number)}.{leaf}", part, of)
+            yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
 
 def _prefix(tensors: Tensors, family: Family) -> str:
@@ -141,17 +114,11 @@ def _prefix(tensors: Tensors, family: Family) -> str:
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
-    """The tensors of a folder, to be read lazily, and their file.
-
-    Raises:
-      ModelError: No weights, or only pickled ones.
-    """
-    if (folder / SAFETENSORS).is_file():
-        return _open_safetensors(folder / SAFETENSORS), folder / SAFETENSORS
-    if (folder / SAFETENSORS_INDEX).is_file():
-        return _open_sharded(folder / SAFETENSORS_INDEX), folder / SAFETENSORS_INDEX
-    if (folder / MSGPACK).is_file():
-        return _open_msgpack(folder / MSGPACK), folder / MSGPACK
+    """The tensors of a folder, to be read lazily, and their file."""
+    readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
+    for name, reader in readers.items():
+        if (folder / name).is_file():
+            return reader(folder / name), folder / name
     pickled = next((name for name in _PICKLED if (folder / name).exists()), None)
     if pickled:
         raise ModelError(
@@ -165,19 +132,11 @@ def _open_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="flax") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        file: Any = safe_open(path, framework="flax")  # rather than "numpy": it knows bfloat16
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: not a readable safetensors file ({error}); download it again.") from error
-
-    def reader(name: str) -> Callable[[], np.ndarray]:
-        def read() -> np.ndarray:
-            with safe_open(path, framework="flax") as file:  # "flax" rather than "numpy": it knows bfloat16
-                return np.asarray(file.get_tensor(name))
-
-        return read
-
-    return {name: (shape, reader(name)) for name, shape in shapes.items()}
+    return {name: (shape, functools.partial(file.get_tensor, name)) for name, shape in shapes.items()}
 
 
 def _open_sharded(index: Path) -> Tensors:
@@ -219,17 +178,8 @@ def _open_msgpack(path: Path) -> Tensors:
     return tensors
 
 
-def to_tensors(
-    family: Family, state: nnx.State[Any, Any], dtype: np.dtype | str = "float32", prefix: str = ""
-) -> dict[str, np.ndarray]:
-    """A state as tensors with their Hugging Face names, the inverse of `load_parameters`.
-
-    Args:
-      family: Tensor names.
-      state: The parameters.
-      dtype: `"float32"` or `"float16"`.
-      prefix: Prefix of the names.
-    """
+def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
+    """A state as tensors with their Hugging Face names, the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))

@@ -159,19 +159,7 @@ _REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.
 
 
 def typed(value: Any, kind: str, where: str) -> Any:
-    """Checks the type of a value of `config.json`.
-
-    Args:
-      value: The value.
-      kind: `"int"`, `"float"`, `"str"` or `"bool"`.
-      where: The file's path and the key, for the message.
-
-    Returns:
-      The value, as a float if `kind` is `"float"`.
-
-    Raises:
-      ModelError: The value has another type.
-    """
+    """The value of the key `where` of a `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
     wrong_bool = isinstance(value, bool) and kind != "bool"
     if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
         raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
@@ -186,19 +174,9 @@ def typed(value: Any, kind: str, where: str) -> Any:
 def read_fields(
     raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Reads `EncoderConfig` fields from a parsed `config.json`.
+    """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
 
-    Args:
-      raw: The parsed file.
-      keys: From `EncoderConfig` field to its key, or alternative keys, in the file.
-      defaults: Values of fields whose key is missing or null.
-      where: The file's path, for messages.
-
-    Returns:
-      The fields of `keys` and `defaults`; those neither found nor in `defaults` are left out.
-
-    Raises:
-      ModelError: A field without a default is missing, or a value is of the wrong type.
+    Fields that are neither found nor in `defaults` are left out.
     """
     fields = dict(defaults)
     for name, alternatives in keys.items():
@@ -211,18 +189,17 @@ def read_fields(
     return fields
 
 
+def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any], where: object) -> None:
+    """Refuses keys of a `config.json` whose value is neither null nor the only supported one."""
+    for key, value in supported.items():
+        if raw.get(key) is not None and raw[key] != value:
+            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
+
+
 def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float, where: str) -> float:
-    """The base of a rotary position embedding.
+    """The base of a rotary position embedding, from `rope_parameters` or the key of older files.
 
-    Args:
-      raw: The parsed `config.json`.
-      kind: The entry of `rope_parameters` to read, or None if it is not nested.
-      older_key: The key of the base in files without `rope_parameters`.
-      default: The base for files with neither.
-      where: The file's path, for messages.
-
-    Raises:
-      ModelError: Scaled or otherwise modified rotary positions.
+    `kind` is the entry of `rope_parameters` to read, or None if it is not nested.
     """
     parameters = raw.get("rope_parameters") or {}
     if kind is not None and isinstance(parameters, Mapping):

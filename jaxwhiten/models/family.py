@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.config import EncoderConfig, read_fields
+from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
 
 
 class Part(NamedTuple):
@@ -30,44 +30,31 @@ def _nothing(*_: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One encoder family.
-
-    Attributes:
-      architecture: Name written into an exported `config.json`.
-      names: Our parameter paths -> the checkpoint's tensors.
-      prefixes: Prefixes that published checkpoints put before the names.
-      keys: `EncoderConfig` field -> key in `config.json`; of several the first is written, and all are read.
-      defaults: `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
-      read: Further fields from `config.json`: (parsed file, its path, fields so far) -> fields.
-      write: Further keys of `config.json`.
-    """
+    """One encoder family: how its `config.json` and tensors are named, and its fixed choices."""
 
     architecture: str
     names: Names
+    # That published checkpoints put before the names.
     prefixes: tuple[str, ...]
+    # `EncoderConfig` field -> key in `config.json`; of several the first is written, and all are read.
     keys: Mapping[str, str | tuple[str, ...]]
+    # `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Keys of `config.json` that may be left out or null, and the only other value of each that is supported.
+    supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Further fields from `config.json`: (parsed file, its path, fields so far) -> fields.
     read: Callable[[Mapping[str, Any], str, Mapping[str, Any]], dict[str, Any]] = _nothing
+    # Further keys of `config.json`.
     write: Callable[[EncoderConfig], dict[str, Any]] = _nothing
 
     def parse_config(self, raw: Mapping[str, Any], where: str) -> EncoderConfig:
-        """Reads a `config.json`.
-
-        Args:
-          raw: The parsed file.
-          where: The file's path, for messages.
-
-        Returns:
-          The configuration.
-
-        Raises:
-          ModelError: A key is missing or requests an unsupported feature.
-        """
+        """The configuration in a parsed `config.json`; `where` is its path, for messages."""
         position = raw.get("position_embedding_type") or "absolute"
         if position != "absolute":
             raise ModelError(f"{where}: position_embedding_type {position!r} is not supported; only 'absolute' is.")
         if raw.get("is_decoder"):
             raise ModelError(f"{where}: is_decoder is set; only encoders are supported.")
+        check_supported(raw, self.supported, where)
         fields = read_fields(raw, self.keys, self.defaults, where)
         return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, where, fields)))
 

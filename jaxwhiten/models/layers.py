@@ -57,11 +57,7 @@ class EncoderOutput(NamedTuple):
 class Context(NamedTuple):
     """Inputs of attention other than the hidden states, shared by all layers of a kind.
 
-    Attributes:
-      mask: Which keys each query attends to.
-      bias: Added to the attention scores, or None.
-      rotary: Rotary position embedding of queries and keys, or None.
-      packing: Positions of the packed tokens, or None if the hidden states are padded rows.
+    With `packing` the hidden states are packed tokens, without it padded rows.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
@@ -106,12 +102,7 @@ def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rn
 def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A layer norm with two-pass float32 statistics."""
     return nnx.LayerNorm(
-        width,
-        epsilon=config.layer_norm_eps,
-        use_bias=config.norm_bias,
-        dtype=dtype,
-        use_fast_variance=False,
-        rngs=rngs,
+        width, epsilon=config.layer_norm_eps, use_bias=config.norm_bias, dtype=dtype, use_fast_variance=False, rngs=rngs
     )
 
 
@@ -169,12 +160,7 @@ class SelfAttention(nnx.Module):
         self.dropout = nnx.Dropout(config.attention_dropout)
 
     def __call__(
-        self,
-        x: Float[Array, "*rows d"],
-        context: Context,
-        *,
-        deterministic: bool,
-        rngs: nnx.Rngs | None,
+        self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
     ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
         """The attended states, and the diagonals of the attention maps before dropout."""
         projected = [project(x) for project in (self.query, self.key, self.value)]
@@ -238,12 +224,7 @@ class TransformerLayer(nnx.Module):
         self.dropout = nnx.Dropout(config.dropout)
 
     def __call__(
-        self,
-        x: Float[Array, "*rows d"],
-        context: Context,
-        *,
-        deterministic: bool,
-        rngs: nnx.Rngs | None,
+        self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
     ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
         """The layer's output, and the diagonals of its attention maps."""
 

@@ -16,7 +16,7 @@ from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import activation
-from jaxwhiten.models.registry import FAMILIES, family_of
+from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
@@ -116,11 +116,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object from a file of a model folder.
-
-    Raises:
-      ModelError: The file cannot be read, or holds no JSON object.
-    """
+    """The JSON object in a file of a model folder."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -138,8 +134,13 @@ def load_config(folder: Path) -> EncoderConfig:
     """
     where = folder / "config.json"
     raw = read_json(where)
+    model_type = raw.get("model_type")
+    if not isinstance(model_type, str):
+        raise ModelError(f"{where}: no model_type; is this the config.json of a Hugging Face model?")
+    if model_type not in FAMILIES:
+        raise ModelError(f"{where}: model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
     try:
-        config = family_of(raw.get("model_type"), str(where)).parse_config(raw, str(where))
+        config = FAMILIES[model_type].parse_config(raw, str(where))
         activation(config.hidden_act)
         return config
     except (ModelError, InputError) as error:
@@ -167,13 +168,10 @@ def load_model(
     folder = transformer_folder(resolve_folder(model, revision=revision))
     config = load_config(folder)
     module, state = _abstract(config, dtype, remat)
-    family = FAMILIES[config.model_type]
-    try:
-        values = checkpoint.load_parameters(folder, family, state)
-    except checkpoint._NoPooler:
+    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state)
+    if config.pooler and "pooler" not in values:
         config = dataclasses.replace(config, pooler=False)
         module, state = _abstract(config, dtype, remat)
-        values = checkpoint.load_parameters(folder, family, state)
     nnx.replace_by_pure_dict(state, values)
     return nnx.merge(module, state), config, folder
 
@@ -191,8 +189,7 @@ def init_model(
     Args:
       config: Configuration of the encoder.
       seed: Seed of the weights, or the generators themselves.
-      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
-      remat: Whether to recompute activations in the backward pass.
+      dtype, remat: As in `load_model`.
 
     Raises:
       InputError: An unknown dtype.

@@ -10,8 +10,10 @@ References:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +21,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.family import Family, Names
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
 from jaxwhiten.models.loading import init_model, load_model, read_json
@@ -30,25 +31,19 @@ from jaxwhiten.models.transformer import TransformerEncoder
 
 
 class HeadForm(NamedTuple):
-    """The head of a family's masked language models.
-
-    Attributes:
-      architecture: Name in `config.json`.
-      dense: Prefix of the dense layer's tensors.
-      norm: Prefix of the layer norm's tensors.
-      output: Prefixes under which checkpoints store the output bias; the first is written, all are read.
-      activation: Name of the activation, or "" for the encoder's.
-      dense_bias: Whether the dense layer has a bias.
-      epsilon: Epsilon of the layer norm, or 0 for the encoder's.
-    """
+    """The head of a family's masked language models: names in its files, and how it differs from BERT's."""
 
     architecture: str
+    # Prefixes of the tensors. Checkpoints store the output bias under several; the first is written, all are read.
     dense: str
     norm: str
     output: tuple[str, ...]
+    # "" and 0: those of the encoder.
     activation: str = ""
-    dense_bias: bool = True
     epsilon: float = 0.0
+    dense_bias: bool = True
+    # Keys of `config.json`, and the only value of each that is supported.
+    supported: Mapping[str, Any] = MappingProxyType({})
 
 
 _BERT = HeadForm(
@@ -73,13 +68,18 @@ HEADS: dict[str, HeadForm] = {
         "DistilBertForMaskedLM", "vocab_transform", "vocab_layer_norm", ("vocab_projector",), epsilon=1e-12
     ),
     "albert": HeadForm(
-        "AlbertForMaskedLM",
-        "predictions.dense",
-        "predictions.LayerNorm",
-        ("predictions", "predictions.decoder"),
+        "AlbertForMaskedLM", "predictions.dense", "predictions.LayerNorm", ("predictions", "predictions.decoder")
     ),
     "mpnet": _ROBERTA._replace(architecture="MPNetForMaskedLM"),
-    "modernbert": HeadForm("ModernBertForMaskedLM", "head.dense", "head.norm", ("decoder",), "gelu", dense_bias=False),
+    "modernbert": HeadForm(
+        "ModernBertForMaskedLM",
+        "head.dense",
+        "head.norm",
+        ("decoder",),
+        "gelu",
+        dense_bias=False,
+        supported={"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True},
+    ),
     "nomic_bert": _BERT._replace(architecture="NomicBertForMaskedLM", norm="cls.predictions.transform.layer_norm"),
 }
 
@@ -99,12 +99,7 @@ class MaskedHead(nnx.Module):
     def __call__(
         self, hidden: Float[Array, "batch positions d"], words: Float[Array, "vocab width"]
     ) -> Float[Array, "batch positions vocab"]:
-        """Logits in float32.
-
-        Args:
-          hidden: Last hidden states at the positions to predict.
-          words: The encoder's word embeddings.
-        """
+        """Logits in float32, from the last hidden states at the positions to predict."""
         x = self.norm(self.activation(self.dense(hidden)))
         logits = jnp.einsum(
             "bpd,vd->bpv",
@@ -144,12 +139,7 @@ class MaskedLM(nnx.Module):
     ) -> Float[Array, "batch positions vocab"]:
         """Logits over the vocabulary at the given positions.
 
-        Args:
-          input_ids: Token ids.
-          attention_mask: 1 for tokens, 0 for padding.
-          positions: Positions to predict in each row.
-          deterministic: Whether to disable dropout.
-          rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
+        Args are those of `TransformerEncoder.__call__`, and `positions` to predict in each row.
         """
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)
@@ -168,14 +158,7 @@ def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
 def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> MaskedLM:
     """A masked language model with random weights, for training from scratch.
 
-    Args:
-      config: Configuration of the encoder; a pooler is left out.
-      seed: Seed of the weights.
-      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
-      remat: Whether to recompute activations in the backward pass.
-
-    Raises:
-      InputError: An unknown dtype.
+    Args and Raises are those of `init_model`; a pooler is left out.
     """
     rngs = nnx.Rngs(seed)
     encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
@@ -187,12 +170,7 @@ def load_masked_lm(
 ) -> tuple[MaskedLM, Path, bool]:
     """Loads an encoder and, if the checkpoint has one, its masked language modelling head.
 
-    Args:
-      model: A local folder or a hub id.
-      seed: Seed of the head's weights if the checkpoint has none.
-      dtype: Dtype of matrix products.
-      revision: Commit, tag or branch on the hub.
-      remat: Whether to recompute activations in the backward pass.
+    Args are those of `load_model`, and `seed`, of the head's weights if the checkpoint has none.
 
     Returns:
       The model, its folder, and whether the head was loaded.
@@ -208,21 +186,12 @@ def load_masked_lm(
     tensors, _ = checkpoint.open_weights(folder)
     if f"{form.dense}.weight" not in tensors:
         return masked, folder, False
-    if config.model_type == "modernbert":
-        _check_modernbert_head(folder)
+    check_supported(read_json(folder / "config.json"), form.supported, folder / "config.json")
     state = nnx.state(masked.head, nnx.Param)
     values = checkpoint.load_parameters(folder, _head_family(FAMILIES[config.model_type], form), state)
     nnx.replace_by_pure_dict(state, values)
     nnx.update(masked.head, jax.tree.map(jnp.asarray, state))
     return masked, folder, True
-
-
-def _check_modernbert_head(folder: Path) -> None:
-    raw = read_json(folder / "config.json")
-    supported = {"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True}
-    for key, value in supported.items():
-        if raw.get(key, value) != value:
-            raise ModelError(f"{folder / 'config.json'}: {key} is {raw[key]!r}; only {value!r} is supported.")
 
 
 def _head_family(family: Family, form: HeadForm) -> Family:
@@ -235,12 +204,7 @@ def _head_family(family: Family, form: HeadForm) -> Family:
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForMaskedLM`.
 
-    `load_model` and `Encoder.from_pretrained` load the encoder from the same folder.
-
-    Args:
-      model: The model.
-      folder: Created if missing.
-      dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
+    `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args are those of `save_model`.
     """
     config = model.config
     family, form = FAMILIES[config.model_type], HEADS[config.model_type]

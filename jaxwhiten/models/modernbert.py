@@ -31,7 +31,7 @@ NAMES: Names = {
     "layers.*.feed_forward_norm": "layers.*.mlp_norm",
     "final_norm": "final_norm",
 }
-KEYS = {key: value for key, value in bert.KEYS.items() if key != "type_vocab_size"} | {
+KEYS = bert.UNTYPED_KEYS | {
     "layer_norm_eps": "norm_eps",
     "hidden_act": "hidden_activation",
     "dropout": "mlp_dropout",
@@ -90,4 +90,4 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, _read, _write)
+MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, read=_read, write=_write)

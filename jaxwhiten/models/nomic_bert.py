@@ -69,9 +69,6 @@ _SUPPORTED = {
 
 
 def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in _SUPPORTED.items():
-        if raw.get(key, value) != value:
-            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", f"{where}: head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"{where}: head_dim is {head}; expected hidden_size / num_attention_heads.")
@@ -82,4 +79,4 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
 
 
-NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _read, _write)
+NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _SUPPORTED, _read, _write)

@@ -26,12 +26,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, mask: Int[Array, "batch length"], tokens: int) -> Packing:
-        """The packing of padded rows.
-
-        Args:
-          mask: 1 for tokens, 0 for padding, which is on the right.
-          tokens: Size of the packed row; excess tokens of the last rows are dropped.
-        """
+        """The packing of rows padded on the right into one of `tokens`; excess tokens of the last rows are dropped."""
         rows, length = mask.shape
         lengths = jnp.sum(mask, axis=1)
         ends = jnp.cumsum(lengths)

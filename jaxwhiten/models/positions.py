@@ -24,15 +24,9 @@ class Rotary(NamedTuple):
 
 
 def rotary(length: int, head_size: int, theta: float) -> Rotary:
-    """Angles of the rotary position embedding.
+    """Angles of the rotary position embedding with base `theta`, in float32 as in published models.
 
-    Args:
-      length: Number of positions.
-      head_size: Width of a head; its first and second half are the coordinates of the rotated pairs.
-      theta: The base.
-
-    Returns:
-      Cosines and sines, computed in float32 as in published models.
+    The first and second half of a head are the coordinates of the rotated pairs.
 
     References:
       Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
@@ -46,13 +40,7 @@ def rotary(length: int, head_size: int, theta: float) -> Rotary:
 def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[np.ndarray, "length length"]:
     """Buckets of relative positions: exact for short distances, logarithmic beyond a quarter of the buckets.
 
-    Args:
-      length: Number of positions.
-      buckets: Number of buckets; half of them for keys after the query.
-      max_distance: Distance from which on all share the last bucket.
-
-    Returns:
-      Buckets by query and key position.
+    Half of the buckets are for keys after the query. From `max_distance` on all keys share the last one.
 
     References:
       Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",

@@ -11,15 +11,7 @@ from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.layers import (
-    Context,
-    Embeddings,
-    EncoderOutput,
-    TransformerLayer,
-    embedding,
-    layer_norm,
-    linear,
-)
+from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
 

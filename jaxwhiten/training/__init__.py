@@ -4,14 +4,12 @@ from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
-from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, fit
+from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
 from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
-from jaxwhiten.training.run import Trained, train
 from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
-from jaxwhiten.training.state import TrainState, create_state, data_mesh, place_batch
-from jaxwhiten.training.step import make_step
+from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
 
 __all__ = [

@@ -24,19 +24,7 @@ Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
 def choose_buckets(
     lengths: Int[np.ndarray, " n"], ladder: Int[np.ndarray, " rungs"], buckets: int
 ) -> Int[np.ndarray, " buckets"]:
-    """The padded lengths, at most `buckets` of them, that minimise the number of padded tokens.
-
-    Args:
-      lengths: Tokens per row, none above the last rung.
-      ladder: Candidate padded lengths, ascending.
-      buckets: How many lengths to choose; each requires one compilation.
-
-    Returns:
-      The chosen lengths, ascending; the last fits the longest row.
-
-    Raises:
-      InputError: `buckets` is below 1, or a row is longer than the ladder.
-    """
+    """The rungs of the ladder, at most `buckets` of them, that minimise the number of padded tokens."""
     if buckets < 1 or lengths.max() > ladder[-1]:
         raise InputError(f"Cannot put rows of up to {lengths.max()} tokens in {buckets} buckets up to {ladder[-1]}.")
     rung = np.searchsorted(ladder, lengths)
@@ -59,21 +47,10 @@ def choose_buckets(
 def deal_rows(
     lengths: Int[np.ndarray, " n"], buckets: Int[np.ndarray, " buckets"], batch_size: int
 ) -> list[tuple[int, Int[np.ndarray, " rows"]]]:
-    """Assigns rows to buckets so that every bucket but the last holds whole batches.
+    """Padded length and row numbers of each bucket; every bucket but the last holds whole batches.
 
     The longest rows of a bucket that do not fill a batch move to the next bucket. In the last bucket the shuffle
     decides which rows, fewer than `batch_size`, are left out per epoch.
-
-    Args:
-      lengths: Tokens per row.
-      buckets: Padded lengths, ascending.
-      batch_size: Rows per batch.
-
-    Returns:
-      (padded length, row numbers) of each bucket with at least one batch.
-
-    Raises:
-      InputError: There are fewer rows than `batch_size`.
     """
     if len(lengths) < batch_size:
         raise InputError(f"{len(lengths)} rows are fewer than one batch of {batch_size}; lower the batch size.")

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing_dependency
-from jaxwhiten.training.state import TrainState
+from jaxwhiten.training.step import TrainState
 
 _RECIPE = "recipe.json"
 _MISSING = "(absent)"
@@ -53,9 +53,7 @@ class Checkpoints:
             self.folder / "checkpoints",
             item_names=("state", "rest"),
             options=ocp.CheckpointManagerOptions(
-                preservation_policy=policy.AnyPreservationPolicy(policies),
-                best_fn=score,
-                cleanup_tmp_directories=True,
+                preservation_policy=policy.AnyPreservationPolicy(policies), best_fn=score, cleanup_tmp_directories=True
             ),
         )
         self._check_recipe(json.loads(json.dumps(recipe)))
@@ -92,12 +90,7 @@ class Checkpoints:
         step = self._manager.best_step()
         return step if self._manager.metrics(step)[self._best] > -math.inf else self.latest
 
-    def save(
-        self,
-        state: TrainState,
-        position: Mapping[str, Any],
-        scores: Mapping[str, float] | None = None,
-    ) -> None:
+    def save(self, state: TrainState, position: Mapping[str, Any], scores: Mapping[str, float] | None = None) -> None:
         """Starts writing a checkpoint in the background, after waiting for the previous one.
 
         Args:

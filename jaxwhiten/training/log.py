@@ -16,12 +16,13 @@ from tqdm import tqdm
 
 from jaxwhiten import io
 from jaxwhiten.errors import missing_dependency
+from jaxwhiten.runtime.distributed import is_writer
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 
 
 class Log:
-    """The log of one run; a resumed run appends to the same files.
+    """The log of one run; a resumed run appends to the same files. Of several processes, only the first writes.
 
     Args:
       folder: The run's folder.
@@ -30,7 +31,6 @@ class Log:
       per_step: Units processed per step.
       unit: Name of the unit, such as `"sentences"` or `"tokens"`.
       progress: Whether to show a progress bar; None shows it on a terminal.
-      writer: Whether this process writes files; of several processes, only the first does.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Log:
         per_step: int = 1,
         unit: str = "sentences",
         progress: bool | None = None,
-        writer: bool = True,
     ):
         self._per_step, self._unit = per_step, unit
+        writer = is_writer()
         silent = True if not writer else None if progress is None else not progress
         self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
         self._file: Any = None
@@ -116,28 +116,13 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
 
 
 def median_rate(folder: str | Path, unit: str) -> float:
-    """Units per second of a run, the median over its log: pauses and evaluations do not count.
-
-    Args:
-      folder: The run's folder.
-      unit: As in `RunOptions`.
-
-    Returns:
-      The rate, or 0.0 where nothing was logged.
-    """
+    """Units per second of a run, the median over its log: pauses and evaluations do not count; 0.0 without any."""
     rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
     return statistics.median(rates) if rates else 0.0
 
 
 def plot_run(folder: str | Path) -> Path:
-    """Plots the loss of a run, its running mean, and its scores if there are any.
-
-    Args:
-      folder: The run's folder, with its metrics file.
-
-    Returns:
-      The PNG file, in the same folder.
-    """
+    """Plots the loss of a run, its running mean, and its scores if there are any, as a PNG in the run's folder."""
     from matplotlib.figure import Figure
 
     rows = read_metrics(folder)

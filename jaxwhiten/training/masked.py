@@ -23,8 +23,7 @@ from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.corpus import TokenStream
 from jaxwhiten.training.loop import Evaluate
 from jaxwhiten.training.masking import MaskRules, mask_blocks
-from jaxwhiten.training.state import Params, place_batch
-from jaxwhiten.training.step import Batch, LossFn
+from jaxwhiten.training.step import Batch, LossFn, Params, place_batch
 
 HELD_OUT_LOSS, HELD_OUT_ACCURACY = "held-out loss", "held-out accuracy"
 RebuildMasked = Callable[[nnx.State[Any, Any]], MaskedLM]
@@ -44,9 +43,7 @@ def masked_batches(
     Args:
       stream: The blocks.
       rules: The rules of masking.
-      batch_size: Blocks per global batch.
-      seed: Seed of the order and the masks.
-      process: Index of this process and number of processes.
+      batch_size, seed, process: As in `Batches`.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import optax
@@ -52,7 +52,6 @@ def make_optimizer(
     name: str = "adamw",
     weight_decay: float = 0.01,
     clip_norm: float = 1.0,
-    b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
 ) -> optax.GradientTransformation:
@@ -63,7 +62,6 @@ def make_optimizer(
       name: `"adamw"` or `"adam"`.
       weight_decay: AdamW's decoupled weight decay; biases and norms (arrays with one axis) are exempt.
       clip_norm: Maximum global norm of the gradient; 0 disables clipping.
-      b1: Decay rate of the first moment.
       b2: Decay rate of the second moment.
       eps: Added to the square root of the second moment.
 
@@ -79,11 +77,8 @@ def make_optimizer(
     if name not in OPTIMIZERS:
         raise unknown_name("optimizer", name, OPTIMIZERS)
     if name == "adam":
-        rule = optax.adam(schedule, b1=b1, b2=b2, eps=eps)
+        rule = optax.adam(schedule, b2=b2, eps=eps)
     else:
-        rule = optax.adamw(schedule, b1=b1, b2=b2, eps=eps, weight_decay=weight_decay, mask=_is_matrix)
+        matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+        rule = optax.adamw(schedule, b2=b2, eps=eps, weight_decay=weight_decay, mask=matrices)
     return optax.chain(optax.clip_by_global_norm(clip_norm), rule) if clip_norm > 0 else rule
-
-
-def _is_matrix(params: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)

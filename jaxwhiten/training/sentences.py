@@ -24,8 +24,7 @@ from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.state import Params
-from jaxwhiten.training.step import LossFn
+from jaxwhiten.training.step import LossFn, Params
 from jaxwhiten.training.tokens import TokenTable
 
 Rebuild = Callable[[nnx.State[Any, Any]], Any]
@@ -90,12 +89,10 @@ def sentence_batches(
     Args:
       table: From `tokenize_columns`.
       labels: One label per row, or None.
-      batch_size: Rows per global batch.
+      batch_size, seed, process: As in `Batches`.
       max_length: Longest padded length.
       pad_id: Token id of padding.
       buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
-      seed: Seed of the order.
-      process: Index of this process and number of processes.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -128,9 +125,7 @@ def sts_evaluator(
       rebuild: From `split_encoder`.
       tokenizer_folder: Folder of the model's tokenizer.
       name: Name of the score.
-      sentence1: First sentences.
-      sentence2: Second sentences.
-      gold: Gold scores.
+      sentence1, sentence2, gold: The pairs and their gold scores.
       pooling: A name of `jaxwhiten.POOLINGS`.
       max_length: Maximum number of tokens per sentence.
     """

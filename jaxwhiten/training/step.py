@@ -1,22 +1,70 @@
-"""One optimiser step as one compiled function: forward, backward, accumulate, update."""
+"""The training state, its placement on the devices, and one optimiser step as one compiled function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Key, Scalar
+from jaxtyping import Array, Int, Key, Scalar
 
-from jaxwhiten.training.state import Params, TrainState
+from jaxwhiten.errors import InputError
 
+Params = Any
+"""A pytree of float32 arrays, updated by the optimiser."""
 Batch = dict[str, Array]
 Metrics = dict[str, Scalar]
 LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
 """From parameters, a batch and a dropout key to the mean loss over the batch and further means to log."""
+
+
+class TrainState(NamedTuple):
+    """Parameters, optimiser state and number of steps taken; the recipe determines everything else of a run."""
+
+    step: Int[Array, ""]
+    params: Params
+    opt_state: optax.OptState
+
+
+def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
+    """A mesh with one axis, `data`, over all devices of all processes.
+
+    Raises:
+      InputError: The batch cannot be divided evenly among the devices.
+    """
+    devices = np.asarray(jax.devices())
+    if batch_size % (devices.size * accumulate):
+        raise InputError(
+            f"batch_size {batch_size} is not a multiple of {devices.size} devices × {accumulate} accumulated parts."
+        )
+    return Mesh(devices, ("data",))
+
+
+def create_state(params: Params, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
+    """The initial state, replicated on every device of the mesh.
+
+    Args:
+      params: Initial parameters; copied, because the training step donates its input buffers.
+      optimizer: Initialises the optimiser state.
+      mesh: From `data_mesh`.
+    """
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    make = jax.jit(
+        lambda p: TrainState(jnp.zeros((), jnp.int32), p, optimizer.init(p)), out_shardings=everywhere, keep_unused=True
+    )
+    return make(jax.tree.map(np.asarray, params))
+
+
+def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array]:
+    """Shards this process's rows of a batch over its devices; all processes together hold the global batch."""
+    by_row = NamedSharding(mesh, PartitionSpec("data"))
+    return {name: jax.make_array_from_process_local_data(by_row, array) for name, array in batch.items()}
+
+
 StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
@@ -36,9 +84,8 @@ def make_step(
 
     Args:
       loss_fn: The objective. With `accumulate` above 1 it is called with one part of the batch at a time.
-      optimizer: From `make_optimizer`.
+      optimizer, mesh: From `make_optimizer` and `data_mesh`.
       schedule: Learning rate by step, to be logged.
-      mesh: From `data_mesh`.
       seed: Seed of the dropout noise.
       accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
 

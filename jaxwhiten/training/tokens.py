@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,8 @@ from jaxtyping import Int
 from jaxwhiten import io
 from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
+
+_LISTING = "arrays.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,37 +75,24 @@ def tokenize_columns(
         texts.update(json.dumps(column).encode())
     key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
 
-    def build() -> dict[str, np.ndarray]:
+    entry = (cache or io.cache_dir("tokens")) / key
+    try:
+        arrays = _map_arrays(entry)
+    except (OSError, ValueError, TypeError):
         numbers: dict[str, int] = {}
         sentences = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns])
         tokens = tokenizer(list(numbers))
-        return {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
-
-    arrays = cached_arrays(key, build, cache or io.cache_dir("tokens"))
+        built = {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
+        for name, array in built.items():
+            save_array(entry / f"{name}.npy", array)
+        io.write_json(entry / _LISTING, list(built))  # written last: without it the entry is incomplete
+        arrays = _map_arrays(entry)
     return TokenTable(TokenIds(arrays["flat"], arrays["lengths"]), arrays["sentences"], key)
 
 
-def cached_arrays(key: str, build: Callable[[], Mapping[str, np.ndarray]], folder: Path) -> dict[str, np.ndarray]:
-    """Arrays that are built once, then memory-mapped from `.npy` files.
-
-    Args:
-      key: Name of the entry; it must change with everything the arrays depend on.
-      build: Makes the arrays if the entry is missing or incomplete.
-      folder: The cache.
-
-    Returns:
-      The arrays by name, read-only.
-    """
-    entry, listing = folder / key, folder / key / "arrays.json"
-    try:
-        names = json.loads(listing.read_text(encoding="utf-8"))
-        return {name: io.map_array(entry / f"{name}.npy") for name in names}
-    except (OSError, ValueError, TypeError):
-        arrays = build()
-    for name, array in arrays.items():
-        save_array(entry / f"{name}.npy", array)
-    io.write_json(listing, list(arrays))  # written last: without it the entry is incomplete
-    return {name: io.map_array(entry / f"{name}.npy") for name in arrays}
+def _map_arrays(entry: Path) -> dict[str, np.ndarray]:
+    names = json.loads((entry / _LISTING).read_text(encoding="utf-8"))
+    return {name: io.map_array(entry / f"{name}.npy") for name in names}
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
