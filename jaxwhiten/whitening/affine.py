@@ -70,17 +70,9 @@ class Affine:
         return self._constants[dtype]
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Maps rows.
+        """Maps rows that `arrays.as_matrix` has checked: to float32, or to float64 where they have more digits.
 
-        Args:
-          X: Rows, such as `arrays.as_matrix` returns.
-
-        Returns:
-          float32 rows, or float64 ones where the input has more digits than float32.
-
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: A result does not fit the dtype.
+        Refuses rows that are not finite, or whose results do not fit the dtype.
         """
         out_dtype = work_dtype(X.dtype)
         dtype = np.dtype(np.float64) if self._extreme else out_dtype

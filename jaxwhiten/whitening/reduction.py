@@ -76,15 +76,7 @@ class BlockSums(NamedTuple):
 def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
     """The sums of X block by block, each block dispatched before the sums of the last one are fetched.
 
-    Args:
-      X: Rows, such as `arrays.as_matrix` returns.
-      devices: Those to compute on; the host's BLAS takes the place of a lone CPU device.
-
-    Yields:
-      The sums of each block. They may still be on the devices.
-
-    Raises:
-      NonFiniteError: A row holds NaN or an infinity; the message names it.
+    The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite.
     """
     n, d = X.shape
     dtype = work_dtype(X.dtype)
