@@ -20,21 +20,10 @@ T = TypeVar("T")
 
 
 def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
-    """Views array-like input as a two-dimensional real array, without copying arrays and memory maps.
+    """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
 
-    Args:
-      X: [n, d] rows: an array, a memory map, a JAX array, or nested lists.
-      caller: The name that stands in the messages.
-      columns: The number of columns it must have, if known.
-      min_rows: The fewest rows that make sense.
-
-    Returns:
-      The array; its values are not looked at.
-
-    Raises:
-      InputError: Sparse, complex, not numeric, or not two-dimensional input; too few rows, no columns, or another
-        number of them than expected.
-      TypeError: Objects that are not numbers.
+    Refuses input that is sparse, complex, not numeric or not two-dimensional, has no columns or fewer rows than
+    `min_rows`, or not as many columns as `columns` says. `caller` is the name in the messages.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
@@ -136,11 +125,7 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 def one_ahead(dispatched: Iterable[T]) -> Iterator[T]:
     """Yields each item once the next one was produced, so that a device computes while the host fetches.
 
-    Args:
-      dispatched: A lazy iterable that dispatches work to a device when it is asked for the next item.
-
-    Yields:
-      The same items, in the same order; at most two are held at a time.
+    `dispatched` is lazy: it dispatches work when it is asked for the next item. At most two are held at a time.
     """
     items = iter(dispatched)
     for waiting in items:

@@ -88,12 +88,7 @@ def _not_written(path: Path, error: Exception) -> OutputError:
 
 
 def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
-    """Removes what processes that were killed left in a folder: temporary files and folders older than a day.
-
-    Args:
-      folder: Where.
-      pattern: Their names.
-    """
+    """Removes temporary files and folders older than a day, which processes that were killed left in a folder."""
     for path in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
@@ -144,28 +139,14 @@ def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
-    """The header with a checksum over itself and over what it describes.
-
-    Args:
-      header: JSON-representable; a checksum in it is replaced.
-      content: The checksum of what it describes.
-    """
+    """The header with a checksum, put in place of any, over itself and over `content`, what it describes."""
     rest = {key: value for key, value in header.items() if key != "checksum"}
     text = json.dumps([rest, content], sort_keys=True)
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-    """Refuses a header of another format version than this jaxwhiten writes.
-
-    Args:
-      path: Where it was read, for messages.
-      header: Any JSON object.
-
-    Raises:
-      FormatError: A newer version, or an older one.
-      ValueError: Not a version.
-    """
+    """FormatError for a header of another format version than this jaxwhiten writes; ValueError if it has none."""
     version = header["format_version"]
     if not isinstance(version, int) or version < 1:
         raise ValueError(f"format version {version!r}")
