@@ -90,17 +90,15 @@ def first_nonfinite_row(block: np.ndarray) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def check_finite(X: np.ndarray) -> None:
-    """Raises NonFiniteError, naming the first row that holds a NaN or an infinity."""
+def check_finite(X: np.ndarray, first: int = 0) -> None:
+    """Refuses rows that hold a NaN or an infinity; `first` is the number of the first row, for the message."""
     for part in blocks(len(X), block_rows(X.shape[1], X.dtype.itemsize)):
         row = first_nonfinite_row(X[part])
         if row is not None:
-            raise nonfinite_error(part.start + row)
-
-
-def nonfinite_error(row: int) -> NonFiniteError:
-    """The error that refuses row `row` of the input."""
-    return NonFiniteError(f"Row {row} of the input holds NaN or inf: remove or repair it. Nothing was changed.")
+            number = first + part.start + row
+            raise NonFiniteError(
+                f"Row {number} of the input holds NaN or inf: remove or repair it. Nothing was changed."
+            )
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:

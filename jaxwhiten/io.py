@@ -35,16 +35,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path beside `path`; renames it over `path` when the block ends without an error.
 
     The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or
-    the new, never a part. On an error the temporary file is removed and `path` is left as it was.
-
-    Args:
-      path: The file to be written. Its folder is made if it is missing.
-
-    Yields:
-      The path to write to, on the same file system.
-
-    Raises:
-      OutputError: The folder cannot be written to, or the disk is full.
+    the new, never a part. On an error the temporary file is removed and `path` is left as it was. A missing folder is
+    made. OutputError where it cannot be written to, or the disk is full.
     """
     path = Path(path)
     try:
@@ -156,12 +148,7 @@ def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> No
 
 
 def map_array(path: str | os.PathLike[str]) -> np.ndarray:
-    """Memory-maps a `.npy` file; nothing is unpickled, and no other format is taken.
-
-    Raises:
-      ValueError: Not a readable `.npy` file, whatever it is.
-      OSError: No such file, or it cannot be opened.
-    """
+    """Memory-maps a `.npy` file; nothing is unpickled. Whatever else the file holds, the error is a ValueError."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
@@ -173,23 +160,14 @@ def map_array(path: str | os.PathLike[str]) -> np.ndarray:
 def save_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]
 ) -> None:
-    """Writes named arrays and a JSON header as one safetensors file, atomically.
+    """Writes named arrays and a JSON header of provenance as one safetensors file, atomically.
 
-    Args:
-      path: The file to write.
-      tensors: Arrays by name.
-      kind: What the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
-      header: JSON-representable provenance.
+    `kind` says what the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
     """
     from safetensors.numpy import save_file
 
     arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
-    full = {
-        "kind": kind,
-        "format_version": FORMAT_VERSION,
-        "jaxwhiten_version": __version__,
-        **header,
-    }
+    full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
     full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # sealed as it will be read
     with atomic_path(path) as temporary:
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
@@ -198,17 +176,9 @@ def save_tensors(
 def load_tensors(
     path: str | os.PathLike[str], *, kind: str | tuple[str, ...]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads a file written by `save_tensors` and verifies kind, version and checksum.
+    """The arrays by name and the header of a file written by `save_tensors`.
 
-    Args:
-      path: The file to read.
-      kind: The kind the caller expects, or several; the header says which it is.
-
-    Returns:
-      The arrays by name, and the header.
-
-    Raises:
-      FormatError: The file is missing, truncated, damaged, of another kind, or of another format version.
+    FormatError where it is missing, damaged, of another format version, or not of the kind or kinds wanted.
     """
     from safetensors import SafetensorError, safe_open
 

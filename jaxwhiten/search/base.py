@@ -258,22 +258,7 @@ class Index(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
-        """Loads an index folder.
-
-        Every file is verified against the header before a backend reads it, so that damage is reported and does
-        not crash. That is no protection against a stranger who writes header and files: FAISS does not claim that
-        its reader is safe on hostile files, so load only folders whose origin you trust.
-
-        Args:
-          path: The folder `save` wrote.
-
-        Returns:
-          The index.
-
-        Raises:
-          FormatError: Missing, damaged, of another kind or from a newer version.
-          MissingDependencyError: The backend's package or device is missing.
-        """
+        """Loads a folder that holds an index of this class; argument and errors are those of `load_index`."""
         folder = Path(path)
         header = read_header(folder)
         if header["backend"] not in cls.default_options:

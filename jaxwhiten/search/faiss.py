@@ -70,7 +70,7 @@ class FaissIndex(Index):
             self._note_sample()
             inner.train(stored)
             inner.add(stored)
-        self._wrap(faiss, inner)
+        self._inner, self._index = inner, _behind(faiss, self._chain, inner)
 
     def _stored(self, vectors: np.ndarray, part: slice) -> np.ndarray:
         x = np.ascontiguousarray(vectors[part], np.float32)
@@ -78,10 +78,6 @@ class FaissIndex(Index):
             x = step.apply(x)
         check_lengths("document vectors after the whitening", x, part.start)
         return x
-
-    def _wrap(self, faiss: Any, inner: Any) -> None:
-        """Puts the chain in front of the filled index. Python keeps the parts alive; FAISS only points to them."""
-        self._inner, self._index = inner, _behind(faiss, self._chain, inner)
 
     def _empty(self, faiss: Any) -> Any:
         """The untrained, empty index of this backend, its options fitted to the data."""
@@ -165,7 +161,8 @@ class FaissIndex(Index):
         self.prepare = _prepare_from(faiss, self._chain)
         if self.backend.startswith("faiss-gpu"):
             self._read_index = index  # owns the chain
-            self._wrap(faiss, _to_gpu(faiss, self._inner))
+            self._inner = _to_gpu(faiss, self._inner)
+            self._index = _behind(faiss, self._chain, self._inner)
 
 
 def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
@@ -184,7 +181,7 @@ def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
 
 
 def _behind(faiss: Any, chain: list[Any], inner: Any) -> Any:
-    """The index with the chain in front of it."""
+    """The index with the chain in front of it, which only points to them: the caller keeps both alive."""
     index = faiss.IndexPreTransform(inner)
     for step in reversed(chain):
         index.prepend_transform(step)

@@ -65,6 +65,10 @@ def build_index(
 def load_index(path: str | os.PathLike[str]) -> Index:
     """Loads an index folder of any backend.
 
+    Every file is verified against the header before a backend reads it, so that damage is reported and does not crash.
+    That is no protection against a stranger who writes header and files: FAISS does not claim that its reader is safe
+    on hostile files, so load only folders whose origin you trust.
+
     Args:
       path: The folder `Index.save` wrote.
 

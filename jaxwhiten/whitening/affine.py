@@ -13,9 +13,9 @@ from jaxtyping import Float, Float64, Shaped
 from jaxwhiten.arrays import (
     block_rows,
     blocks,
+    check_finite,
     device_block,
     first_nonfinite_row,
-    nonfinite_error,
     one_ahead,
     pad_rows,
     row_bucket,
@@ -80,9 +80,7 @@ class Affine:
         on_host = dtype == np.float64 or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
-            row = first_nonfinite_row(X[part])
-            if row is not None:
-                raise nonfinite_error(part.start + row)
+            check_finite(X[part], part.start)
             row = first_nonfinite_row(out[part])
             if row is not None:
                 raise InputError(
