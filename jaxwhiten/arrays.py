@@ -20,21 +20,10 @@ T = TypeVar("T")
 
 
 def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
-    """Views array-like input as a two-dimensional real array, without copying arrays and memory maps.
+    """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
 
-    Args:
-      X: [n, d] rows: an array, a memory map, a JAX array, or nested lists.
-      caller: The name that stands in the messages.
-      columns: The number of columns it must have, if known.
-      min_rows: The fewest rows that make sense.
-
-    Returns:
-      The array; its values are not looked at.
-
-    Raises:
-      InputError: Sparse, complex, not numeric, or not two-dimensional input; too few rows, no columns, or another
-        number of them than expected.
-      TypeError: Objects that are not numbers.
+    Refuses input that is sparse, complex, not numeric or not two-dimensional, has no columns or fewer rows than
+    `min_rows`, or not as many columns as `columns` says. `caller` is the name in the messages.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
@@ -101,17 +90,15 @@ def first_nonfinite_row(block: np.ndarray) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def check_finite(X: np.ndarray) -> None:
-    """Raises NonFiniteError, naming the first row that holds a NaN or an infinity."""
+def check_finite(X: np.ndarray, first: int = 0) -> None:
+    """Refuses rows that hold a NaN or an infinity; `first` is the number of the first row, for the message."""
     for part in blocks(len(X), block_rows(X.shape[1], X.dtype.itemsize)):
         row = first_nonfinite_row(X[part])
         if row is not None:
-            raise nonfinite_error(part.start + row)
-
-
-def nonfinite_error(row: int) -> NonFiniteError:
-    """The error that refuses row `row` of the input."""
-    return NonFiniteError(f"Row {row} of the input holds NaN or inf: remove or repair it. Nothing was changed.")
+            number = first + part.start + row
+            raise NonFiniteError(
+                f"Row {number} of the input holds NaN or inf: remove or repair it. Nothing was changed."
+            )
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:
@@ -136,11 +123,7 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 def one_ahead(dispatched: Iterable[T]) -> Iterator[T]:
     """Yields each item once the next one was produced, so that a device computes while the host fetches.
 
-    Args:
-      dispatched: A lazy iterable that dispatches work to a device when it is asked for the next item.
-
-    Yields:
-      The same items, in the same order; at most two are held at a time.
+    `dispatched` is lazy: it dispatches work when it is asked for the next item. At most two are held at a time.
     """
     items = iter(dispatched)
     for waiting in items:

@@ -35,16 +35,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields a temporary path beside `path`; renames it over `path` when the block ends without an error.
 
     The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or
-    the new, never a part. On an error the temporary file is removed and `path` is left as it was.
-
-    Args:
-      path: The file to be written. Its folder is made if it is missing.
-
-    Yields:
-      The path to write to, on the same file system.
-
-    Raises:
-      OutputError: The folder cannot be written to, or the disk is full.
+    the new, never a part. On an error the temporary file is removed and `path` is left as it was. A missing folder is
+    made. OutputError where it cannot be written to, or the disk is full.
     """
     path = Path(path)
     try:
@@ -88,12 +80,7 @@ def _not_written(path: Path, error: Exception) -> OutputError:
 
 
 def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
-    """Removes what processes that were killed left in a folder: temporary files and folders older than a day.
-
-    Args:
-      folder: Where.
-      pattern: Their names.
-    """
+    """Removes temporary files and folders older than a day, which processes that were killed left in a folder."""
     for path in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
@@ -144,28 +131,14 @@ def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
-    """The header with a checksum over itself and over what it describes.
-
-    Args:
-      header: JSON-representable; a checksum in it is replaced.
-      content: The checksum of what it describes.
-    """
+    """The header with a checksum, put in place of any, over itself and over `content`, what it describes."""
     rest = {key: value for key, value in header.items() if key != "checksum"}
     text = json.dumps([rest, content], sort_keys=True)
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-    """Refuses a header of another format version than this jaxwhiten writes.
-
-    Args:
-      path: Where it was read, for messages.
-      header: Any JSON object.
-
-    Raises:
-      FormatError: A newer version, or an older one.
-      ValueError: Not a version.
-    """
+    """FormatError for a header of another format version than this jaxwhiten writes; ValueError if it has none."""
     version = header["format_version"]
     if not isinstance(version, int) or version < 1:
         raise ValueError(f"format version {version!r}")
@@ -175,12 +148,7 @@ def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> No
 
 
 def map_array(path: str | os.PathLike[str]) -> np.ndarray:
-    """Memory-maps a `.npy` file; nothing is unpickled, and no other format is taken.
-
-    Raises:
-      ValueError: Not a readable `.npy` file, whatever it is.
-      OSError: No such file, or it cannot be opened.
-    """
+    """Memory-maps a `.npy` file; nothing is unpickled. Whatever else the file holds, the error is a ValueError."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
@@ -192,23 +160,14 @@ def map_array(path: str | os.PathLike[str]) -> np.ndarray:
 def save_tensors(
     path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]
 ) -> None:
-    """Writes named arrays and a JSON header as one safetensors file, atomically.
+    """Writes named arrays and a JSON header of provenance as one safetensors file, atomically.
 
-    Args:
-      path: The file to write.
-      tensors: Arrays by name.
-      kind: What the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
-      header: JSON-representable provenance.
+    `kind` says what the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
     """
     from safetensors.numpy import save_file
 
     arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
-    full = {
-        "kind": kind,
-        "format_version": FORMAT_VERSION,
-        "jaxwhiten_version": __version__,
-        **header,
-    }
+    full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
     full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # sealed as it will be read
     with atomic_path(path) as temporary:
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
@@ -217,17 +176,9 @@ def save_tensors(
 def load_tensors(
     path: str | os.PathLike[str], *, kind: str | tuple[str, ...]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Reads a file written by `save_tensors` and verifies kind, version and checksum.
+    """The arrays by name and the header of a file written by `save_tensors`.
 
-    Args:
-      path: The file to read.
-      kind: The kind the caller expects, or several; the header says which it is.
-
-    Returns:
-      The arrays by name, and the header.
-
-    Raises:
-      FormatError: The file is missing, truncated, damaged, of another kind, or of another format version.
+    FormatError where it is missing, damaged, of another format version, or not of the kind or kinds wanted.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening.estimator import VectorMethod, check_share
+from jaxwhiten.whitening.estimator import VectorMethod, check_share, parameters
 
 
 class ColumnMoments(NamedTuple):
@@ -82,6 +82,7 @@ class Centring(_ColumnMethod):
     name = "centre"
 
 
+@parameters
 class ZScore(_ColumnMethod):
     """Subtracts the mean and divides each column by its standard deviation (divisor n): (x − μ) / σ.
 
@@ -94,8 +95,7 @@ class ZScore(_ColumnMethod):
 
     name = "zscore"
 
-    def __init__(self, variance_floor: float = 1e-6) -> None:
-        self.variance_floor = variance_floor
+    variance_floor: float = 1e-6
 
     def _check_params(self, d: int) -> None:
         check_share("variance_floor", self.variance_floor)

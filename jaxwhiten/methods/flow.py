@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number
+from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number, parameters
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -38,20 +39,9 @@ class FlowState(NamedTuple):
     losses: np.ndarray
 
 
-class _Functions(NamedTuple):
-    """The compiled functions of one architecture."""
-
-    create: Callable[..., Any]
-    initialise: Callable[..., Any]
-    start: Callable[..., Any]
-    train: Callable[..., Any]
-    forward: Callable[..., Any]
-    inverse: Callable[..., Any]
-    log_likelihood: Callable[..., Any]
-
-
 @functools.lru_cache(maxsize=16)
-def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float) -> _Functions:
+def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float) -> SimpleNamespace:
+    """The compiled functions of one architecture."""
     try:
         import optax
     except ImportError as error:
@@ -68,7 +58,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 
     def initialise(params: Any, x: jax.Array) -> Any:
         model = nnx.merge(graph, params)
-        model.initialise(x)
+        model(x, initialise=True)
         return nnx.state(model)
 
     def bits_per_dimension(params: Any, x: jax.Array) -> jax.Array:
@@ -85,17 +75,18 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 
         return lax.fori_loop(0, steps, step, (params, opt_state, jnp.zeros(len(rows))))
 
-    return _Functions(
-        create,
-        jax.jit(initialise),
-        jax.jit(optimizer.init),
-        jax.jit(train),
-        jax.jit(lambda params, x: nnx.merge(graph, params)(x)),
-        jax.jit(lambda params, z: nnx.merge(graph, params).inverse(z)),
-        jax.jit(lambda params, x: nnx.merge(graph, params).log_likelihood(x)),
+    return SimpleNamespace(
+        create=create,
+        initialise=jax.jit(initialise),
+        start=jax.jit(optimizer.init),
+        train=jax.jit(train),
+        forward=jax.jit(lambda params, x: nnx.merge(graph, params)(x)),
+        inverse=jax.jit(lambda params, z: nnx.merge(graph, params).inverse(z)),
+        log_likelihood=jax.jit(lambda params, x: nnx.merge(graph, params).log_likelihood(x)),
     )
 
 
+@parameters
 class BertFlow(VectorMethod):
     """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
 
@@ -124,23 +115,13 @@ class BertFlow(VectorMethod):
 
     name = "bert-flow"
 
-    def __init__(
-        self,
-        levels: int = 2,
-        depth: int = 3,
-        width: int = 32,
-        learning_rate: float = 1e-3,
-        epochs: int = 1,
-        batch_size: int = 64,
-        seed: int = 0,
-    ) -> None:
-        self.levels = levels
-        self.depth = depth
-        self.width = width
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.seed = seed
+    levels: int = 2
+    depth: int = 3
+    width: int = 32
+    learning_rate: float = 1e-3
+    epochs: int = 1
+    batch_size: int = 64
+    seed: int = 0
 
     def _check_params(self, d: int) -> None:
         for name, least in {"levels": 1, "depth": 1, "width": 1, "epochs": 0, "batch_size": 1, "seed": 0}.items():
@@ -150,7 +131,7 @@ class BertFlow(VectorMethod):
         if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
             raise InputError(f"{d} columns can be halved on {most} levels at most, not {self.levels}.")
 
-    def _compiled(self, d: int, sizes: tuple[int, int, int]) -> _Functions:
+    def _compiled(self, d: int, sizes: tuple[int, int, int]) -> SimpleNamespace:
         return _functions(d, *sizes, float(self.learning_rate))
 
     def _learn(self, X: np.ndarray, state: FlowState | None) -> FlowState:

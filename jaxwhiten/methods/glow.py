@@ -34,20 +34,16 @@ def _random_kernel(inputs: int, outputs: int, rng: np.random.Generator) -> Float
 
 
 class ActNorm(nnx.Module):
-    """A bias and a scale for every dimension, set by the first rows so that they leave standardised."""
+    """A bias and a scale for every dimension; with `initialise` set by these rows so that they leave standardised."""
 
     def __init__(self, d: int):
         self.bias = nnx.Param(jnp.zeros(d))
         self.log_scale = nnx.Param(jnp.zeros(d))
 
-    def initialise(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Sets bias and scale by these rows; returns the rows standardised."""
-        mean, deviation = x.mean(axis=0), x.std(axis=0)
-        self.bias[...] = -mean
-        self.log_scale[...] = -jnp.log(deviation + 1e-6) / _LOG_SCALE_FACTOR
-        return self(x)
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
+        if initialise:
+            self.bias[...] = -x.mean(axis=0)
+            self.log_scale[...] = -jnp.log(x.std(axis=0) + 1e-6) / _LOG_SCALE_FACTOR
         return (x + self.bias[...]) * jnp.exp(_LOG_SCALE_FACTOR * self.log_scale[...])
 
     def inverse(self, y: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -71,14 +67,9 @@ class Shift(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(outputs))
         self.log_scale = nnx.Param(jnp.zeros(outputs))
 
-    def initialise(self, x: Float[Array, "n a"]) -> None:
-        """Sets the actnorms of the hidden layers by these rows."""
-        hidden = jax.nn.relu(self.norm1.initialise(_matmul(x, self.kernel1[...])))
-        self.norm2.initialise(_matmul(hidden, self.kernel2[...]))
-
-    def __call__(self, x: Float[Array, "n a"]) -> Float[Array, "n b"]:
-        hidden = jax.nn.relu(self.norm1(_matmul(x, self.kernel1[...])))
-        hidden = jax.nn.relu(self.norm2(_matmul(hidden, self.kernel2[...])))
+    def __call__(self, x: Float[Array, "n a"], initialise: bool = False) -> Float[Array, "n b"]:
+        hidden = jax.nn.relu(self.norm1(_matmul(x, self.kernel1[...]), initialise))
+        hidden = jax.nn.relu(self.norm2(_matmul(hidden, self.kernel2[...]), initialise))
         return (_matmul(hidden, self.kernel3[...]) + self.bias[...]) * jnp.exp(_LOG_SCALE_FACTOR * self.log_scale[...])
 
 
@@ -90,61 +81,20 @@ class Step(nnx.Module):
         self.norm = ActNorm(d)
         self.shift = Shift(self.half, d - self.half, width, rng)
 
-    def initialise(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Sets all actnorms by these rows; returns them mapped."""
-        y = self.norm.initialise(x)[:, ::-1]
-        self.shift.initialise(y[:, : self.half])
-        return self._couple(y, 1.0)
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        return self._couple(self.norm(x)[:, ::-1], 1.0)
+    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
+        first, second = jnp.split(self.norm(x, initialise)[:, ::-1], [self.half], axis=1)
+        return jnp.concatenate([first, second + self.shift(first, initialise)], axis=1)
 
     def inverse(self, y: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """The rows that this maps to y."""
-        return self.norm.inverse(self._couple(y, -1.0)[:, ::-1])
-
-    def _couple(self, x: Float[Array, "n d"], sign: float) -> Float[Array, "n d"]:
-        first, second = x[:, : self.half], x[:, self.half :]
-        return jnp.concatenate([first, second + sign * self.shift(first)], axis=1)
-
-
-class Level(nnx.Module):
-    """Several steps of one size."""
-
-    def __init__(self, d: int, depth: int, width: int, rng: np.random.Generator):
-        self.steps = nnx.List([Step(d, width, rng) for _ in range(depth)])
-
-    def initialise(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Sets all actnorms by these rows; returns them mapped."""
-        for step in self.steps:
-            x = step.initialise(x)
-        return x
-
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        for step in self.steps:
-            x = step(x)
-        return x
-
-    def inverse(self, y: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The rows that this maps to y."""
-        for step in reversed(list(self.steps)):
-            y = step.inverse(y)
-        return y
-
-    def log_determinant(self) -> Float[Array, ""]:
-        """log |det| of the Jacobian."""
-        return sum((step.norm.log_determinant() for step in self.steps), start=jnp.zeros(()))
+        first, second = jnp.split(y, [self.half], axis=1)
+        return self.norm.inverse(jnp.concatenate([first, second - self.shift(first)], axis=1)[:, ::-1])
 
 
 class Glow(nnx.Module):
-    """The whole flow.
+    """The whole flow: `depth` steps on each of `levels` levels, for at least 2^levels dimensions.
 
-    Args:
-      d: Dimension, at least 2^levels.
-      levels: Levels.
-      depth: Steps of a level.
-      width: Hidden width of the couplings.
-      rng: Draws the kernels, on the host: XLA would compile every draw.
+    `rng` draws the kernels on the host: XLA would compile every draw.
     """
 
     def __init__(self, d: int, levels: int, depth: int, width: int, rng: np.random.Generator):
@@ -153,31 +103,35 @@ class Glow(nnx.Module):
         for _ in range(levels - 1):
             sizes.append(sizes[-1] - sizes[-1] // 2)
         self.sizes = tuple(sizes)
-        self.levels = nnx.List([Level(size, depth, width, rng) for size in sizes])
+        self.levels = nnx.List([nnx.List([Step(size, width, rng) for _ in range(depth)]) for size in sizes])
 
-    def initialise(self, x: Float[Array, "n d"]) -> None:
-        """Sets every actnorm by these rows, in order: what enters the next is what the one before puts out."""
-        for size, level in zip(self.sizes, self.levels, strict=True):
-            x = level.initialise(x[:, :size])
+    def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
+        """Vectors to their Gaussian latents: the dimensions that leave last come first.
 
-    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Vectors to their Gaussian latents: the dimensions that leave last come first."""
+        With `initialise` every actnorm is set by what enters it.
+        """
         left = []
-        for size, level in zip(self.sizes, self.levels, strict=True):
+        for size, steps in zip(self.sizes, self.levels, strict=True):
             left.append(x[:, size:])
-            x = level(x[:, :size])
+            x = x[:, :size]
+            for step in steps:
+                x = step(x, initialise)
         return jnp.concatenate([x, *reversed(left)], axis=1)
 
     def inverse(self, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Latents back to vectors."""
         x = z[:, :0]
-        for size, level in zip(reversed(self.sizes), reversed(list(self.levels)), strict=True):
-            x = level.inverse(jnp.concatenate([x, z[:, x.shape[1] : size]], axis=1))
+        for size, steps in zip(reversed(self.sizes), reversed(list(self.levels)), strict=True):
+            x = jnp.concatenate([x, z[:, x.shape[1] : size]], axis=1)
+            for step in reversed(list(steps)):
+                x = step.inverse(x)
         return x
 
     def log_determinant(self) -> Float[Array, ""]:
         """log |det| of the Jacobian, the same for every vector."""
-        return sum((level.log_determinant() for level in self.levels), start=jnp.zeros(()))
+        zero = jnp.zeros(())
+        levels = (sum((step.norm.log_determinant() for step in steps), start=zero) for steps in self.levels)
+        return sum(levels, start=zero)
 
     def log_likelihood(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
         """log p(x) in nats: the Gaussian density of the latent times the change of volume."""

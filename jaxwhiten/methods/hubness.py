@@ -25,7 +25,7 @@ from scipy.special import log_ndtr
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows, row_bucket
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.scores import cosine_pairs
-from jaxwhiten.whitening.estimator import Method, check_integer
+from jaxwhiten.whitening.estimator import Method, check_integer, parameters
 from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
@@ -105,9 +105,8 @@ class MutualProximityGauss(SimilarityMethod):
         return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
-        state = Moments()
-        state.n, state.mean, state.M2 = int(tensors["n"].item()), tensors["mean"], tensors["M2"]
-        state.cubic = np.zeros(d)  # third and fourth moments are not used here
+        # Third and fourth moments are not used here.
+        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"], np.zeros(d))
         if state.n < 1 or state.mean.shape != (d,) or state.M2.shape != (d, d) or (np.diagonal(state.M2) < 0).any():
             raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
         return state
@@ -177,6 +176,7 @@ class _ReferenceMethod(SimilarityMethod):
         return state
 
 
+@parameters
 class MutualProximity(_ReferenceMethod):
     """Mutual proximity by counting: the share of the reference that is farther from both x and y than they are apart.
 
@@ -193,14 +193,14 @@ class MutualProximity(_ReferenceMethod):
 
     name = "mutual-proximity"
 
-    def __init__(self, max_reference: int = 10_000, seed: int = 0) -> None:
-        self.max_reference = max_reference
-        self.seed = seed
+    max_reference: int = 10_000
+    seed: int = 0
 
     def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
         return _share_farther(a, b, reference)
 
 
+@parameters
 class LocalScaling(_ReferenceMethod):
     """Local scaling: exp(−d² / (σ_x σ_y)), d the distance of x and y, σ_x that of x to its k-th nearest neighbour.
 
@@ -216,10 +216,9 @@ class LocalScaling(_ReferenceMethod):
 
     name = "local-scaling"
 
-    def __init__(self, k: int = 10, max_reference: int = 10_000, seed: int = 0) -> None:
-        self.k = k
-        self.max_reference = max_reference
-        self.seed = seed
+    k: int = 10
+    max_reference: int = 10_000
+    seed: int = 0
 
     def _check_params(self, d: int) -> None:
         super()._check_params(d)

@@ -8,9 +8,10 @@ import numpy as np
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import VectorMethod, check_integer
+from jaxwhiten.whitening.estimator import VectorMethod, check_integer, parameters
 
 
+@parameters
 class RandomProjection(VectorMethod):
     """Multiplies by a random matrix of k columns, entries N(0, 1/k): squared lengths stay the same on average.
 
@@ -27,9 +28,8 @@ class RandomProjection(VectorMethod):
 
     name = "random-projection"
 
-    def __init__(self, n_components: int | None = None, seed: int = 0) -> None:
-        self.n_components = n_components
-        self.seed = seed
+    n_components: int | None = None
+    seed: int = 0
 
     def _check_params(self, d: int) -> None:
         if self.n_components is not None:

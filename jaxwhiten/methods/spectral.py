@@ -13,11 +13,12 @@ import numpy as np
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.decomposition import Decomposition
-from jaxwhiten.whitening.estimator import check_share, is_number
+from jaxwhiten.whitening.estimator import check_share, is_number, parameters
 from jaxwhiten.whitening.spectral import SpectralMethod
 from jaxwhiten.whitening.whitening import warn_of_few_rows
 
 
+@parameters
 class AllButTheTop(SpectralMethod):
     """Subtracts the mean and removes the directions of largest variance: (x − μ)(I − U_D U_Dᵀ).
 
@@ -34,8 +35,7 @@ class AllButTheTop(SpectralMethod):
 
     name = "all-but-the-top"
 
-    def __init__(self, n_directions: int | None = None) -> None:
-        self.n_directions = n_directions
+    n_directions: int | None = None
 
     def _check_params(self, d: int) -> None:
         D = self.n_directions
@@ -49,11 +49,11 @@ class AllButTheTop(SpectralMethod):
         return Affine(decomposition.mean, np.eye(d) - top @ top.T)
 
 
+@parameters
 class _Sphering(SpectralMethod):
     """A whitening with all dimensions, floored as `Whitening` is."""
 
-    def __init__(self, eigenvalue_floor: float = 1e-6) -> None:
-        self.eigenvalue_floor = eigenvalue_floor
+    eigenvalue_floor: float = 1e-6
 
     def _check_params(self, d: int) -> None:
         check_share("eigenvalue_floor", self.eigenvalue_floor)

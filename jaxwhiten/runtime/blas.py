@@ -38,13 +38,7 @@ def _on_one_thread() -> Any:
 def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
     """Cuts rows into chunks of about the same size and deals them out, one list per thread, the largest chunk first.
 
-    Args:
-      rows: The rows, in steps of 1.
-      most: Rows of a chunk at most.
-      threads: Threads at most; fewer where they would get few rows.
-
-    Returns:
-      One share per thread; no shares if there are no rows.
+    No chunk has more than `most` rows; there are fewer lists than `threads` where each would get few rows.
     """
     threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
     rounds = -(-len(rows) // (threads * most))
@@ -56,14 +50,8 @@ def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
 def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
     """Calls `work` on every share, each on a thread of its own in which BLAS has no further threads.
 
-    A single share is worked on by the calling thread, and BLAS keeps its threads.
-
-    Args:
-      work: Must release the GIL while it computes, as NumPy does.
-      shares: About as many as there are cores.
-
-    Returns:
-      The results, in the order of the shares. An error is raised once all shares are done.
+    A single share is worked on by the calling thread, and BLAS keeps its threads. `work` must release the GIL while it
+    computes, as NumPy does. Results come in the order of the shares; an error is raised once all shares are done.
     """
     if len(shares) == 1:
         return [work(shares[0])]

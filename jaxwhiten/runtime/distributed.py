@@ -42,13 +42,9 @@ _FORM = re.compile(r"(?P<address>[^,\s]+:\d+),(?P<index>\d+),(?P<count>\d+)")
 def start(where: str = "") -> None:
     """Joins the processes of one job. To be called before anything else uses JAX.
 
-    Args:
-      where: `"ADDRESS:PORT,INDEX,COUNT"`: where process 0 listens, this process's number from 0, and how many there
-        are. Empty to read all three from the environment of Slurm, a TPU pod, Open MPI or Kubernetes.
-
-    Raises:
-      InputError: Another form, or an environment that does not tell.
-      JaxwhitenError: The other processes were not found within five minutes.
+    `where` is `"ADDRESS:PORT,INDEX,COUNT"`: where process 0 listens, this process's number from 0, and how many there
+    are. Empty, all three come from the environment of Slurm, a TPU pod, Open MPI or Kubernetes. Gives up after five
+    minutes without the others.
     """
     known: dict[str, Any] = {}
     if where:
@@ -116,14 +112,7 @@ def is_writer() -> bool:
 
 
 def share(items: T) -> T:
-    """This process's part of a list or array; together the parts are the whole, in the order of the processes.
-
-    Args:
-      items: The same in every process.
-
-    Returns:
-      A slice; sizes differ by at most one.
-    """
+    """This process's part of a list or array that all have; the parts differ in size by at most one."""
     whole: Any = items
     part: T = whole[share_of(len(whole), jax.process_index(), jax.process_count())]
     return part
@@ -135,17 +124,9 @@ def share_of(n: int, index: int, count: int) -> slice:
 
 
 def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total ..."]:
-    """The rows of all processes, in the order of the processes, in every process.
+    """The rows of all processes, in the order of the processes, bit for bit and in every process.
 
-    Args:
-      rows: As many as the process has, 0 included; the other axes and the dtype agree. Items of 4 or 8 bytes.
-
-    Returns:
-      Bit for bit what the processes gave.
-
-    Raises:
-      InputError: Items of another size.
-      MismatchError: The processes' rows have different shapes or dtypes.
+    Each gives as many as it has, 0 included; the other axes and the dtype, of 4 or 8 bytes, have to agree.
     """
     if jax.process_count() == 1:
         return rows
@@ -192,15 +173,7 @@ def wait_for_all() -> None:
 
 
 def check_same(what: str, value: Any) -> None:
-    """Refuses to go on where the processes disagree.
-
-    Args:
-      what: What the value stands for.
-      value: JSON.
-
-    Raises:
-      MismatchError: Raised in every process; the message names those that differ from the first.
-    """
+    """Raises MismatchError in every process, unless all give the same JSON value; it names those unlike the first."""
     values = gather(value)
     odd = [str(index) for index, other in enumerate(values) if other != values[0]]
     if odd:
@@ -218,12 +191,7 @@ def _gather(words: np.ndarray) -> np.ndarray:
 
 
 def broadcast(array: Float64[np.ndarray, " n"], source: int) -> Float64[np.ndarray, " n"]:
-    """One process's array, bit for bit, in every process.
-
-    Args:
-      array: What process `source` has; elsewhere any array of the same shape.
-      source: The process.
-    """
+    """The array of process `source`, bit for bit, in every process; each gives one of the same shape."""
     from jax.experimental import multihost_utils
 
     words = array.view(np.uint32)

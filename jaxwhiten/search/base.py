@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.whitening import check_provenance
@@ -32,6 +32,19 @@ _KIND = "index"
 _LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
+
+# Attributes of an index that are entries of its header, and their types.
+_ATTRIBUTES: Mapping[str, Any] = {
+    "backend": str,
+    "options": dict,
+    "size": int,
+    "input_dimension": int,
+    "dimension": int,
+    "encoding": dict | None,
+    "whitening": dict | None,
+    "notes": list,
+    "build_seconds": float,
+}
 
 
 class Index(ABC):
@@ -77,26 +90,7 @@ class Index(ABC):
         documents: Sequence[str] | None = None,
         **options: Any,
     ) -> Index:
-        """Builds an index.
-
-        Args:
-          vectors: Raw document vectors; a memory map is read block by block.
-          backend: One of the backends of this class.
-          whitening: A fitted `Whitening` to put inside the index, or None.
-          normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-          encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
-          documents: The texts, one a vector.
-          **options: The backend's options.
-
-        Returns:
-          The index.
-
-        Raises:
-          InputError: A zero vector, an unknown option, or shapes that do not fit.
-          MismatchError: A whitening of other vectors than `encoding` says.
-          NonFiniteError: A NaN or an infinity.
-          MissingDependencyError: The backend's package or device is missing.
-        """
+        """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
         index = cls.__new__(cls)
         index.backend = backend
         check_vectors("document vectors", vectors)
@@ -257,50 +251,21 @@ class Index(ABC):
         return files
 
     def _header(self, files: Mapping[str, Any]) -> dict[str, Any]:
-        header = {
-            "kind": _KIND,
-            "format_version": FORMAT_VERSION,
-            "jaxwhiten_version": __version__,
-            "backend": self.backend,
-            "options": self.options,
-            "size": self.size,
-            "input_dimension": self.input_dimension,
-            "dimension": self.dimension,
-            "normalize": self.prepare.normalize,
-            "encoding": self.encoding,
-            "whitening": self.whitening,
-            "notes": self.notes,
-            "build_seconds": round(self.build_seconds, 3),
-            "files": dict(files),
-        }
+        header = {"kind": _KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__}
+        header |= {key: getattr(self, key) for key in _ATTRIBUTES}
+        header |= {"normalize": self.prepare.normalize, "files": dict(files)}
         return seal(json.loads(json.dumps(header)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Index:
-        """Loads an index folder.
-
-        Every file is verified against the header before a backend reads it, so that damage is reported and does
-        not crash. That is no protection against a stranger who writes header and files: FAISS does not claim that
-        its reader is safe on hostile files, so load only folders whose origin you trust.
-
-        Args:
-          path: The folder `save` wrote.
-
-        Returns:
-          The index.
-
-        Raises:
-          FormatError: Missing, damaged, of another kind or from a newer version.
-          MissingDependencyError: The backend's package or device is missing.
-        """
+        """Loads a folder that holds an index of this class; argument and errors are those of `load_index`."""
         folder = Path(path)
         header = read_header(folder)
         if header["backend"] not in cls.default_options:
             raise FormatError(f"{folder}: holds a {header['backend']!r} index, not one of {cls.__name__}.")
         index = cls.__new__(cls)
-        for key in ("backend", "options", "size", "input_dimension", "dimension", "encoding", "whitening", "notes"):
+        for key in _ATTRIBUTES:
             setattr(index, key, header[key])
-        index.build_seconds = header["build_seconds"]
         index.prepare = Prepare(normalize=bool(header["normalize"]))
         files = {name: _verified(folder, entry) for name, entry in header["files"].items()}
         index.documents = None
@@ -316,17 +281,7 @@ class Index(ABC):
 
 
 def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads and checks the header of an index folder.
-
-    Args:
-      folder: The index.
-
-    Returns:
-      The header.
-
-    Raises:
-      FormatError: There is none, it is damaged, or it comes from a newer version.
-    """
+    """The header of an index folder; FormatError if there is none, it is damaged or of another version."""
     path = Path(folder, HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
@@ -338,20 +293,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
     if kind != _KIND:
         raise FormatError(f"{path}: describes a {kind!r}, not an index.")
-    types = {
-        "backend": str,
-        "options": dict,
-        "size": int,
-        "input_dimension": int,
-        "dimension": int,
-        "normalize": bool,
-        "encoding": dict | None,
-        "whitening": dict | None,
-        "notes": list,
-        "build_seconds": float,
-        "files": dict,
-    }
-    for key, kind_of_value in types.items():
+    for key, kind_of_value in {**_ATTRIBUTES, "normalize": bool, "files": dict}.items():
         if key not in header or not isinstance(header[key], kind_of_value):
             raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
     if header.get("checksum") != seal(header)["checksum"]:
@@ -360,11 +302,7 @@ def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read_documents(path: Path, size: int) -> list[str]:
-    """The texts of an index, one a line.
-
-    Raises:
-      FormatError: Not texts, or not one a vector.
-    """
+    """The texts of an index, one per line and vector."""
     try:
         with open(path, encoding="utf-8") as file:
             texts = [json.loads(line) for line in file]
@@ -397,8 +335,6 @@ def _verified(folder: Path, entry: Any) -> Path:
 
 
 def _checked_options(backend: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    from jaxwhiten.errors import unknown_name
-
     for name in options:
         if name not in defaults:
             if not defaults:

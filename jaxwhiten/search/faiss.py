@@ -23,6 +23,8 @@ from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 _MIN_POINTS = 39
 _FILE = "index.faiss"
 _KMEANS = {"max_points_per_centroid": 256, "seed": 1234}
+# np: without polysemous training.
+_FACTORY = {"flat": "Flat", "hnsw": "HNSW{m}", "ivf": "IVF{nlist},Flat", "ivfpq": "IVF{nlist},PQ{m}x{bits}np"}
 _IVF = {"nlist": 1024, "nprobe": 5, **_KMEANS}
 
 
@@ -68,25 +70,14 @@ class FaissIndex(Index):
             self._note_sample()
             inner.train(stored)
             inner.add(stored)
-        self._wrap(faiss, inner)
+        self._inner, self._index = inner, _behind(faiss, self._chain, inner)
 
     def _stored(self, vectors: np.ndarray, part: slice) -> np.ndarray:
-        x = self._apply_chain(vectors[part])
-        check_lengths("document vectors after the whitening", x, part.start)
-        return x
-
-    def _apply_chain(self, x: np.ndarray) -> np.ndarray:
-        x = np.ascontiguousarray(x, np.float32)
+        x = np.ascontiguousarray(vectors[part], np.float32)
         for step in self._chain:
             x = step.apply(x)
+        check_lengths("document vectors after the whitening", x, part.start)
         return x
-
-    def _wrap(self, faiss: Any, inner: Any) -> None:
-        """Puts the chain in front of the filled index. Python keeps the parts alive; FAISS only points to them."""
-        self._inner = inner
-        self._index = faiss.IndexPreTransform(inner)
-        for step in reversed(self._chain):
-            self._index.prepend_transform(step)
 
     def _empty(self, faiss: Any) -> Any:
         """The untrained, empty index of this backend, its options fitted to the data."""
@@ -94,33 +85,25 @@ class FaissIndex(Index):
         for name, value in options.items():
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"Option {name} of {self.backend} must be a positive integer, not {value!r}.")
-        if kind == "flat":
-            return faiss.IndexFlatIP(d)
-        if kind == "hnsw":
-            index = faiss.IndexHNSWFlat(d, options["m"], faiss.METRIC_INNER_PRODUCT)
-            index.hnsw.efConstruction, index.hnsw.efSearch = options["ef_construction"], options["ef_search"]
-            return index
-        if kind == "ivfpq" and self.size < 2 * _MIN_POINTS:
-            raise InputError(
-                f"{self.backend} needs at least {2 * _MIN_POINTS} documents to learn its codes from, not {self.size}:"
-                " take faiss-flat."
-            )
-        self._lower("nlist", max(1, self.size // _MIN_POINTS), f"{_MIN_POINTS} vectors per list")
-        self._lower("nprobe", options["nlist"], "nlist")
-        quantizer = faiss.IndexFlatIP(d)
-        if kind == "ivf":
-            index = faiss.IndexIVFFlat(quantizer, d, options["nlist"], faiss.METRIC_INNER_PRODUCT)
-        else:
+        if "nlist" in options:
+            self._lower("nlist", max(1, self.size // _MIN_POINTS), f"{_MIN_POINTS} vectors per list")
+            self._lower("nprobe", options["nlist"], "nlist")
+        if kind == "ivfpq":
+            if self.size < 2 * _MIN_POINTS:
+                raise InputError(
+                    f"{self.backend} needs at least {2 * _MIN_POINTS} documents to learn its codes from, not"
+                    f" {self.size}: take faiss-flat."
+                )
             self._lower("bits", (self.size // _MIN_POINTS).bit_length() - 1, f"{_MIN_POINTS} vectors per code")
             options["m"] = _bytes_per_vector(d, options["m"])
-            index = faiss.IndexIVFPQ(
-                quantizer, d, options["nlist"], options["m"], options["bits"], faiss.METRIC_INNER_PRODUCT
-            )
+        index = faiss.index_factory(d, _FACTORY[kind].format(**options), faiss.METRIC_INNER_PRODUCT)
+        if kind == "hnsw":
+            index.hnsw.efConstruction, index.hnsw.efSearch = options["ef_construction"], options["ef_search"]
+        if "nlist" in options:
+            index.nprobe = options["nprobe"]
+            index.cp.seed, index.cp.max_points_per_centroid = options["seed"], options["max_points_per_centroid"]
+        if kind == "ivfpq":
             index.pq.cp.seed = options["seed"]
-        quantizer.this.disown()
-        index.own_fields = True
-        index.nprobe = options["nprobe"]
-        index.cp.seed, index.cp.max_points_per_centroid = options["seed"], options["max_points_per_centroid"]
         return index
 
     def _lower(self, name: str, limit: int, reason: str) -> None:
@@ -158,10 +141,7 @@ class FaissIndex(Index):
         if not self.backend.startswith("faiss-gpu"):
             return self._index
         self._cpu_inner = faiss.index_gpu_to_cpu(self._inner)  # kept: the copy only points to it
-        copy = faiss.IndexPreTransform(self._cpu_inner)
-        for step in reversed(self._chain):
-            copy.prepend_transform(step)
-        return copy
+        return _behind(faiss, self._chain, self._cpu_inner)
 
     def _write(self, folder: Path) -> None:
         faiss = _import_faiss(self.backend)
@@ -181,7 +161,8 @@ class FaissIndex(Index):
         self.prepare = _prepare_from(faiss, self._chain)
         if self.backend.startswith("faiss-gpu"):
             self._read_index = index  # owns the chain
-            self._wrap(faiss, _to_gpu(faiss, self._inner))
+            self._inner = _to_gpu(faiss, self._inner)
+            self._index = _behind(faiss, self._chain, self._inner)
 
 
 def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
@@ -197,6 +178,14 @@ def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
     if prepare.normalize:
         steps.append(faiss.NormalizationTransform(dimension, 2.0))
     return steps
+
+
+def _behind(faiss: Any, chain: list[Any], inner: Any) -> Any:
+    """The index with the chain in front of it, which only points to them: the caller keeps both alive."""
+    index = faiss.IndexPreTransform(inner)
+    for step in reversed(chain):
+        index.prepend_transform(step)
+    return index
 
 
 def _prepare_from(faiss: Any, chain: list[Any]) -> Prepare:

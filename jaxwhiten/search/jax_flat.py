@@ -192,16 +192,7 @@ def _tile(rows: int, k: int) -> int:
 
 
 def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k highest values of each row and their places; of equal values the first.
-
-    Args:
-      scores: The values; n must be a multiple of `tile`.
-      k: How many.
-      tile: Values in one tile.
-
-    Returns:
-      Values, descending, and places.
-    """
+    """The k highest values of each row and their places; of equal values the first. n is a multiple of `tile`."""
     queries, n = scores.shape
     if n // tile <= k:
         values, places = lax.top_k(scores, k)
@@ -220,16 +211,8 @@ def top_k_by_blocks(
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
     """The k documents with the highest inner products, without keeping all of these; of equal ones the first.
 
-    Args:
-      queries: The queries.
-      documents: The documents; n must be a multiple of `tile`, and more than k tiles of it.
-      count: Documents that count; those behind them are padding.
-      k: How many.
-      block: Documents scored at a time, a multiple of `tile` and at most n.
-      tile: Documents of which only the highest score is kept at first.
-
-    Returns:
-      Values, descending, and places. -inf stands where fewer than k documents count.
+    n and `block`, the documents scored at a time, are multiples of `tile`, and n is more than k tiles. Documents from
+    `count` on are padding; -inf stands where fewer than k documents count.
     """
     n, d = documents.shape
 

@@ -16,17 +16,7 @@ BLOCK_ROWS = 16384
 
 
 def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> None:
-    """Refuses what cannot be indexed or searched for.
-
-    Args:
-      what: What the vectors are, for the message.
-      x: One vector per row.
-      dimension: The dimension they must have.
-
-    Raises:
-      InputError: Not a float matrix, no rows, another dimension, or a zero vector.
-      NonFiniteError: A NaN or an infinity; the message names the row.
-    """
+    """Refuses what cannot be indexed or searched for; `what` the vectors are stands in the message."""
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
         found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
         raise InputError(f"The {what} must be a floating-point array [n, d], not {found}.")
@@ -55,13 +45,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Turns raw vectors into what an index stores: x W + b, then unit length.
-
-    Attributes:
-      weight: W [d, k], or None for raw vectors.
-      bias: b [k], or None.
-      normalize: Whether rows are scaled to unit length, so that inner products are cosines.
-    """
+    """Turns raw vectors into what an index stores: x W + b if there is a W, then unit length if `normalize`."""
 
     weight: Float32[np.ndarray, "d k"] | None = None
     bias: Float32[np.ndarray, " k"] | None = None

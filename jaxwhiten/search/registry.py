@@ -29,15 +29,15 @@ def build_index(
     documents: Sequence[str] | None = None,
     **options: Any,
 ) -> Index:
-    """Builds an index of the named backend; arguments, result and errors are those of `Index.build`.
+    """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors.
+      vectors: Raw document vectors; a memory map is read block by block.
       backend: One of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
-      documents: The texts, one a vector.
+      documents: The texts, one per vector.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -45,6 +45,7 @@ def build_index(
 
     Raises:
       InputError: No such backend or option, a zero vector, or shapes that do not fit.
+      MismatchError: A whitening of other vectors than `encoding` says.
       NonFiniteError: A NaN or an infinity.
       MissingDependencyError: The backend's package or device is missing.
     """
@@ -63,6 +64,10 @@ def build_index(
 
 def load_index(path: str | os.PathLike[str]) -> Index:
     """Loads an index folder of any backend.
+
+    Every file is verified against the header before a backend reads it, so that damage is reported and does not crash.
+    That is no protection against a stranger who writes header and files: FAISS does not claim that its reader is safe
+    on hostile files, so load only folders whose origin you trust.
 
     Args:
       path: The folder `Index.save` wrote.

@@ -13,9 +13,9 @@ from jaxtyping import Float, Float64, Shaped
 from jaxwhiten.arrays import (
     block_rows,
     blocks,
+    check_finite,
     device_block,
     first_nonfinite_row,
-    nonfinite_error,
     one_ahead,
     pad_rows,
     row_bucket,
@@ -70,17 +70,9 @@ class Affine:
         return self._constants[dtype]
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Maps rows.
+        """Maps rows that `arrays.as_matrix` has checked: to float32, or to float64 where they have more digits.
 
-        Args:
-          X: Rows, such as `arrays.as_matrix` returns.
-
-        Returns:
-          float32 rows, or float64 ones where the input has more digits than float32.
-
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: A result does not fit the dtype.
+        Refuses rows that are not finite, or whose results do not fit the dtype.
         """
         out_dtype = work_dtype(X.dtype)
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
@@ -88,9 +80,7 @@ class Affine:
         on_host = dtype == np.float64 or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
-            row = first_nonfinite_row(X[part])
-            if row is not None:
-                raise nonfinite_error(part.start + row)
+            check_finite(X[part], part.start)
             row = first_nonfinite_row(out[part])
             if row is not None:
                 raise InputError(

@@ -45,11 +45,8 @@ class Decomposition:
 
     def moments(self) -> Moments:
         """The moments this was made from."""
-        result = Moments()
-        result.n, result.mean, result.cubic, result.quartic = self.n, self.mean.copy(), self.cubic.copy(), self.quartic
         M2 = (self.vectors * (self.values * self.n)) @ self.vectors.T
-        result.M2 = (M2 + M2.T) / 2
-        return result
+        return Moments(self.n, self.mean.copy(), (M2 + M2.T) / 2, self.cubic.copy(), self.quartic)
 
     def ledoit_wolf(self) -> float:
         """The shrinkage coefficient of Ledoit and Wolf, exact: Σ ‖x−μ‖⁴ is part of the moments."""

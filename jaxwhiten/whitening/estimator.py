@@ -7,6 +7,7 @@ estimator without importing scikit-learn.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import inspect
 import math
@@ -15,7 +16,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
 from jaxtyping import Float
@@ -52,6 +53,14 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
 
 
+@dataclass_transform(eq_default=False)
+def parameters(cls: type[M]) -> type[M]:
+    """Makes annotated attributes the constructor's arguments; methods are compared and hashed by identity."""
+    made = dataclasses.dataclass(eq=False, repr=False)(cls)
+    no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
+    return made
+
+
 class Learned(NamedTuple):
     """What a fit leaves behind: replaced as a whole by the next one, never changed."""
 
@@ -64,8 +73,8 @@ class Learned(NamedTuple):
 class Method(ABC):
     """A training-free method, as a scikit-learn estimator.
 
-    A subclass has the attribute `name`, and `_learn`, `_pack` and `_unpack`. Its constructor stores each argument under
-    its own name and does nothing else.
+    A subclass has the attribute `name`, and `_learn`, `_pack` and `_unpack`. Decorated with `parameters`, its annotated
+    attributes are its constructor's arguments.
 
     Attributes:
       name: What the method is called in `METHODS` and in files.

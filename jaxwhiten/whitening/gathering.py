@@ -45,9 +45,5 @@ def _pack(moments: Moments, d: int) -> np.ndarray:
 
 
 def _unpack(packed: np.ndarray, d: int) -> Moments:
-    moments = Moments()
-    if packed[0]:
-        moments.n, moments.quartic = int(packed[0]), float(packed[1])
-        moments.mean, moments.cubic = packed[2 : 2 + d].copy(), packed[2 + d : 2 + 2 * d].copy()
-        moments.M2 = packed[2 + 2 * d :].reshape(d, d).copy()
-    return moments
+    (n, quartic), mean, cubic, M2 = np.split(packed, [2, 2 + d, 2 + 2 * d])
+    return Moments(int(n), mean, M2.reshape(d, d), cubic, float(quartic))

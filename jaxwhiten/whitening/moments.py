@@ -6,8 +6,9 @@ float64, follow its mean, its centred second moments, and the third and fourth p
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -20,11 +21,6 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
 _OUTER_ROWS = 64
-
-
-def _reduce(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[Moments]:
-    """Moments of X block by block; refuses rows that are not finite."""
-    return map(_moments_of, block_sums(X, devices))
 
 
 def _moments_of(block: BlockSums) -> Moments:
@@ -46,9 +42,7 @@ def _moments_of(block: BlockSums) -> Moments:
         quartic -= 4 * (shift @ weighted + size * (shift @ total))
         _add_outer(M2, shift * np.sqrt(n), -1.0)
         np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares that vanished in float32
-        result = Moments()
-        result.n, result.mean, result.M2 = n, centre.astype(np.float64) + shift, M2
-        result.cubic, result.quartic = cubic, max(0.0, float(quartic))
+        result = Moments(n, centre.astype(np.float64) + shift, M2, cubic, max(0.0, float(quartic)))
     if not result._finite():
         raise InputError(
             f"Rows {rows.start} to {rows.stop - 1} hold values too large for float64 sums of fourth powers: scale the "
@@ -69,6 +63,7 @@ def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
         matrix[rows] += (sign * v[rows, None]) * v
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Moments:
     """Count, mean and centred second moments of rows: a summary that merges exactly.
 
@@ -87,13 +82,12 @@ class Moments:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
     """
 
-    def __init__(self) -> None:
-        self.n: int = 0
-        self.mean: np.ndarray = np.zeros(0)
-        self.M2: np.ndarray = np.zeros((0, 0))
-        self.cubic: np.ndarray = np.zeros(0)
-        self.quartic: float = 0.0
-        self.provenance: dict[str, Any] = {}
+    n: int = 0
+    mean: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    M2: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    cubic: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    quartic: float = 0.0
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"
@@ -118,7 +112,7 @@ class Moments:
     def add(self, X: Shaped[np.ndarray, "n d"]) -> Moments:
         """`update` with rows that `arrays.as_matrix` has checked."""
         self._check_dimension(X.shape[1])
-        parts = _reduce(X, jax.local_devices())
+        parts = map(_moments_of, block_sums(X, jax.local_devices()))
         total = next(parts, Moments())
         for part in parts:
             total.merge(part)
@@ -196,12 +190,10 @@ class Moments:
           FormatError: Missing, damaged, or numbers that cannot be moments.
         """
         tensors, header = io.load_tensors(path, kind="moments")
-        result = cls()
         try:
-            result.n = int(tensors["n"].item())
-            result.mean, result.M2, result.cubic = tensors["mean"], tensors["M2"], tensors["cubic"]
-            result.quartic = float(tensors["quartic"].item())
-            result.provenance = dict(header["provenance"])
+            mean, M2, cubic = (tensors[name] for name in ("mean", "M2", "cubic"))
+            n, quartic = int(tensors["n"].item()), float(tensors["quartic"].item())
+            result = cls(n, mean, M2, cubic, quartic, dict(header["provenance"]))
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         with np.errstate(all="ignore"):

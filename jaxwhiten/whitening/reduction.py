@@ -24,9 +24,8 @@ from jaxwhiten.arrays import (
     BLOCK_BYTES,
     block_rows,
     blocks,
+    check_finite,
     device_block,
-    first_nonfinite_row,
-    nonfinite_error,
     one_ahead,
     pad_rows,
     release_pages,
@@ -76,15 +75,7 @@ class BlockSums(NamedTuple):
 def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
     """The sums of X block by block, each block dispatched before the sums of the last one are fetched.
 
-    Args:
-      X: Rows, such as `arrays.as_matrix` returns.
-      devices: Those to compute on; the host's BLAS takes the place of a lone CPU device.
-
-    Yields:
-      The sums of each block. They may still be on the devices.
-
-    Raises:
-      NonFiniteError: A row holds NaN or an infinity; the message names it.
+    The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite.
     """
     n, d = X.shape
     dtype = work_dtype(X.dtype)
@@ -105,9 +96,7 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
 def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
     """The sums of rows whose powers leave the range of float32; NonFiniteError if the rows are not finite."""
-    row = first_nonfinite_row(block)
-    if row is not None:
-        raise nonfinite_error(rows.start + row)
+    check_finite(block, rows.start)
     centre, scale = centre_and_scale(block, np.dtype(np.float64))
     return BlockSums(rows, sums_on_host(block, centre, scale), centre, scale)
 

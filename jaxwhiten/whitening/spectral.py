@@ -19,17 +19,12 @@ _LOCK = threading.Lock()
 
 
 class Spectrum:
-    """Mean and covariance as their moments, their decomposition, or both; what is missing follows from the other.
-
-    Attributes:
-      decomposition: None until something needs it.
-      maps: The maps in use with the parameters they were made for, by whether they are inverse.
-    """
+    """Mean and covariance as their moments, their decomposition, or both; what is missing follows from the other."""
 
     def __init__(self, moments: Moments | None, decomposition: Decomposition | None = None) -> None:
         self._moments = moments
         self.decomposition = decomposition
-        self.maps: dict[bool, tuple[Any, Affine]] = {}
+        self.maps: dict[bool, tuple[Any, Affine]] = {}  # with their parameters, by whether they are inverse
 
     def moments(self) -> Moments:
         """A copy of the moments."""

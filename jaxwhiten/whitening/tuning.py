@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,14 +34,14 @@ class Setting(NamedTuple):
     beta: float
     gamma: float
     score: float
-    held_out: float | None
+    held_out: float | None = None
 
 
 class Baseline(NamedTuple):
     """The score of the vectors as they are."""
 
     score: float
-    held_out: float | None
+    held_out: float | None = None
 
 
 class Tuning(NamedTuple):
@@ -113,8 +112,8 @@ def tune(
         for setting in _settings(whitening, sides, ks, beta, gamma)
     ]
     (own,) = _settings(whitening, sides, [whitening.n_components or d], float(whitening.beta), float(whitening.gamma))
-    baseline = Baseline(*_padded([_score(cosine_pairs(*_doubles(p)), p.gold) for p in (pairs, held_out) if p]))
-    best = max(rows, key=lambda row: (_comparable(row.score), -row.n_components))
+    baseline = Baseline(*[_score(cosine_pairs(*_doubles(p)), p.gold) for p in (pairs, held_out) if p])
+    best = max(rows, key=lambda row: (np.nan_to_num(row.score, nan=-np.inf), -row.n_components))
     return Tuning(best, own, baseline, tuple(rows), _warnings(best, own, baseline))
 
 
@@ -154,7 +153,7 @@ def _settings(
     for side in sides:
         cosines = _prefix_cosines(side, beta * side.mean, scales, ks)
         scores.append([_score(row, side.gold) for row in cosines])
-    return [Setting(int(k), beta, gamma, *_padded(list(row))) for k, *row in zip(ks, *scores, strict=True)]
+    return [Setting(int(k), beta, gamma, *row) for k, *row in zip(ks, *scores, strict=True)]
 
 
 def _prefix_cosines(
@@ -174,14 +173,6 @@ def _prefix_cosines(
 
 def _score(similarity: np.ndarray, gold: np.ndarray) -> float:
     return 100 * spearman(similarity, gold)
-
-
-def _padded(scores: list[float]) -> tuple[float, float | None]:
-    return scores[0], scores[1] if len(scores) > 1 else None
-
-
-def _comparable(score: float) -> float:
-    return -math.inf if math.isnan(score) else score
 
 
 def _warnings(best: Setting, own: Setting, baseline: Baseline) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numbers
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import Any, no_type_check
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -19,7 +19,7 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.decomposition import Decomposition
-from jaxwhiten.whitening.estimator import Learned, check_share, is_number, stamp
+from jaxwhiten.whitening.estimator import Learned, check_share, is_number, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.spectral import SpectralMethod, Spectrum
 
@@ -49,6 +49,7 @@ def warn_of_few_rows(decomposition: Decomposition, remedy: str) -> None:
         )
 
 
+@parameters
 class Whitening(SpectralMethod):
     """Whitening with two knobs, as a scikit-learn estimator.
 
@@ -73,26 +74,11 @@ class Whitening(SpectralMethod):
 
     name = "whitening"
 
-    n_components: int | None
-    beta: float
-    gamma: float
-    shrinkage: str | float | None
-    eigenvalue_floor: float
-
-    @no_type_check  # scikit-learn stores any value here; fitting checks it
-    def __init__(
-        self,
-        n_components: int | None = None,
-        beta: float = 1.0,
-        gamma: float = 1.0,
-        shrinkage: str | float | None = None,
-        eigenvalue_floor: float = 1e-6,
-    ) -> None:
-        self.n_components = n_components
-        self.beta = beta
-        self.gamma = gamma
-        self.shrinkage = shrinkage
-        self.eigenvalue_floor = eigenvalue_floor
+    n_components: int | None = None
+    beta: float = 1.0
+    gamma: float = 1.0
+    shrinkage: str | float | None = None
+    eigenvalue_floor: float = 1e-6
 
     @classmethod
     def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
