@@ -13,7 +13,6 @@ from configs import sbert_defaults
 
 
 def get_config() -> ConfigDict:
-    """The defaults are this recipe, but for the optimiser and the name."""
     config = sbert_defaults.get_config()
     config.optimizer = "adam"
     config.settings.concatenation = "(u,v,|u-v|)"

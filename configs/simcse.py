@@ -13,7 +13,6 @@ from configs import sbert_defaults
 
 
 def get_config() -> ConfigDict:
-    """The paper's recipe for bert-base."""
     config = sbert_defaults.get_config()
     config.objective = "simcse"
     config.settings.temperature = 0.05

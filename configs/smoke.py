@@ -13,7 +13,6 @@ from configs import sbert_defaults
 
 
 def get_config() -> ConfigDict:
-    """A run of under two minutes on two cores."""
     config = sbert_defaults.get_config()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.max_length = 64

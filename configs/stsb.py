@@ -12,7 +12,6 @@ from configs import sbert_defaults
 
 
 def get_config() -> ConfigDict:
-    """The paper's recipe on an encoder small enough for two cores."""
     config = sbert_defaults.get_config()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.objective = "cosine"
