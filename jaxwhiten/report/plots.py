@@ -11,6 +11,7 @@ import numpy as np
 from jaxwhiten.report.results import STSRow
 from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
+from jaxwhiten.report.table import shorten
 
 
 def _title_end(run: STSRun) -> str:
@@ -106,10 +107,6 @@ def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
         return save_figure(figure, Path(path))
 
 
-def _short(text: str, length: int = 52) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
 def _cell(value: float) -> str:
     """A cosine in three characters or four."""
     text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
@@ -152,7 +149,7 @@ def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
                 axis.text(i, i, _cell(value), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
-            range(n), [f"{_short(s)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
+            range(n), [f"{shorten(s, 52)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)

@@ -16,6 +16,11 @@ def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
     return f"{round(value, digits) + 0.0:{'+' * signed},.{digits}f}"  # + 0.0: no "-0.00"
 
 
+def shorten(text: str, length: int) -> str:
+    """The text, cut to a length."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
 def best_cells(columns: Mapping[int, Sequence[float]]) -> frozenset[tuple[int, int]]:
     """The cells (row, column) with the highest defined value of their column; none in a table of one row."""
     return frozenset(
