@@ -4,12 +4,10 @@ Command: `python -m eval.sts --config configs/demo_untuned.py` (`make demo` runs
 Seen on 2 cores: 5 seconds; 35.79 raw, 42.01 whitened at k = 128 (target, wmean).
 """
 
-from ml_collections import ConfigDict
-
 from configs import demo
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = demo.get_config()
     config.model = "jaxwhiten-tiny"
     config.poolings = "first_last_avg"

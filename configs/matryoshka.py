@@ -6,12 +6,10 @@ The trained alternative to reducing the dimension by whitening; compare the two 
 objective takes the prefixes as well. Hardware, time and score: not run here (see configs/nli.py).
 """
 
-from ml_collections import ConfigDict
-
 from configs import nli_mnr
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = nli_mnr.get_config()
     config.matryoshka.dims = (768, 512, 256, 128, 64)
     config.output = "runs/matryoshka"

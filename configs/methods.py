@@ -7,12 +7,10 @@ none 78.77, PCA, centring and z-score 78.82, BERT-flow 78.81, γ = 0.5 and all-b
 whitening 76.09; hubness reduction costs 4 points and more.
 """
 
-from ml_collections import ConfigDict
-
 from configs import sts
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = sts.get_config()
     config.poolings = "mean"
     config.whitening = "none,target"

@@ -7,12 +7,10 @@ section 3). The encoder keeps its vocabulary and dropout. A checkpoint with the 
 it; one without, such as a sentence encoder, gets a new one. Hardware, time and score: not run here.
 """
 
-from ml_collections import ConfigDict
-
 from configs import mlm_defaults
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = mlm_defaults.get_config()
     config.model = "bert-base-uncased"
     config.learning_rate = 5e-5

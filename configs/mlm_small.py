@@ -11,12 +11,10 @@ Text: 782,235 paragraphs of the English Wikipedia. Hardware and time: 2 CPU core
 median; part of it beside other work). Held out: loss 5.827 nats, accuracy 19.86 %.
 """
 
-from ml_collections import ConfigDict
-
 from configs import mlm_defaults
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = mlm_defaults.get_config()
     config.sizes.intermediate_size = 768
     config.sizes.max_positions = 64

@@ -6,12 +6,10 @@ Model: bert-base-uncased, mean pooling, batch 128 over all devices (every row br
 20. Hardware, time and score: not run here (see configs/nli.py).
 """
 
-from ml_collections import ConfigDict
-
 from configs import sbert_defaults
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = sbert_defaults.get_config()
     config.objective = "mnr"
     config.settings.scale = 20.0

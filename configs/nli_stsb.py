@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from configs import nli, stsb
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = ConfigDict({"stages": ("nli", "stsb"), "nli": nli.get_config(), "stsb": stsb.get_config()})
     config.nli.output = "runs/nli_stsb/nli"
     config.stsb.output = "runs/nli_stsb/stsb"

@@ -6,12 +6,10 @@ Seen on 2 CPU cores beside other work: 648 seconds. Average of the seven tasks (
 whitened, the best raw pair of layers 78.64 (0+6); the whole table is in docs/methods.md.
 """
 
-from ml_collections import ConfigDict
-
 from configs import sts
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = sts.get_config()
     config.poolings = "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,prompt,ditto:0+9,layers:*"
     config.whitening = "none,target"

@@ -6,12 +6,10 @@ Seen on 2 CPU cores, float32, Python 3.11: 3,544 documents and 3,560 queries, MR
 k = 384, 0.3482 at 256 and 0.3383 at 128; the number of texts depends on the version of Python.
 """
 
-from ml_collections import ConfigDict
-
 from configs import quora
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = quora.get_config()
     config.dataset = "pydocs"
     config.poolings = "mean"

@@ -8,7 +8,7 @@ Lists are comma-separated. Time and score: not run here (the file needs a networ
 from ml_collections import ConfigDict
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""

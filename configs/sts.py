@@ -10,7 +10,7 @@ peak. Average of the seven tasks (wmean), mean pooling: 78.77 raw, 76.09 target,
 from ml_collections import ConfigDict
 
 
-def get_config() -> ConfigDict:
+def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""

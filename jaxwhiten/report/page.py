@@ -22,18 +22,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 def write_page(
     path: str | os.PathLike[str], title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
 ) -> Path:
-    """Writes a page.
-
-    Args:
-      path: The file to write.
-      title: Its head.
-      lead: Lines below the head, as text.
-      sections: What `section` made.
-      notes: Warnings, shown first, as text.
-
-    Returns:
-      The path.
-    """
+    """Writes a page: title, lines below it, warnings, and what `section` made."""
     files = resources.files("jaxwhiten.report")
     style, script = ((files / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     warnings = "".join(f"<li>{html.escape(note)}</li>" for note in notes)

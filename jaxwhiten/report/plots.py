@@ -19,15 +19,7 @@ def _title_end(run: STSRun) -> str:
 
 
 def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Average score against k, one panel per whitening, one line per pooling; dotted lines are not whitened.
-
-    Args:
-      run: A run of `eval.sts`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where no row is whitened.
-    """
+    """Average score against k, one panel per whitening, one line per pooling; None where no row is whitened."""
     import matplotlib
     from matplotlib.lines import Line2D
 
@@ -68,15 +60,7 @@ def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
 
 
 def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Eigenvalues of the covariance and the share of variance the first k hold, one line per pooling.
-
-    Args:
-      run: A run whose figures hold `spectrum/POOLING`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where the run holds no spectrum.
-    """
+    """Eigenvalues of the covariance and the share of variance the first k hold, where the run holds a spectrum."""
     import matplotlib
 
     poolings = dict.fromkeys(row.pooling for row in run.rows)
@@ -114,15 +98,7 @@ def _cell(value: float) -> str:
 
 
 def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Cosine of every first with every second sentence of a few pairs, before and after whitening.
-
-    Args:
-      run: A run whose header says what `similarity/before` and `similarity/after` among its figures show.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where the run holds no similarities.
-    """
+    """Cosine of every first with every second sentence of a few pairs, where the run holds similarities."""
     import matplotlib
 
     about = run.header.similarity

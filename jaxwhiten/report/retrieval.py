@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import os
@@ -121,8 +122,11 @@ def published_table(run: RetrievalRun) -> Table | None:
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
-def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
-    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k."""
+def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
+    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k.
+
+    None where no query has gold.
+    """
     import matplotlib
     from matplotlib.lines import Line2D
 
@@ -160,16 +164,8 @@ def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], lab
         return save_figure(figure, path)
 
 
-def plot_memory(run: RetrievalRun, path: Path) -> Path | None:
-    """MRR@10 against the size of the serialised index; None where no query has gold."""
-    return _plot(run, path, lambda row: row.index_bytes / 1e6, "serialised index, MB")
-
-
-def plot_time(run: RetrievalRun, path: Path) -> Path | None:
-    """MRR@10 against the time per query in a batched search; None where no query has gold."""
-    return _plot(run, path, lambda row: row.time_ms, "batched search, ms per query")
-
-
+plot_memory = functools.partial(plot_quality, x=lambda row: row.index_bytes / 1e6, label="serialised index, MB")
+plot_time = functools.partial(plot_quality, x=attrgetter("time_ms"), label="batched search, ms per query")
 PLOTS: views.Plots = {
     "quality_by_memory.png": (plot_memory, "Quality against memory", "Quality"),
     "quality_by_time.png": (plot_time, "Quality against time", "Quality"),
