@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 
-def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
+def number(value: int | float | None, digits: int = 2, signed: bool = False) -> str:
     """A number as a cell; a dash where it is missing or undefined."""
     if value is None or not math.isfinite(value):
         return "–"
