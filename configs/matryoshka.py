@@ -2,17 +2,14 @@
 
     python -m train.sbert --config configs/matryoshka.py
 
-The trained alternative to reducing the dimension by whitening; compare the two at one k with eval.sts.
-Hardware, time and score: not run here (see configs/nli.py).
+The trained alternative to reducing the dimension by whitening; compare the two at one k with eval.sts. Any other
+objective takes the prefixes as well. Hardware, time and score: not run here (see configs/nli.py).
 """
-
-from ml_collections import ConfigDict
 
 from configs import nli_mnr
 
 
-def get_config() -> ConfigDict:
-    """`nli_mnr` with five prefixes; any other objective takes them as well."""
+def get_config():
     config = nli_mnr.get_config()
     config.matryoshka.dims = (768, 512, 256, 128, 64)
     config.output = "runs/matryoshka"

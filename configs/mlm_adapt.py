@@ -2,21 +2,15 @@
 
     python -m train.mlm --config configs/mlm_adapt.py --config.model=FOLDER --config.data=TEXT
 
-The encoder keeps its vocabulary. A checkpoint with the head of its pre-training goes on with it; one without, such as
-a sentence encoder, gets a new one.
-Hardware, time and score: not run here.
-
-References:
-  Gururangan et al. 2020, "Don't Stop Pretraining: Adapt Language Models to Domains and Tasks", section 3.
+One epoch at a low rate (Gururangan et al. 2020, "Don't Stop Pretraining: Adapt Language Models to Domains and Tasks",
+section 3). The encoder keeps its vocabulary and dropout. A checkpoint with the head of its pre-training goes on with
+it; one without, such as a sentence encoder, gets a new one. Hardware, time and score: not run here.
 """
-
-from ml_collections import ConfigDict
 
 from configs import mlm_defaults
 
 
-def get_config() -> ConfigDict:
-    """One epoch at a low rate, with the encoder's own dropout."""
+def get_config():
     config = mlm_defaults.get_config()
     config.model = "bert-base-uncased"
     config.learning_rate = 5e-5

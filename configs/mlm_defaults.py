@@ -3,8 +3,7 @@
 from ml_collections import ConfigDict, config_dict
 
 
-def get_config() -> ConfigDict:
-    """The defaults, which lack only the text."""
+def get_config():
     config = ConfigDict()
     config.data = ""  # text, one passage per line, plain or gzip: a file, a folder, or a pattern with *
     config.skip_bad_rows = False  # leave lines out that are not UTF-8 text and count them, instead of stopping

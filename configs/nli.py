@@ -7,13 +7,10 @@ Hardware, time and score: not run here (the weights and SNLI train + MultiNLI ne
 Published: STS-B test 77.03; STS-B dev 80.78 for this concatenation (Sentence-BERT, tables 2 and 6).
 """
 
-from ml_collections import ConfigDict
-
 from configs import sbert_defaults
 
 
-def get_config() -> ConfigDict:
-    """The defaults are this recipe, but for the optimiser and the name."""
+def get_config():
     config = sbert_defaults.get_config()
     config.optimizer = "adam"
     config.settings.concatenation = "(u,v,|u-v|)"

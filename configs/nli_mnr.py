@@ -2,17 +2,14 @@
 
     python -m train.sbert --config configs/nli_mnr.py
 
-Model: bert-base-uncased, mean pooling, batch 128 over all devices (negatives come from all of them), scale 20.
-Hardware, time and score: not run here (see configs/nli.py).
+Model: bert-base-uncased, mean pooling, batch 128 over all devices (every row brings negatives for all others), scale
+20. Hardware, time and score: not run here (see configs/nli.py).
 """
-
-from ml_collections import ConfigDict
 
 from configs import sbert_defaults
 
 
-def get_config() -> ConfigDict:
-    """Larger batches than softmax: every row brings negatives for all others."""
+def get_config():
     config = sbert_defaults.get_config()
     config.objective = "mnr"
     config.settings.scale = 20.0

@@ -2,27 +2,17 @@
 
 Command: `python -m eval.sts --config configs/poolings.py --config.data_dir=DIR`. Another encoder:
 `--config.model=NAME`; ditto's layer and head are the encoder's own (`ditto:0+9` for bert-base, by the paper).
-
 Seen on 2 CPU cores beside other work: 648 seconds. Average of the seven tasks (wmean): mean 78.77 raw and 76.09
 whitened, the best raw pair of layers 78.64 (0+6); the whole table is in docs/methods.md.
 """
 
-from ml_collections import ConfigDict
-
 from configs import sts
 
 
-def get_config() -> ConfigDict:
-    """Raw and whitened, at full width; the poolings share a forward pass, and the prompt has its own."""
+def get_config():
     config = sts.get_config()
-    config.update(
-        {
-            "poolings": (
-                "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,prompt,ditto:0+9,layers:*"
-            ),
-            "whitening": "none,target",
-            "ks": "0",
-            "out": "runs/poolings",
-        }
-    )
+    config.poolings = "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,prompt,ditto:0+9,layers:*"
+    config.whitening = "none,target"
+    config.ks = "0"
+    config.out = "runs/poolings"
     return config

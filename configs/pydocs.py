@@ -2,34 +2,26 @@
 
 Command: `python -m eval.retrieval --config configs/pydocs.py` (`make demo` ends with it). A docstring's first sentence
 is the query, the rest is the document to find.
-
 Seen on 2 CPU cores, float32, Python 3.11: 3,544 documents and 3,560 queries, MRR@10 0.3363 raw, whitened 0.3498 at
 k = 384, 0.3482 at 256 and 0.3383 at 128; the number of texts depends on the version of Python.
 """
 
-from ml_collections import ConfigDict
-
 from configs import quora
 
 
-def get_config() -> ConfigDict:
-    """One pooling, raw and whitened at 384, 256 and 128, and three searches to look at."""
+def get_config():
     config = quora.get_config()
-    config.update(
-        {
-            "dataset": "pydocs",
-            "poolings": "mean",
-            "whitening": "none,target",
-            "ks": "384,256,128",
-            "backends": "faiss-flat",
-            "exact_queries": 0,
-            "single_queries": 100,
-            "examples": (
-                "wait until another thread is done",
-                "turn a string into a number",
-                "delete a folder and everything in it",
-            ),
-            "out": "runs/pydocs",
-        }
+    config.dataset = "pydocs"
+    config.poolings = "mean"
+    config.whitening = "none,target"
+    config.ks = "384,256,128"
+    config.backends = "faiss-flat"
+    config.exact_queries = 0
+    config.single_queries = 100
+    config.examples = (
+        "wait until another thread is done",
+        "turn a string into a number",
+        "delete a folder and everything in it",
     )
+    config.out = "runs/pydocs"
     return config

@@ -3,8 +3,7 @@
 from ml_collections import ConfigDict, config_dict
 
 
-def get_config() -> ConfigDict:
-    """The defaults, which lack only a model's training data."""
+def get_config():
     config = ConfigDict()
     config.model = "bert-base-uncased"  # a folder or a hub id
     config.pooling = "mean"  # mean, cls or max

@@ -7,13 +7,10 @@ header line that names its column; without a file, the distinct sentences of the
 Hardware, time and score: not run here (see configs/nli.py).
 """
 
-from ml_collections import ConfigDict
-
 from configs import sbert_defaults
 
 
-def get_config() -> ConfigDict:
-    """The paper's recipe for bert-base."""
+def get_config():
     config = sbert_defaults.get_config()
     config.objective = "simcse"
     config.settings.temperature = 0.05

@@ -34,31 +34,18 @@ _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
 
 @dataclass(frozen=True)
 class Settings:
-    """What both programs take from a config.
+    """What both programs take from a config."""
 
-    Attributes:
-      poolings: As named in the config; `expand_poolings` makes names of the encoder's out of them.
-      whitenings: Some of `WHITENINGS`.
-      knobs: Pairs of β and γ.
-      ks: Dimensions; 0 is the full one.
-      out: The folder for results.
-      data_dir: None for the default one.
-    """
-
-    poolings: tuple[str, ...]
+    poolings: tuple[str, ...]  # for `expand_poolings`
     whitenings: tuple[str, ...]
-    knobs: tuple[tuple[float, float], ...]
-    ks: tuple[int, ...]
+    knobs: tuple[tuple[float, float], ...]  # pairs of β and γ
+    ks: tuple[int, ...]  # 0 is the full dimension
     out: Path
     data_dir: str | None
 
     @classmethod
     def read(cls, config: ConfigDict) -> Settings:
-        """The settings, checked; makes the folder for results, before anything slow.
-
-        Raises:
-          InputError: A value is mistyped, or the folder cannot be made or written to.
-        """
+        """The settings, checked; makes the folder for results, before anything slow."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
         settings = cls(
@@ -88,11 +75,7 @@ class Settings:
         )
 
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
-        """The dimensions asked for, 0 read as the full one, largest first.
-
-        Raises:
-          InputError: One is more than the vectors have.
-        """
+        """The dimensions asked for, 0 read as the full one, largest first."""
         width = encoder.width(pooling)
         for k in self.ks:
             if k > width:
@@ -140,11 +123,7 @@ def say(text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder for results.
-
-    Raises:
-      InputError: It cannot be made or written to.
-    """
+    """Makes a folder for results."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

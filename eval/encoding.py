@@ -23,11 +23,7 @@ ALL_PAIRS = "layers:*"  # every pair of two hidden states, WhiteningBERT's grid
 
 
 def pooling_names(value: Any) -> tuple[str, ...]:
-    """The poolings a config names, each once; `IDF` and `ALL_PAIRS` are left for `expand_poolings`.
-
-    Raises:
-      InputError: There is no such pooling.
-    """
+    """The poolings a config names, each once; `IDF` and `ALL_PAIRS` are left for `expand_poolings`."""
     names = (name if name in (IDF, ALL_PAIRS) else canonical(name) for name in words("poolings", value))
     return tuple(dict.fromkeys(names))
 
@@ -58,12 +54,7 @@ def encode(
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences by pooling, in every process; each encodes its share.
 
-    Args:
-      encoder: The encoder.
-      sentences: Each once.
-      poolings: Computed together in one forward pass.
-      batch_size: Sentences per batch at most, where nothing is stored; None leaves it to the encoder.
-      store: Where vectors are looked up and kept.
+    `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
     own, options = distributed.share(sentences), {"pooling": tuple(poolings), "show_progress": show_progress()}

@@ -23,15 +23,7 @@ def with_intervals(
     """The rows with intervals of one aggregate: of every task's score, and of the mean of the tasks.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`. Tasks are resampled apart.
-
-    Args:
-      rows: The rows.
-      similarities: For each row the similarities of the test pairs by task.
-      tasks: The tasks.
-      aggregate: Of which.
-      resamples: How many.
-      seed: Of the resamples.
+    in `versus_raw`. Tasks are resampled apart. `similarities` are those of the test pairs, by row and task.
     """
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import Encoder
-from jaxwhiten.search import Index, build_index, search_text
+from jaxwhiten.search import Index, build_index
 
 WARM_QUERIES = 1024  # at least one whole batch of every backend, so that nothing is compiled while the clock runs
 TIE = 1e-6
@@ -45,20 +44,8 @@ def vector_latency(index: Index, queries: np.ndarray, k: int) -> tuple[float, fl
     return single_milliseconds(lambda i: index.search(queries[i : i + 1], k), range(len(queries)))
 
 
-def text_latency(index: Index, encoder: Encoder, texts: Sequence[str], k: int) -> tuple[float, float]:
-    """The same of single queries from text to results: encoding, whitening and search."""
-    return single_milliseconds(lambda text: search_text(index, encoder, [text], k), texts)
-
-
 class Exact:
-    """Exact neighbours of some queries in stored vectors, to hold other indexes against.
-
-    Args:
-      documents: Stored (whitened, normalised) document vectors.
-      queries: Prepared query vectors.
-      k: Neighbours per query.
-      backend: The exact backend that finds them.
-    """
+    """Exact neighbours of prepared queries in stored (whitened, normalised) vectors, to hold other indexes against."""
 
     def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
         self.documents, self.queries = documents, queries

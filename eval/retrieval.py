@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from eval import measure
+from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, machine, say
 from eval.encoding import encode, expand_poolings, nli_moments
-from eval.published import retrieval as published
 from eval.settings import choices
 from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
@@ -120,7 +119,7 @@ def main(config: ConfigDict) -> None:
         run,
         started,
         resamples=config.bootstrap,
-        published=published.compare(run.rows, run.header.dataset),
+        published=published.compare_retrieval(run.rows, run.header.dataset),
         examples=examples(config.examples, kept.values(), encoder),
     )
     run.save(settings.out)
@@ -170,19 +169,7 @@ def score(
     encoder: Encoder,
     searches: Searches,
 ) -> Iterator[tuple[results.RetrievalRow, Index, np.ndarray]]:
-    """One row of results for each backend, and the index.
-
-    Args:
-      setting: What the row starts with.
-      whitening: Put inside the index; None for raw vectors.
-      vectors: Raw vectors.
-      data: Texts and gold.
-      encoder: Makes the single queries' vectors.
-      searches: Samples and options.
-
-    Yields:
-      The row, the index it was measured on, and the reciprocal rank of each query with gold.
-    """
+    """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
     first, deep = min(FIRST, len(data.documents)), min(DEEP, len(data.documents))
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
@@ -204,7 +191,9 @@ def score(
             stored = index.prepare(vectors.documents)
             exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
         single = measure.vector_latency(index, vectors.queries[searches.single], first)
-        single_text = measure.text_latency(index, encoder, [data.queries[i] for i in searches.single], first)
+        single_text = measure.single_milliseconds(
+            lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
+        )
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = results.RetrievalRow(
             **vars(setting),
@@ -233,14 +222,7 @@ def score(
 
 
 def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:
-    """The MRR with its bootstrap interval and, given the raw row's ranks, the paired difference to it with its own.
-
-    Args:
-      ranks: Reciprocal ranks of the queries with gold.
-      raw: Those of the raw vectors of the same pooling and backend.
-      resamples: How many; 0 for no intervals.
-      seed: Of the resamples.
-    """
+    """The MRR with its bootstrap interval and, given the raw row's ranks, the paired difference to it with its own."""
     if not resamples or not len(ranks):
         return {}
     compared = {"mrr_interval": ranks} | ({} if raw is None else {"versus_raw": ranks - raw})

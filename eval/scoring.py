@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from eval.common import Notes
-from eval.settings import choices
 from eval.tasks import Encoded, TaskIndex
 from jaxwhiten import Moments, Whitening, metrics
-from jaxwhiten.methods import METHODS, make_method, pair_similarity
+from jaxwhiten.methods import make_method, pair_similarity
 from jaxwhiten.metrics import geometry
 from jaxwhiten.report import results
 
@@ -38,15 +37,7 @@ class Fits:
 
 
 def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: Notes) -> Fits:
-    """Fits the whitening of each task.
-
-    Args:
-      whitening: One of `WHITENINGS`.
-      encoded: The unique sentences' vectors.
-      nli: Moments of the NLI sentences, where `whitening` is `"nli"`.
-      k: The largest dimension that will be asked for.
-      notes: Takes down the fits' warnings.
-    """
+    """Fits the whitening of each task, to the largest dimension `k` that will be asked for."""
     started = time.perf_counter()
     fits: dict[str, Whitening] = {}
     if whitening == "nli":
@@ -77,15 +68,8 @@ def score(
     """Rows of one pooling and whitening.
 
     Without whitening there is one row, at the full dimension. Otherwise there is one for each (β, γ) and k: the vectors
-    are transformed once, to the largest k, and the smaller are prefixes.
-
-    Args:
-      encoded: The unique sentences' vectors.
-      fits: What `fit` gave.
-      knobs: Pairs of β and γ.
-      ks: Dimensions, the largest first.
-      measured: The task whose sentences' geometry is measured, or None.
-      seed: Of the geometry's samples.
+    are transformed once, to the largest k, and the smaller are prefixes. `measured` is the task whose sentences'
+    geometry is measured.
     """
     raw = fits.whitening == "none"
     widths = [encoded.x.shape[1]] if raw else ks
@@ -132,29 +116,12 @@ def score(
             yield row, cosines[k]
 
 
-def method_names(value: Any) -> tuple[str, ...]:
-    """The methods a config names; an empty string is none.
-
-    Raises:
-      InputError: A name is not one of `METHODS`.
-    """
-    return choices("methods", value, tuple(METHODS)) if value else ()
-
-
 def score_method(
     name: str, encoded: Encoded, ks: Sequence[int], notes: Notes, measured: TaskIndex | None = None, seed: int = 0
 ) -> Iterator[Scored]:
     """Rows of a method under one pooling: one for each k where it can reduce the dimension, else one.
 
-    It is fitted on the sentences `target` is fitted on, task by task.
-
-    Args:
-      name: A name in `METHODS`.
-      encoded: The unique sentences' vectors.
-      ks: Dimensions.
-      notes: Takes down the fits' warnings.
-      measured: The task whose sentences' geometry is measured, or None.
-      seed: Of a method that has one, and of the geometry's samples.
+    It is fitted on the sentences `target` is fitted on, task by task. `measured` is as in `score`.
     """
     known = make_method(name).get_params()
     fixed = {"seed": seed} if "seed" in known else {}

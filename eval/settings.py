@@ -11,11 +11,7 @@ T = TypeVar("T")
 
 
 def words(key: str, value: Any) -> tuple[str, ...]:
-    """The items of a comma-separated string or a sequence, without repeats.
-
-    Raises:
-      InputError: There are none.
-    """
+    """The items of a comma-separated string or a sequence, at least one, without repeats."""
     items = (
         value.strip("()[] ").split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
     )
@@ -26,11 +22,7 @@ def words(key: str, value: Any) -> tuple[str, ...]:
 
 
 def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
-    """`words`, each one of the valid names.
-
-    Raises:
-      InputError: A name is not; the message gives the nearest.
-    """
+    """`words`, each one of the valid names."""
     found = words(key, value)
     for name in found:
         if name not in valid:
@@ -39,20 +31,12 @@ def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
 
 
 def integers(key: str, value: Any) -> tuple[int, ...]:
-    """`words` as integers of at least 0.
-
-    Raises:
-      InputError: One is not.
-    """
+    """`words` as integers of at least 0."""
     return _numbers(key, value, int, "a whole number of at least 0", lambda number: number >= 0)
 
 
 def fractions(key: str, value: Any) -> tuple[float, ...]:
-    """`words` as numbers from 0 to 1.
-
-    Raises:
-      InputError: One is not.
-    """
+    """`words` as numbers from 0 to 1."""
     return _numbers(key, value, float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 
 

@@ -18,12 +18,13 @@ from eval.common import Notes, Settings, finish, header_fields, say
 from eval.encoding import EMPTY, encode, expand_poolings, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import with_intervals
-from eval.scoring import fit, method_names, score, score_method
+from eval.scoring import fit, score, score_method
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
 from jaxwhiten import Encoder, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
+from jaxwhiten.methods import METHODS
 from jaxwhiten.report import results
 from jaxwhiten.runtime import distributed
 
@@ -36,7 +37,7 @@ def main(config: ConfigDict) -> None:
     whitenings = settings.whitenings
     task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
-    methods = method_names(config.methods)
+    methods = choices("methods", config.methods, tuple(METHODS)) if config.methods else ()
 
     # Data and model are read, and every setting checked, before anything slow starts.
     tasks = [load_sts(name, settings.data_dir) for name in task_names]

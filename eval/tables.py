@@ -27,11 +27,7 @@ _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- en
 
 
 def table_of(words: Sequence[str]) -> str | None:
-    """The table that the words of a place ask for, as Markdown; None where the run is not there.
-
-    Raises:
-      InputError: There is no such table, or a condition is not `KEY=VALUE`.
-    """
+    """The table that the words of a place ask for, as Markdown; None where the run is not there."""
     folder, view, *conditions = words
     plain = "plain" in conditions
     if not Path(folder, "run.json").is_file():

@@ -39,15 +39,7 @@ class Encoded:
 
 
 def index_sentences(tasks: Sequence[STSTask], test_only: bool = False) -> tuple[list[str], list[TaskIndex]]:
-    """Unique sentences of all tasks, and each task as indices into them.
-
-    Args:
-      tasks: The tasks.
-      test_only: Whether splits other than test are left out.
-
-    Returns:
-      The sentences in order of first appearance, and one index per task.
-    """
+    """Unique sentences of all tasks in order of first appearance, and each task as indices into them."""
     number: dict[str, int] = {}
 
     def numbers(texts: Sequence[str]) -> np.ndarray:

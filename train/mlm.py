@@ -27,7 +27,6 @@ from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_maske
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from jaxwhiten.training import (
-    TokenCorpus,
     corpus_key,
     mask_rules,
     masked_batches,
@@ -42,6 +41,8 @@ from train.common import make_recipe, run_training, write_results
 
 def main(config: ConfigDict) -> None:
     """One run, from its start or its latest checkpoint to the exported model."""
+    if config.dtype == "auto":
+        config.dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     text = Corpus(corpus_files(config.data), skip_bad_rows=config.skip_bad_rows)
     model, tokenizer = load(config, text)
     if not 4 <= config.block_length <= model.config.longest_input:
@@ -61,11 +62,16 @@ def main(config: ConfigDict) -> None:
     )
     steps = config.steps or config.epochs * batches.per_epoch
     params, rebuild = split_masked_lm(model)
-    print_sizes(corpus, params, batches.per_epoch, steps, config)
+    passages, out = corpus.passages
+    print(f"{passages} passages, {corpus.train.tokens} tokens; held out {out}, {corpus.held_out.tokens} tokens")
+    if corpus.skipped:
+        print(f"{corpus.skipped} bad lines left out")
+    tokens = steps * config.batch_size * config.block_length
+    print(f"{count(params) / 1e6:.2f} million parameters; {tokens / 1e6:.1f} million tokens")
+    print(f"{batches.per_epoch} batches per epoch, {steps} steps")
 
     # The text is known by its content, not by its place.
-    found = {"dtype": compute_dtype(config.dtype), "text": corpus.key, "steps": steps}
-    recipe = make_recipe(config, ("data", "export_dtype"), **found)
+    recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
     score = masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
     trained = run_training(
         config, params, masked_loss(rebuild), batches, recipe, score, unit="tokens", per_row=config.block_length
@@ -77,9 +83,9 @@ def main(config: ConfigDict) -> None:
 
 def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     """The model to start from, and the folder of its tokenizer."""
-    dtype = compute_dtype(config.dtype)
+    options = {"seed": config.seed, "dtype": config.dtype, "remat": config.remat}
     if config.model:
-        model, folder, has_head = load_masked_lm(config.model, seed=config.seed, dtype=dtype, remat=config.remat)
+        model, folder, has_head = load_masked_lm(config.model, **options)
         print(f"{config.model}: goes on from its weights" + ("" if has_head else "; its head starts at random"))
         return with_rates(model, config.dropout), folder
     print("vocabulary: trained on the text, or read from the cache")
@@ -91,33 +97,12 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     )
     vocab_size = len((folder / "vocab.txt").read_text(encoding="utf-8").splitlines())
     sizes = EncoderConfig(vocab_size=vocab_size, **config.sizes)
-    model = init_masked_lm(sizes, seed=config.seed, dtype=dtype, remat=config.remat)
-    return with_rates(model, config.dropout), folder
-
-
-def compute_dtype(name: str) -> str:
-    """What matrix products run in."""
-    if name != "auto":
-        return name
-    return "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    return with_rates(init_masked_lm(sizes, **options), config.dropout), folder
 
 
 def count(params: Any) -> int:
     """Numbers in a tree of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def print_sizes(corpus: TokenCorpus, params: Any, per_epoch: int, steps: int, config: ConfigDict) -> None:
-    """What is about to be trained on what."""
-    passages, out = corpus.passages
-    print(f"{passages} passages, {corpus.train.tokens} tokens; held out {out}, {corpus.held_out.tokens} tokens")
-    if corpus.skipped:
-        print(f"{corpus.skipped} bad lines left out")
-    tokens = steps * config.batch_size * config.block_length
-    print(
-        f"{count(params) / 1e6:.2f} million parameters; {per_epoch} batches per epoch, {steps} steps, "
-        f"{tokens / 1e6:.1f} million tokens"
-    )
 
 
 def finish(

@@ -1,4 +1,4 @@
-"""Published STS scores, and how far a run is from them. The numbers lie in the CSV files beside this one."""
+"""Published scores and figures, and how far a run is from them. The numbers lie in the CSV files beside this one."""
 
 from __future__ import annotations
 
@@ -10,70 +10,68 @@ from pathlib import Path
 
 from jaxwhiten.report import results
 
-_SETTING = ("model", "pooling", "whitening", "k", "aggregate")
+_FIGURES = ("mrr_at_10", "time_ms", "memory_gib")
+_SETTING = ("model", "pooling", "whitening", "k", "aggregate", "backend", "nlist", "nprobe")
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published row: its setting and its scores in points."""
+    """One published row: its setting and where it comes from, as the file writes them, and its figures."""
 
-    source: str
-    citation: str
-    model: str
-    pooling: str
-    whitening: str
-    k: int
-    aggregate: str
-    scores: dict[str, float]
-
-
-def read_lines(folder: Path) -> Iterator[tuple[dict[str, str], dict[str, str]]]:
-    """The lines of every CSV file of a folder, each with what the comments of its file say, both by name."""
-    for path in sorted(folder.glob("*.csv")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
-        for line in csv.DictReader(line for line in lines if not line.startswith("#")):
-            yield about, line
-
-
-def comparable(row: results.Row) -> bool:
-    """Whether a row is a setting that others publish: raw vectors, or whitening with β = γ = 1."""
-    return row.whitening == "none" or (row.beta, row.gamma) == (1.0, 1.0)
-
-
-def model_name(row: results.Row) -> str:
-    """The last part of the model's name, in small letters."""
-    return row.model.rstrip("/").rpartition("/")[2].lower()
+    setting: dict[str, str]
+    figures: dict[str, float]
 
 
 @functools.cache
-def read() -> tuple[Published, ...]:
-    """Every published row, file by file."""
+def read(folder: str = "") -> tuple[Published, ...]:
+    """Every published row of a folder of CSV files; what the comments of a file say belongs to all its rows."""
     rows = []
-    for about, line in read_lines(Path(__file__).parent):
-        scores = {task: float(value) for task, value in line.items() if task not in _SETTING and value}
-        setting = {name: line[name] for name in _SETTING} | {"k": int(line["k"])}
-        rows.append(Published(about["source"], about["citation"], scores=scores, **setting))
+    for path in sorted((Path(__file__).parent / folder).glob("*.csv")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        about = dict(line[1:].strip().partition(": ")[::2] for line in lines if line.startswith("# "))
+        for line in csv.DictReader(line for line in lines if not line.startswith("#")):
+            setting = {name: line[name] for name in _SETTING if name in line}
+            figures = {name: float(value) for name, value in line.items() if name not in _SETTING and value}
+            rows.append(Published(about | setting, figures))
     return tuple(rows)
 
 
 def compare(rows: Sequence[results.STSRow], tasks: Sequence[str]) -> tuple[results.Published, ...]:
-    """Published rows of the settings in a run, with this run's difference under the published aggregate.
-
-    Settings are equal when model (the last part of its name), pooling, whitening, k and, for whitened rows,
-    β = γ = 1 are.
-
-    Args:
-      rows: Rows of results.
-      tasks: Tasks of the run; published scores of others are left out.
-    """
+    """Published rows of the settings in a run, with this run's difference under the published aggregate."""
     matches = []
-    for row in filter(comparable, rows):
-        setting = (model_name(row), row.pooling, row.whitening, row.k)
-        for known in read():
-            scores = {task: known.scores[task] for task in tasks if task in known.scores}
-            if scores and (known.model.lower(), known.pooling, known.whitening, known.k) == setting:
-                ours = {task: row.tasks[task].under(known.aggregate) for task in scores}
-                about = (row.name, known.source, known.citation, known.aggregate)
-                matches.append(results.Published(*about, scores, ours))
+    for row in rows:
+        for known in _same_setting(row, "", {}):
+            scores = {task: known.figures[task] for task in tasks if task in known.figures}
+            about = (known.setting["source"], known.setting["citation"], known.setting["aggregate"])
+            if scores:
+                ours = {task: row.tasks[task].under(known.setting["aggregate"]) for task in scores}
+                matches.append(results.Published(row.name, *about, scores, ours))
     return tuple(matches)
+
+
+def compare_retrieval(rows: Sequence[results.RetrievalRow], dataset: results.Dataset) -> tuple[results.Published, ...]:
+    """Published rows of the settings in a run, on the whole data set with its numbers of documents and queries."""
+    data = {"dataset": dataset.name, "documents": dataset.documents, "queries": dataset.queries}
+    matches = []
+    for row in rows:
+        index = {"backend": row.backend, "nlist": row.options.get("nlist"), "nprobe": row.options.get("nprobe")}
+        for known in _same_setting(row, "retrieval", data | index):
+            about = (known.setting["source"], known.setting["citation"], known.setting["machine"])
+            ours = {name: getattr(row, name) for name in _FIGURES}
+            matches.append(results.Published(f"{row.name}, {row.backend}", *about, known.figures, ours))
+    return tuple(matches)
+
+
+def _same_setting(row: results.Row, folder: str, more: dict[str, object]) -> Iterator[Published]:
+    """Published rows with the last part of the model's name, pooling, whitening, k and `more` of a row.
+
+    Others publish raw vectors, and whitening with β = γ = 1.
+    """
+    if row.whitening != "none" and (row.beta, row.gamma) != (1.0, 1.0):
+        return
+    setting = {"pooling": row.pooling, "whitening": row.whitening, "k": row.k, **more}
+    model = row.model.rstrip("/").rpartition("/")[2].lower()
+    for known in read(folder):
+        same = all(known.setting[name] == str(value) for name, value in setting.items())
+        if same and known.setting["model"].lower() == model:
+            yield known

@@ -49,10 +49,8 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:
         main(config)
-    except JaxwhitenError as error:
+    except (JaxwhitenError, KeyboardInterrupt) as error:
         sys.exit(_say(error))
-    except KeyboardInterrupt:
-        sys.exit(_interrupted())
 
 
 def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, where: str) -> None:
@@ -76,10 +74,8 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
             print(f"error: {name}: lost another process ({error}); the runtime says which", file=sys.stderr, flush=True)
             distributed.await_verdict()
             code = 1
-        elif isinstance(error, JaxwhitenError):
+        elif isinstance(error, JaxwhitenError | KeyboardInterrupt):
             code = _say(error, f"{name}: ")
-        elif isinstance(error, KeyboardInterrupt):
-            code = _interrupted()
         else:
             traceback.print_exc()
             code = 1
@@ -101,37 +97,29 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
         os.close(nothing)
 
 
-def _say(error: JaxwhitenError, who: str = "") -> int:
+def _say(error: JaxwhitenError | KeyboardInterrupt, who: str = "") -> int:
+    """One line on stderr; returns the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        print("interrupted; what was finished is kept", file=sys.stderr)
+        return 130
     print(f"error: {who}{error}", file=sys.stderr)
     return error.exit_code
 
 
-def _interrupted() -> int:
-    print("interrupted; what was finished is kept", file=sys.stderr)
-    return 130
-
-
 def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:
-    """The config file, the value of `--distributed` (None where it is not given), and all other arguments.
-
-    Raises:
-      InputError: The value of `--distributed` stands apart, where it could be taken for something else.
-    """
+    """The config file, the value of `--distributed` (None where it is not given), and all other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", "-config", default=default_config)
     parser.add_argument("--distributed", "-distributed", nargs="?", const="")
     own, rest = parser.parse_known_args(arguments)
+    # A value that stands apart could be taken for something else.
     if own.distributed and own.distributed in arguments:
         raise InputError(f"--distributed takes its value behind an equals sign: --distributed={own.distributed}")
     return own.config, own.distributed, rest
 
 
 def _load(path: str) -> ConfigDict:
-    """What the config file's `get_config` returns; `FILE:ARGUMENT` passes it the argument.
-
-    Raises:
-      InputError: There is no such file.
-    """
+    """What the config file's `get_config` returns; `FILE:ARGUMENT` passes it the argument."""
     file, _, argument = path.partition(":")
     if not Path(file).is_file():
         raise unknown_name("config file", path, map(str, Path("configs").glob("*.py")))
@@ -145,11 +133,7 @@ def _load(path: str) -> ConfigDict:
 
 
 def _check(arguments: list[str], config: ConfigDict) -> None:
-    """Answers a mistyped flag or key with the nearest names, before absl prints a stack trace.
-
-    Raises:
-      InputError: There is no such flag or key.
-    """
+    """Answers a mistyped flag or key with the nearest names, before absl prints a stack trace."""
     known = set(_paths(config))
     for argument in arguments:
         name = argument.lstrip("-").partition("=")[0]

@@ -1,11 +1,12 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
 from jaxwhiten.report import results, retrieval
-from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
     as_text,
+    cost_table,
     difference_table,
+    geometry_table,
     interval_table,
     published_table,
     sts_table,

@@ -15,6 +15,7 @@ from jaxwhiten import io
 from jaxwhiten.report.table import Table
 
 PAGE = "report.html"
+_RUN = ("program", "date", "model", "fingerprint", "dimension", "dtype", "seed", "seconds", "encoding")
 # The page may show what is inside it and load nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
@@ -22,18 +23,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 def write_page(
     path: str | os.PathLike[str], title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
 ) -> Path:
-    """Writes a page.
-
-    Args:
-      path: The file to write.
-      title: Its head.
-      lead: Lines below the head, as text.
-      sections: What `section` made.
-      notes: Warnings, shown first, as text.
-
-    Returns:
-      The path.
-    """
+    """Writes a page: title, lines below it, warnings, and what `section` made."""
     files = resources.files("jaxwhiten.report")
     style, script = ((files / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     warnings = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
@@ -92,14 +82,10 @@ def facts(values: Mapping[str, Any]) -> str:
 
 def made(header: Any) -> list[str]:
     """How a run was made: protocol, configuration, machine and versions, from the header of an evaluation."""
-    run = {name: getattr(header, name) for name in ("program", "date", "model", "fingerprint", "dimension", "dtype")}
-    run |= {"seed": header.seed, "seconds": header.seconds, "encoding": asdict(header.encoding)}
-    return [
-        section("Protocol", facts(asdict(header.protocol))),
-        section("Configuration", facts(header.config)),
-        section("Run", facts(run | asdict(header.machine))),
-        section("Versions", facts(header.versions)),
-    ]
+    values = asdict(header)
+    run = {name: values[name] for name in _RUN} | values["machine"]
+    parts = {"Protocol": values["protocol"], "Configuration": values["config"], "Run": run, "Versions": header.versions}
+    return [section(head, facts(part)) for head, part in parts.items()]
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:

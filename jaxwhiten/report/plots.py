@@ -11,6 +11,7 @@ import numpy as np
 from jaxwhiten.report.results import STSRow
 from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
+from jaxwhiten.report.table import shorten
 
 
 def _title_end(run: STSRun) -> str:
@@ -18,15 +19,7 @@ def _title_end(run: STSRun) -> str:
 
 
 def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Average score against k, one panel per whitening, one line per pooling; dotted lines are not whitened.
-
-    Args:
-      run: A run of `eval.sts`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where no row is whitened.
-    """
+    """Average score against k, one panel per whitening, one line per pooling; None where no row is whitened."""
     import matplotlib
     from matplotlib.lines import Line2D
 
@@ -67,15 +60,7 @@ def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
 
 
 def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Eigenvalues of the covariance and the share of variance the first k hold, one line per pooling.
-
-    Args:
-      run: A run whose figures hold `spectrum/POOLING`.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where the run holds no spectrum.
-    """
+    """Eigenvalues of the covariance and the share of variance the first k hold, where the run holds a spectrum."""
     import matplotlib
 
     poolings = dict.fromkeys(row.pooling for row in run.rows)
@@ -106,10 +91,6 @@ def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
         return save_figure(figure, Path(path))
 
 
-def _short(text: str, length: int = 52) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
 def _cell(value: float) -> str:
     """A cosine in three characters or four."""
     text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
@@ -117,15 +98,7 @@ def _cell(value: float) -> str:
 
 
 def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
-    """Cosine of every first with every second sentence of a few pairs, before and after whitening.
-
-    Args:
-      run: A run whose header says what `similarity/before` and `similarity/after` among its figures show.
-      path: PNG file to write.
-
-    Returns:
-      The path, or None where the run holds no similarities.
-    """
+    """Cosine of every first with every second sentence of a few pairs, where the run holds similarities."""
     import matplotlib
 
     about = run.header.similarity
@@ -152,7 +125,7 @@ def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
                 axis.text(i, i, _cell(value), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
-            range(n), [f"{_short(s)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
+            range(n), [f"{shorten(s, 52)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)

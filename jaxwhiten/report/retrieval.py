@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 
-from jaxwhiten.report import page, views
+from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, RetrievalRow
 from jaxwhiten.report.run import RetrievalRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
-from jaxwhiten.report.table import Table, best_cells, number
+from jaxwhiten.report.table import Table, best_cells, number, shorten
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
 )
 _MARKERS = "osD^vPX*"
-_QUALITY = {
-    "mrr_at_10": "MRR@10",
-    "recall_at_1": "recall@1",
-    "recall_at_10": "recall@10",
-    "recall_at_100": "recall@100",
-    "ndcg_at_10": "nDCG@10",
+_QUALITY: views.Figures = {
+    "MRR@10": (attrgetter("mrr_at_10"), 4),
+    "recall@1": (attrgetter("recall_at_1"), 4),
+    "recall@10": (attrgetter("recall_at_10"), 4),
+    "recall@100": (attrgetter("recall_at_100"), 4),
+    "nDCG@10": (attrgetter("ndcg_at_10"), 4),
+}
+_COST: views.Figures = {
+    "ms/query": (attrgetter("time_ms"), 4),
+    "+whitening": (attrgetter("time_with_whitening_ms"), 4),
+    "queries/s": (attrgetter("queries_per_second"), 0),
+    "p50 ms": (attrgetter("single_p50_ms"), 2),
+    "p99 ms": (attrgetter("single_p99_ms"), 2),
+    "p50 text": (attrgetter("single_text_p50_ms"), 2),
+    "p99 text": (attrgetter("single_text_p99_ms"), 2),
+    "GiB": (attrgetter("memory_gib"), 4),
+    "index MB": (lambda row: row.index_bytes / 1e6, 2),
+    "build s": (attrgetter("build_seconds"), 2),
+    "peak GB": (attrgetter("peak_rss_gb"), 2),
 }
 _COUNTS = {
     "rows": "rows read",
@@ -35,8 +51,11 @@ _COUNTS = {
 }
 
 
-def _groups(run: RetrievalRun) -> list[tuple[str, str]]:
-    return [(row.pooling, row.whitening) for row in run.rows]
+def _figures_table(run: RetrievalRun, figures: views.Figures, caption: str) -> Table:
+    settings = [*views.setting_columns(run), "index"]
+    cells = [[*views.setting_cells(run, row), row.backend, *views.figure_cells(row, figures)] for row in run.rows]
+    groups = [(row.pooling, row.whitening) for row in run.rows]
+    return Table([*settings, *figures], cells, len(settings), caption, groups=groups)
 
 
 def quality_table(run: RetrievalRun) -> Table:
@@ -49,25 +68,16 @@ def quality_table(run: RetrievalRun) -> Table:
       The table; the best values of each column are marked.
     """
     header, data, protocol = run.header, run.header.dataset, run.header.protocol
-    settings = [*views.setting_columns(run), "index"]
-    heads = [*settings, *_QUALITY.values(), "of exact@10"]
-    cells = [
-        [
-            *views.setting_cells(run, row),
-            row.backend,
-            *(number(getattr(row, name), 4) for name in _QUALITY),
-            number(row.index_recall_at_10, 4),
-        ]
-        for row in run.rows
-    ]
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
         f"{data.queries - data.counts['queries_without_gold']:,} have gold. {header.model}, at most "
         f"{protocol.max_length} tokens. Means over the queries with gold; target: {protocol.target}; of "
         f"exact@10: {protocol.index_recall}."
     )
+    table = _figures_table(run, {**_QUALITY, "of exact@10": (attrgetter("index_recall_at_10"), 4)}, caption)
+    heads, cells = list(table.columns), [list(line) for line in table.rows]
     if any(row.mrr_interval for row in run.rows):
-        place = len(settings) + 1  # beside the MRR
+        place = heads.index("MRR@10") + 1
         heads[place:place] = ["its interval", "vs. raw"]
         for row, line in zip(run.rows, cells, strict=True):
             ends, versus = row.mrr_interval, row.versus_raw
@@ -79,42 +89,22 @@ def quality_table(run: RetrievalRun) -> Table:
             f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
             "difference to the raw vectors of the same pooling and index leaves out 0."
         )
-    best = best_cells({heads.index(head): [getattr(row, name) for row in run.rows] for name, head in _QUALITY.items()})
+    best = best_cells({heads.index(head): [value(row) for row in run.rows] for head, (value, _) in _QUALITY.items()})
     notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
-    return Table(heads, cells, len(settings), caption, [*notes, *header.warnings], _groups(run), best)
+    return dataclasses.replace(
+        table, columns=heads, rows=cells, caption=caption, notes=[*notes, *header.warnings], best=best
+    )
 
 
 def cost_table(run: RetrievalRun) -> Table:
     """What it takes: time of batched and of single searches, memory, and building."""
     protocol = run.header.protocol
-    figures: dict[str, tuple[Callable[[RetrievalRow], float | None], int]] = {
-        "ms/query": (lambda row: row.time_ms, 4),
-        "+whitening": (lambda row: row.time_with_whitening_ms, 4),
-        "queries/s": (lambda row: row.queries_per_second, 0),
-        "p50 ms": (lambda row: row.single_p50_ms, 2),
-        "p99 ms": (lambda row: row.single_p99_ms, 2),
-        "p50 text": (lambda row: row.single_text_p50_ms, 2),
-        "p99 text": (lambda row: row.single_text_p99_ms, 2),
-        "GiB": (lambda row: row.memory_gib, 4),
-        "index MB": (lambda row: row.index_bytes / 1e6, 2),
-        "build s": (lambda row: row.build_seconds, 2),
-        "peak GB": (lambda row: row.peak_rss_gb, 2),
-    }
     caption = (
         f"ms/query: {protocol.time}; +whitening: {protocol.time_with_whitening}. p50, p99: {protocol.single}, "
         "from raw vectors, and (text) encoding included. "
         f"GiB: {protocol.memory}; index MB: the serialised index; peak GB: memory of the whole run so far."
     )
-    settings = [*views.setting_columns(run), "index"]
-    cells = [
-        [
-            *views.setting_cells(run, row),
-            row.backend,
-            *(number(value(row), digits) for value, digits in figures.values()),
-        ]
-        for row in run.rows
-    ]
-    return Table([*settings, *figures], cells, len(settings), caption, groups=_groups(run))
+    return _figures_table(run, _COST, caption)
 
 
 def published_table(run: RetrievalRun) -> Table | None:
@@ -132,8 +122,11 @@ def published_table(run: RetrievalRun) -> Table | None:
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
-def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
-    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k."""
+def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
+    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k.
+
+    None where no query has gold.
+    """
     import matplotlib
     from matplotlib.lines import Line2D
 
@@ -171,20 +164,15 @@ def _plot(run: RetrievalRun, path: Path, x: Callable[[RetrievalRow], float], lab
         return save_figure(figure, path)
 
 
-def plot_memory(run: RetrievalRun, path: Path) -> Path | None:
-    """MRR@10 against the size of the serialised index; None where no query has gold."""
-    return _plot(run, path, lambda row: row.index_bytes / 1e6, "serialised index, MB")
-
-
-def plot_time(run: RetrievalRun, path: Path) -> Path | None:
-    """MRR@10 against the time per query in a batched search; None where no query has gold."""
-    return _plot(run, path, lambda row: row.time_ms, "batched search, ms per query")
-
-
+plot_memory = functools.partial(plot_quality, x=lambda row: row.index_bytes / 1e6, label="serialised index, MB")
+plot_time = functools.partial(plot_quality, x=attrgetter("time_ms"), label="batched search, ms per query")
 PLOTS: views.Plots = {
-    "quality_by_memory.png": (plot_memory, "Quality against memory"),
-    "quality_by_time.png": (plot_time, "Quality against time"),
+    "quality_by_memory.png": (plot_memory, "Quality against memory", "Quality"),
+    "quality_by_time.png": (plot_time, "Quality against time", "Quality"),
 }
+
+
+_TABLES: views.Tables = {"Quality": quality_table, "Time and memory": cost_table, "Published": published_table}
 
 
 def examples_text(run: RetrievalRun) -> str:
@@ -196,12 +184,8 @@ def examples_text(run: RetrievalRun) -> str:
         for example in (example for example in examples if example.query == query):
             how = "not whitened" if example.whitening == "none" else f"whitened ({example.whitening})"
             lines.append(f"  {how}, k={example.k}:")
-            lines += [f"    {hit.score:.3f}  {_short(hit.text or str(hit.id))}" for hit in example.hits]
+            lines += [f"    {hit.score:.3f}  {shorten(hit.text or str(hit.id), 100)}" for hit in example.hits]
     return "\n".join(lines).strip("\n")
-
-
-def _short(text: str, length: int = 100) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def write_retrieval(run: RetrievalRun, folder: str | os.PathLike[str]) -> list[Path]:
@@ -214,35 +198,16 @@ def write_retrieval(run: RetrievalRun, folder: str | os.PathLike[str]) -> list[P
     Returns:
       The files written, `results.md` and `report.html` first.
     """
-    header, examples, data = run.header, examples_text(run), _data(run)
-
-    def sections(pictures: Mapping[str, str]) -> list[str]:
-        quality = quality_table(run.with_header(warnings=()))  # the page shows the warnings above all tables
-        return [
-            page.section("Quality", page.tables(quality), *pictures.values()),
-            page.section("Time and memory", page.tables(cost_table(run))),
-            page.section("Published", page.tables(published_table(run))),
-            page.section("Example searches", page.verbatim(examples)),
-            page.section("Data", page.verbatim(data)),
-        ]
-
-    parts = [*(["## Example searches", f"```text\n{examples}\n```"] if examples else []), data]
-    lead = f"{header.model} · {header.dataset.name} · {header.date}"
-    return views.write_views(run, Path(folder), PLOTS, _tables(run), sections, lead, parts)
-
-
-def _tables(run: RetrievalRun) -> list[Table | None]:
-    return [quality_table(run), cost_table(run), published_table(run)]
+    texts = {"Example searches": examples_text(run), "Data": _data(run)}
+    return views.write_views(run, Path(folder), _TABLES, PLOTS, run.header.dataset.name, texts=texts)
 
 
 def as_text(run: RetrievalRun, files: Sequence[Path]) -> str:
     """What the program prints when it is done: tables, example searches, and the names of the files written."""
-    return views.closing_text(run, _tables(run), files, examples_text(run))
+    return views.closing_text(run, _TABLES.values(), files, examples_text(run))
 
 
 def _data(run: RetrievalRun) -> str:
     data = run.header.dataset
     met = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in data.counts.items()]
-    lines = [f"Data: {'; '.join(met)}."]
-    lines += [f"Another text for one id, the first was kept: {conflict}." for conflict in data.conflicts]
-    return "\n".join(lines)
+    return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from jaxwhiten.report import page, views
-from jaxwhiten.report.methods import cost_table, geometry_table
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.results import SIGNIFICANT
+from jaxwhiten.report.results import SIGNIFICANT, STSRow
 from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.table import Table, best_cells, number
 
@@ -24,9 +24,23 @@ SAMPLE_NOTE = (
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
 PLOTS: views.Plots = {
-    "score_by_k.png": (plot_scores, "Score against the dimension kept"),
-    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening"),
-    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening"),
+    "score_by_k.png": (plot_scores, "Score against the dimension kept", "Scores"),
+    "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening", "Geometry"),
+    "similarity.png": (plot_similarity, "Cosine similarities before and after whitening", "Geometry"),
+}
+_GEOMETRY: views.Figures = {
+    "IsoScore": (attrgetter("geometry.isoscore"), 3),
+    "average cosine": (attrgetter("geometry.average_cosine"), 3),
+    "effective rank": (attrgetter("geometry.effective_rank"), 1),
+    "uniformity": (attrgetter("geometry.uniformity"), 3),
+    "alignment": (attrgetter("geometry.alignment"), 3),
+    "hubness": (attrgetter("geometry.hubness"), 3),
+}
+_COST: views.Figures = {
+    "rows fitted": (attrgetter("n_fit"), 0),
+    "fit s": (attrgetter("fit_seconds"), 2),
+    "score s": (lambda row: row.seconds - row.fit_seconds, 2),
+    "file MB": (lambda row: row.bytes / 1e6, 2),
 }
 
 
@@ -138,6 +152,45 @@ def published_table(run: STSRun) -> Table | None:
     return Table(["setting", "source", "", *tasks], cells, 3, caption, sources, groups)
 
 
+def geometry_table(run: STSRun) -> Table | None:
+    """The geometry of the vectors behind every row, or None where none was measured."""
+    about = next((row.geometry for row in run.rows if row.geometry), None)
+    if about is None:
+        return None
+    caption = (
+        f"Geometry of the vectors of {about.n:,} test sentences of {about.task}. IsoScore: 1 is equal in all "
+        "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
+        "smaller is better. Hubness: skewness of the 10-occurrence. Methods without vectors of their own have no row."
+    )
+    return _figures_table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
+
+
+def cost_table(run: STSRun) -> Table | None:
+    """Rows fitted on, seconds and the size of the fitted method, or None where the run compares no methods."""
+    if all(row.beta is not None for row in run.rows):
+        return None
+    caption = (
+        "Cost over all tasks: rows fitted on, seconds of fitting (compiling included), seconds of comparing "
+        "and scoring the test pairs, and the size in MB of one fitted method's file."
+    )
+    return _figures_table(run.rows, _COST, caption)
+
+
+def _figures_table(rows: Sequence[STSRow], figures: views.Figures, caption: str) -> Table:
+    cells = [[row.pooling, row.whitening + row.knobs, str(row.k), *views.figure_cells(row, figures)] for row in rows]
+    return Table(["pooling", "setting", "k", *figures], cells, 3, caption, groups=[row.pooling for row in rows])
+
+
+_TABLES: views.Tables = {
+    "Scores": sts_table,
+    "Against the raw vectors": difference_table,
+    "Geometry": geometry_table,
+    "Cost": cost_table,
+    "Published": published_table,
+    "Intervals": interval_table,
+}
+
+
 def write_sts(run: STSRun, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes `results.md`, `report.html` and the plots of a run of `eval.sts`.
 
@@ -148,34 +201,13 @@ def write_sts(run: STSRun, folder: str | os.PathLike[str]) -> list[Path]:
     Returns:
       The files written, `results.md` and `report.html` first.
     """
-    header = run.header
-    # The page shows the warnings above all tables. The other aggregates need no new scores.
-    shown, *others = (
-        sts_table(run.with_header(aggregate=name, warnings=()))
-        for name in sorted(AGGREGATE_NAMES, key=lambda name: name != header.aggregate)
-    )
-
-    def sections(pictures: Mapping[str, str]) -> list[str]:
-        by_k, *rest = (pictures[name] for name in PLOTS)
-        folded = page.folded("Under the other aggregates", page.tables(*others))
-        return [
-            page.section("Scores", page.tables(shown), folded, by_k),
-            page.section("Against the raw vectors", page.tables(difference_table(run))),
-            page.section("Intervals", page.tables(interval_table(run))),
-            page.section("Geometry", page.tables(geometry_table(run)), *rest),
-            page.section("Cost", page.tables(cost_table(run))),
-            page.section("Published", page.tables(published_table(run))),
-        ]
-
-    tables = [*_tables(run), interval_table(run)]
-    lead = f"{header.model} · {', '.join(header.tasks)} · {header.date}"
-    return views.write_views(run, Path(folder), PLOTS, tables, sections, lead)
-
-
-def _tables(run: STSRun) -> list[Table | None]:
-    return [sts_table(run), difference_table(run), geometry_table(run), cost_table(run), published_table(run)]
+    # The other aggregates need no new scores.
+    others = [name for name in AGGREGATE_NAMES if name != run.header.aggregate]
+    tables = page.tables(*(sts_table(run.with_header(aggregate=name, warnings=())) for name in others))
+    folded = {"Scores": page.folded("Under the other aggregates", tables)}
+    return views.write_views(run, Path(folder), _TABLES, PLOTS, ", ".join(run.header.tasks), folded=folded)
 
 
 def as_text(run: STSRun, files: Sequence[Path]) -> str:
     """What the program prints when it is done: the tables, and the names of the files written."""
-    return views.closing_text(run, _tables(run), files)
+    return views.closing_text(run, [table for table in _TABLES.values() if table is not interval_table], files)

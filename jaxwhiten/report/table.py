@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from html import escape
 
 
-def number(value: float | None, digits: int = 2, signed: bool = False) -> str:
+def number(value: int | float | None, digits: int = 2, signed: bool = False) -> str:
     """A number as a cell; a dash where it is missing or undefined."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{round(value, digits) + 0.0:{'+' * signed},.{digits}f}"  # + 0.0: no "-0.00"
+
+
+def shorten(text: str, length: int) -> str:
+    """The text, cut to a length."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def best_cells(columns: Mapping[int, Sequence[float]]) -> frozenset[tuple[int, int]]:
@@ -84,11 +89,7 @@ class Table:
     def html(self) -> str:
         """As HTML, the best value of each column marked; heads sort by a click where every row stands for itself."""
         sortable = len(self.rows) > 1 and all(row and row[0] for row in self.rows)
-
-        def head(column: int, name: str) -> str:
-            if sortable:
-                return f'<th{self._class(column)} aria-sort="none"><button type="button">{escape(name)}</button></th>'
-            return f"<th{self._class(column)}>{escape(name)}</th>"
+        sort, button, end = (' aria-sort="none"', '<button type="button">', "</button>") if sortable else ("", "", "")
 
         def line(number: int, row: Sequence[str]) -> str:
             cells = (
@@ -98,7 +99,9 @@ class Table:
             rule = number and self.groups and self.groups[number] != self.groups[number - 1]
             return f"<tr{_attribute('rule' if rule else '')}>{''.join(cells)}</tr>"
 
-        heads = "".join(head(c, name) for c, name in enumerate(self.columns))
+        heads = "".join(
+            f"<th{self._class(c)}{sort}>{button}{escape(name)}{end}</th>" for c, name in enumerate(self.columns)
+        )
         body = "\n".join(line(r, row) for r, row in enumerate(self.rows))
         parts = [
             f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else "",

@@ -11,12 +11,13 @@ from jaxwhiten import io
 from jaxwhiten.report import page
 from jaxwhiten.report.results import Header, Row
 from jaxwhiten.report.run import Run
-from jaxwhiten.report.table import Table
+from jaxwhiten.report.table import Table, number
 
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k.png", "spectrum.png", "similarity.png", "quality_by_memory.png", "quality_by_time.png")
-Draw = Callable[[Any, Path], Path | None]
-Plots = Mapping[str, tuple[Draw, str]]  # file name -> how it is drawn, and its caption
+Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str, str]]  # file name -> function, caption, section
+Tables = Mapping[str, Callable[[Any], Table | None]]  # by the section of the page
+Figures = Mapping[str, tuple[Callable[[Any], Any], int]]  # head -> the figure of a row, and its digits
 
 
 def setting_columns(run: Run[Any, Any]) -> list[str]:
@@ -30,37 +31,46 @@ def setting_cells(run: Run[Any, Any], row: Row) -> list[str]:
     return [row.pooling, row.label, str(row.k), *(knobs if len(run.knobs()) > 1 else [])]
 
 
+def figure_cells(row: Row, figures: Figures) -> list[str]:
+    """The cells below the heads of `figures`."""
+    return [number(value(row), digits) for value, digits in figures.values()]
+
+
 def write_views(
     run: Run[Any, Any],
     folder: Path,
+    tables: Tables,
     plots: Plots,
-    tables: Iterable[Table | None],
-    sections: Callable[[Mapping[str, str]], Sequence[str]],
-    lead: str,
-    parts: Sequence[str] = (),
+    subject: str,
+    *,
+    folded: Mapping[str, str] = {},
+    texts: Mapping[str, str] = {},
 ) -> list[Path]:
-    """Writes `results.md`, `report.html` and the plots.
+    """Writes `results.md`, `report.html` and the plots; what has nothing to show is left out.
 
-    Args:
-      run: The run.
-      folder: Where to write.
-      plots: All plots of this kind of run; one that has nothing to show is left out.
-      tables: For `results.md`; None is left out.
-      sections: Makes the sections of the page, given the plots as HTML by file name, empty where one is left out.
-      lead: The line below the page's title.
-      parts: Markdown between the plots and the foot of `results.md`.
-
-    Returns:
-      The files written, `results.md` and `report.html` first.
+    `folded` is HTML below the table of a section; `texts` are sections without a table, shown as they are.
     """
     header = run.header
-    drawn = {name: path for name, (draw, _) in plots.items() if (path := draw(run, folder / name))}
-    markdown = [f"# {header.title}", *(table.markdown() for table in tables if table)]
+    drawn = {name: path for name, (draw, *_) in plots.items() if (path := draw(run, folder / name))}
+    markdown = [f"# {header.title}", *(table.markdown() for view in tables.values() if (table := view(run)))]
     markdown += [f"![{plots[name][1]}]({name})" for name in drawn]
-    io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, *parts, _provenance(header)]) + "\n")
-    pictures = {name: page.picture(drawn[name], plots[name][1]) if name in drawn else "" for name in plots}
+    markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
+    io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
+
+    quiet = run.with_header(warnings=())  # the page shows the warnings above all tables
+    sections = [
+        page.section(
+            section,
+            page.tables(view(quiet)),
+            folded.get(section, ""),
+            *(page.picture(path, plots[name][1]) for name, path in drawn.items() if plots[name][2] == section),
+        )
+        for section, view in tables.items()
+    ]
+    sections += [page.section(section, page.verbatim(text)) for section, text in texts.items()]
+    lead = f"{header.model} · {subject} · {header.date}"
     written = page.write_page(
-        folder / page.PAGE, header.title, [lead], [*sections(pictures), *page.made(header)], header.warnings
+        folder / page.PAGE, header.title, [lead], [*sections, *page.made(header)], header.warnings
     )
     return [folder / MARKDOWN, written, *drawn.values()]
 
@@ -71,10 +81,13 @@ def remove_views(folder: str | os.PathLike[str]) -> None:
         Path(folder, name).unlink(missing_ok=True)
 
 
-def closing_text(run: Run[Any, Any], tables: Iterable[Table | None], files: Sequence[Path], *parts: str) -> str:
-    """What a program prints when it is done: tables, further parts, the time taken and the names of the files."""
+def closing_text(
+    run: Run[Any, Any], tables: Iterable[Callable[[Any], Table | None]], files: Sequence[Path], examples: str = ""
+) -> str:
+    """What a program prints when it is done: tables, example searches, the time taken and the names of the files."""
     header = run.header
-    lines = ["\n" + part for part in (*(table.text() for table in tables if table), *parts) if part]
+    shown = [table.text() for view in tables if (table := view(run))]
+    lines = ["\n" + part for part in (*shown, examples) if part]
     lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
     lines += [f"Table: {files[0]}", f"Page: {files[1]}"]
     return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])

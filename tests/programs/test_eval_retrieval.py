@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from configs import pydocs, quora
-from eval import measure, retrieval
-from eval.published import retrieval as published
+from eval import measure, published, retrieval
 from jaxwhiten import Encoder
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError
@@ -117,10 +116,10 @@ def test_times_are_milliseconds_a_query(monkeypatch):
     monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
     index = SimpleNamespace(search=search)
     assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
-    assert measure.vector_latency(index, np.zeros((5, 2)), 3) == pytest.approx({"p50": 100.0, "p99": 100.0})
+    assert measure.vector_latency(index, np.zeros((5, 2)), 3) == pytest.approx((100.0, 100.0))
     steps = iter([0, 0, 0, 1, 2, 9])
     slower = measure.single_milliseconds(lambda _: now.__setitem__(0, now[0] + next(steps)), range(3))
-    assert slower == pytest.approx({"p50": 2000.0, "p99": np.percentile([1000, 2000, 9000], 99)})
+    assert slower == pytest.approx((2000.0, np.percentile([1000, 2000, 9000], 99)))
 
 
 @pytest.mark.slow
@@ -281,7 +280,7 @@ DATASET = results.Dataset("quora", 299_364, 290_654, {})
 
 
 def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F811
-    (match,) = published.compare([paper_row()], DATASET)
+    (match,) = published.compare_retrieval([paper_row()], DATASET)
     assert match.published == {"mrr_at_10": 0.5957, "time_ms": 0.1910, "memory_gib": 0.2854}
     assert match.ours == {"mrr_at_10": 0.6, "time_ms": 0.1, "memory_gib": 0.2854}
     for change in (
@@ -292,15 +291,15 @@ def test_published_figures_stand_beside_the_same_setting_only(run):  # noqa: F81
         {"backend": "faiss-hnsw"},
         {"options": {"nlist": 1024, "nprobe": 6}},
     ):
-        assert published.compare([paper_row(**change)], DATASET) == ()
-    assert published.compare([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
+        assert published.compare_retrieval([paper_row(**change)], DATASET) == ()
+    assert published.compare_retrieval([paper_row()], dataclasses.replace(DATASET, documents=1000)) == ()
     table = views.published_table(run.with_header(published=(match,)))
     assert "0.5957" in table.text()
     assert "0.6000" in table.text()
 
 
 def test_published_memory_is_the_papers_formula():
-    for known, figures in published.read():
-        documents, k = int(known["documents"]), int(known["k"])
-        assert figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
-    assert len(published.read()) == 10
+    for known in published.read("retrieval"):
+        documents, k = int(known.setting["documents"]), int(known.setting["k"])
+        assert known.figures["memory_gib"] == pytest.approx(documents * k * 4 / 2**30, abs=1e-4)
+    assert len(published.read("retrieval")) == 10

@@ -352,9 +352,10 @@ def test_published_whitening_rows_want_beta_and_gamma_one():
 def test_published_tables_are_complete():
     known = published.read()
     assert len(known) == 27
-    assert len({(p.source, p.model, p.pooling, p.whitening, p.k) for p in known}) == len(known)
-    assert all(15 < score < 90 for p in known for score in p.scores.values())
-    assert {p.aggregate for p in known} == {"wmean", "all"}
+    names = ("source", "model", "pooling", "whitening", "k")
+    assert len({tuple(p.setting[name] for name in names) for p in known}) == len(known)
+    assert all(15 < score < 90 for p in known for score in p.figures.values())
+    assert {p.setting["aggregate"] for p in known} == {"wmean", "all"}
 
 
 def test_from_the_command_line(tmp_path, model):
