@@ -76,18 +76,10 @@ def plan_batches(
     multiple: int = 1,
     max_rows: int | None = None,
 ) -> Iterator[Batch]:
-    """Cuts sentences into batches, longest first.
+    """Cuts sentences into batches that together hold every sentence once, longest first.
 
-    Args:
-      lengths: Tokens of each sentence, none above `max_length`.
-      max_length: The ladder's last rung.
-      token_budget: Tokens a batch may hold; one sentence a device may exceed it.
-      multiple: Every batch's height is a multiple of this (the number of devices).
-      max_rows: At most this many rows a batch, or `multiple`.
-
-    Yields:
-      Batches that together hold every sentence once. The height of the last is a power of two times `multiple`, or that
-      of a full batch.
+    One sentence per device may exceed the token budget. Heights are multiples of `multiple`, the number of devices;
+    that of the last batch is a power of two times it, or that of a full batch.
     """
     ladder = length_ladder(max_length)
     order = np.argsort(-lengths, kind="stable")

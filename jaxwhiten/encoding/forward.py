@@ -85,16 +85,10 @@ class Forward:
         tokens: int,
         heads: Heads,
     ) -> Callable[[], dict[str, np.ndarray]]:
-        """Starts one batch. On a CPU several batches run side by side.
+        """Starts one batch, and gives a function that waits for its float32 [batch, d] by name.
 
-        Args:
-          ids: Padded token ids; rows are a multiple of the devices.
-          lengths: Tokens of each row, at least 1.
-          tokens: Room for tokens on all devices together (`batching`); rows at the end may find none.
-          heads: Steps by name, as `place` gave them.
-
-        Returns:
-          A function that waits for the batch, raises what it raised, and gives float32 [batch, d] by name.
+        Rows are a multiple of the devices. `tokens` is the room for tokens on all of them together (`batching`); rows
+        at the end may find none. On a CPU several batches run side by side.
         """
         if self._threads is None:
             vectors = self._dispatch(ids, lengths, tokens, heads)

@@ -18,7 +18,7 @@ from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, missing_dependency, unknown_name
-from jaxwhiten.export.source import as_encoder
+from jaxwhiten.export.sentence_transformers import as_encoder
 from jaxwhiten.head import AUTO
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.positions import neighbours, relative_buckets, rotary

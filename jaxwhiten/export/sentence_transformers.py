@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export.cards import head_card
-from jaxwhiten.export.source import as_encoder
 from jaxwhiten.head import AUTO, Head, Pooling, write_folder
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.whitening import Whitening
+
+
+def as_encoder(model: Encoder | str | Path, *, whitening: Whitening | None = None, **reading: Any) -> Encoder:
+    """An encoder, read as `Encoder.from_pretrained` does where it is only named, with a whitening behind it."""
+    if not isinstance(model, Encoder):
+        model = Encoder.from_pretrained(model, **reading)
+    return model if whitening is None else model.with_whitening(whitening)
 
 
 def check_pooling(pooling: str) -> str:

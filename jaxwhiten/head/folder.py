@@ -18,7 +18,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import ModelError
 from jaxwhiten.head.head import Head
 from jaxwhiten.head.pooling import Pooling
-from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target
+from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import WHITENING_FILE
 from jaxwhiten.models import EncoderConfig, TransformerEncoder, loading, save_model
 from jaxwhiten.text import BulkTokenizer, TextForm
@@ -90,8 +90,8 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
 
 def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
     """The default prompt before every sentence, lower-casing, and the longest sentence."""
-    settings = _optional_json(folder / "config_sentence_transformers.json")
-    of_transformer = _optional_json(listed[0][1] / "sentence_bert_config.json")
+    settings = read_optional(folder / "config_sentence_transformers.json")
+    of_transformer = read_optional(listed[0][1] / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
     prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
     text = str(prompts.get(name) or "") if isinstance(name, str) and isinstance(prompts, Mapping) else ""
@@ -100,10 +100,6 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
         raise ModelError(f"{pooling / 'config.json'}: include_prompt is false, which is not supported.")
     template = (text.lower() if lower_case else text) + "{text}"
     return TextForm(template, lower_case), max_length if isinstance(max_length, int) else None
-
-
-def _optional_json(file: Path) -> dict[str, Any]:
-    return loading.read_json(file) if file.is_file() else {}
 
 
 def modules_of(

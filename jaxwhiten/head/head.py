@@ -13,15 +13,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.head.names import AUTO, Tables, parse
+from jaxwhiten.head.names import AUTO, Steps, Tables, parse
 from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import GraphStates, States, Step
 from jaxwhiten.head.vectors import Whiten
 from jaxwhiten.models import EncoderConfig, EncoderOutput
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
-
-Steps = tuple[Step, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,17 +124,7 @@ def run(
     mask: Int[Array, "batch length"],
     ids: Int[Array, "batch length"] | None = None,
 ) -> Float[Array, "batch k"]:
-    """Applies the steps of a head.
-
-    Args:
-      steps: Of a head.
-      output: What the encoder returned.
-      mask: 1 for tokens, 0 for padding.
-      ids: Token ids, for steps that ask for them.
-
-    Returns:
-      float32 vectors.
-    """
+    """Applies the steps of a head to what the encoder returned, see `pool`."""
     x: Any = States(output, mask, mask.astype(jnp.float32), ids)
     for step in steps:
         x = step(x)  # type: ignore[operator]

@@ -129,14 +129,7 @@ PARAMETRIC: dict[str, Callable[[str], tuple[str, Callable[[Tables], Steps]]]] = 
 
 
 def parse(name: str) -> tuple[str, Callable[[Tables], Steps]]:
-    """The canonical name of a pooling, and what gives the steps it is short for.
-
-    Args:
-      name: A key of `POOLINGS` or `ALIASES`, or one of `PARAMETRIC` with its parameters.
-
-    Raises:
-      InputError: No such pooling, with the nearest names; or parameters that cannot be read.
-    """
+    """The canonical name of a pooling or alias, and what gives the steps it is short for."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
     if kind in PARAMETRIC:
         return PARAMETRIC[kind](parameters)

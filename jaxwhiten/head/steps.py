@@ -24,9 +24,9 @@ decorator `step`; nothing else has to know of it:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -36,14 +36,6 @@ from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.whitening import Whitening
-
-if TYPE_CHECKING:
-    from typing import dataclass_transform
-else:
-
-    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        return lambda decorated: decorated
-
 
 Vectors = Float[Array, "batch d"]
 Mapped = Float[Array, "batch k"]
@@ -144,15 +136,20 @@ class Found:
         """The module's `config.json`."""
         return self.folder / "config.json"
 
-    def read(self, optional: bool = False) -> dict[str, Any]:
-        """Its contents; an optional file that is missing is empty."""
-        return {} if optional and not self.file.is_file() else loading.read_json(self.file)
+    def read(self) -> dict[str, Any]:
+        """Its contents."""
+        return loading.read_json(self.file)
 
     def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
         """Raises `ModelError` if the module does not map sentence vectors to sentence vectors."""
         for key in ("module_input_name", "module_output_name"):
             if raw.get(key) not in (None, "sentence_embedding"):
                 raise ModelError(f"{self.file}: {key} is {raw[key]!r}; only 'sentence_embedding' is supported.")
+
+
+def read_optional(file: Path) -> dict[str, Any]:
+    """A JSON file's contents; a file that is missing is empty."""
+    return loading.read_json(file) if file.is_file() else {}
 
 
 class Step:

@@ -22,6 +22,7 @@ from jaxwhiten.head.steps import (
     VectorStep,
     array,
     dense_module,
+    read_optional,
     record,
     step,
 )
@@ -241,7 +242,7 @@ class Normalize(VectorStep):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        found.refuse_other_names(found.read(optional=True))
+        found.refuse_other_names(read_optional(found.file))
         return cls()
 
     def to_onnx(self, graph: Any, x: str) -> str:
