@@ -60,7 +60,7 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     if not args.output:
         return
     ending = Path(args.output).suffix
-    if ending != _FILE and not folder:
+    if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
         raise InputError(f"{args.output}: vectors alone make a whitening, a {_FILE} file; a folder needs sentences.")
     if ending in (".npy", ".jsonl", ".parquet", ".json", ".txt"):
         raise InputError(f"{args.output}: a whitening is a {_FILE} file or a model folder, not {ending}.")

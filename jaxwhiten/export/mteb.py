@@ -40,7 +40,7 @@ class MTEBEncoder:
       encoder: An `Encoder`, or what `Encoder.from_pretrained` reads.
       whitening: Applied to every vector; None for raw ones.
       pooling: A name of `jaxwhiten.POOLINGS`; by default the encoder's.
-      batch_size: At most this many sentences a batch; by default a token budget decides. The 32 that MTEB passes
+      batch_size: At most this many sentences per batch; by default a token budget decides. The 32 that MTEB passes
         unasked is not used.
       name: The name results are filed under, `ORGANISATION/MODEL`; by default made of the encoder's.
 
@@ -80,7 +80,7 @@ class MTEBEncoder:
           **about: The task, split, subset and prompt type, and further options of MTEB's; not used.
 
         Returns:
-          One vector a text, in order.
+          One vector per text, in order.
         """
         texts = [text for batch in inputs for text in batch["text"]]
         vectors = self.encoder.encode(

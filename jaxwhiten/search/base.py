@@ -309,7 +309,7 @@ def _read_documents(path: Path, size: int) -> list[str]:
     except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not readable as texts ({error}). Build the index again.") from error
     if len(texts) != size or not all(isinstance(text, str) for text in texts):
-        raise FormatError(f"{path}: does not hold {size} texts, one a vector. Build the index again.")
+        raise FormatError(f"{path}: does not hold {size} texts, one per vector. Build the index again.")
     return texts
 
 

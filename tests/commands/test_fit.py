@@ -83,10 +83,10 @@ def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
         (["{texts}", "-o", "{out}", "--gamma", "nan"], "gamma is nan"),
         (["{texts}", "-o", "{out}", "--shrinkage", "ledoit"], "'ledoit-wolf'"),
         (["{blank}", "-o", "{out}"], "no sentences"),
-        (["{absent}.npy", "-o", "{out}.safetensors"], "no such file"),
-        (["{broken}.npy", "-o", "{out}.safetensors"], "not a readable .npy file"),
-        (["{flat}.npy", "-o", "{out}.safetensors"], "expected numbers [n, d]"),
-        (["{nan}.npy", "-o", "{out}.safetensors"], "Row 2 of the input"),
+        (["{absent}.npy", "-o", "{out}"], "no such file"),
+        (["{broken}.npy", "-o", "{out}"], "not a readable .npy file"),
+        (["{flat}.npy", "-o", "{out}"], "expected numbers [n, d]"),
+        (["{nan}.npy", "-o", "{out}"], "Row 2 of the input"),
     ],
 )
 def test_mistakes_are_told_in_one_line(run, tiny_model, corpus, tmp_path, words, message):

@@ -115,5 +115,5 @@ def test_fit_refuses_an_ending_of_something_else(run, tiny_model, corpus, tmp_pa
 
 def test_vectors_alone_make_no_folder(run, tmp_path):
     np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
-    done = run("fit", tmp_path / "v.npy", "-o", tmp_path / "folder")
+    done = run("fit", tmp_path / "v.npy", "-o", f"{tmp_path}/folder/")
     assert (done.code, "a folder needs sentences" in done.err) == (2, True)

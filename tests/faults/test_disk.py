@@ -40,7 +40,7 @@ def words(what, output, corpus, tiny_model, whitening_file, vectors):
         "apply": ["apply", whitening_file, vectors, "-o", output],
         "fit": ["fit", wide, "-o", output],
         "moments": ["fit", wide, "--moments", output],
-        "index": ["index", corpus, output, "--no-cache", *of_model],
+        "index": ["index", corpus, "-o", output, "--no-cache", *of_model],
         "export": ["export", "--format", "sentence-transformers", "-o", output, *of_model],
     }[what.partition(".")[0]]
 
@@ -154,13 +154,13 @@ def test_unreadable_input(run, command, kind, tmp_path, tiny_model, whitening_fi
     place = {"missing": tmp_path / "nowhere.txt", "folder": tmp_path, "unreadable": Path("/proc/self/mem")}[kind]
     if kind == "unreadable" and not place.exists():
         pytest.skip("needs a file that cannot be read, such as Linux has")
-    output = tmp_path / "out.npy"
+    output = tmp_path / ("out.safetensors" if command == "fit" else "out.npy")
     output.write_bytes(b"the old one")
     of_model = ["--model", tiny_model, "--pooling", "mean"]
     words = {
         "encode": ["encode", place, "-o", output, *of_model],
         "fit": ["fit", place, "-o", output, *of_model],
-        "index": ["index", place, tmp_path / "index", *of_model],
+        "index": ["index", place, "-o", tmp_path / "index", *of_model],
         "apply": ["apply", whitening_file, place, "-o", output],
     }[command]
     assert str(place) in one_line(run(*words), 2)

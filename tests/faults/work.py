@@ -43,7 +43,7 @@ def command(operation, folder, model):
     return {
         "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
         "fit": ["fit", str(folder / "vectors.npy"), *outputs],
-        "index": ["index", texts, str(folder / "index"), "--whiten", "-k", "8", *of_model],
+        "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", *of_model],
     }[operation]
 
 
