@@ -234,10 +234,21 @@ S = TypeVar("S", bound=type[Step])
 def step(cls: S) -> S:
     """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and an entry of `STEPS`."""
     made = dataclasses.dataclass(frozen=True)(cls)
-    kinds: dict[str | None, list[str]] = {}
+    names: dict[str | None, list[str]] = {None: [], "array": []}
     for field in dataclasses.fields(made):  # type: ignore[arg-type]
-        kinds.setdefault(field.metadata.get("kind"), []).append(field.name)
-    jax.tree_util.register_dataclass(made, kinds.get("array", []), kinds.get(None, []), kinds.get("record", []))
+        names.setdefault(field.metadata.get("kind"), []).append(field.name)
+
+    # Not register_dataclass: its tree structures of different classes compare equal, so that a cache keyed by them
+    # can hand out another pooling's program.
+    def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
+        arrays = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in names["array"]]
+        return arrays, (made, *(getattr(step, name) for name in names[None]))
+
+    def unflatten(static: tuple[Any, ...], arrays: Any) -> Any:
+        values = zip((*names[None], *names["array"]), (*static[1:], *arrays), strict=True)
+        return made(**dict(values))
+
+    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
     for kind in cls.kinds:
         STEPS.setdefault(kind, []).append(made)
     return made  # type: ignore[return-value]

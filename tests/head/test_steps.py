@@ -1,5 +1,6 @@
 """The seam: a new step or a new pooling is one class, and is found in encode, in folders, in ONNX and on the card."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -144,3 +145,15 @@ def test_a_dense_layer_with_a_residual(outputs):
     residual = x if more is None else x @ more.T
     layer = Dense(*(None if a is None else jnp.asarray(a) for a in (weight, bias, more)), "Tanh", True)
     np.testing.assert_allclose(layer(jnp.asarray(x)), np.tanh(x @ weight.T + bias) + residual, atol=1e-5)
+
+
+def test_tree_structures_of_different_steps_differ():
+    """A compiled program is found by the tree structure of its heads."""
+    structures = [jax.tree.structure(steps()) for steps in POOLINGS.values()]
+    for number, one in enumerate(structures):
+        assert [one == other for other in structures] == [i == number for i in range(len(structures))]
+    assert jax.tree.structure(Truncate(3)) != jax.tree.structure(Truncate(4))
+    head = Head.named("first_last_avg")
+    leaves, structure = jax.tree.flatten(head.then(Normalize()).steps)
+    again = jax.tree.unflatten(structure, leaves)
+    assert [step.words() for step in again] == ["layers 1+-1", "mean", "normalize"]
