@@ -7,45 +7,10 @@ from tokenizers import Tokenizer
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export import export_sentence_transformer, save_onnx
-from tests.tiny import SENTENCES, write_model
+from tests.tiny import FAMILIES, SENTENCES, write_model
 
 pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
-
-FAMILIES = {
-    "bert": {},
-    "roberta": {"model_type": "roberta", "pad_token_id": 1, "position_offset": 2, "type_vocab_size": 1},
-    "distilbert": {"model_type": "distilbert", "type_vocab_size": 0, "pooler": False},
-    "electra": {"model_type": "electra", "embedding_size": 16, "pooler": False},
-    "albert": {"model_type": "albert", "embedding_size": 16, "layer_groups": 2, "hidden_act": "gelu_new"},
-    "mpnet": {"model_type": "mpnet", "relative_buckets": 32, "position_offset": 2, "type_vocab_size": 0},
-    "nomic_bert": {
-        "model_type": "nomic_bert",
-        "learned_positions": False,
-        "pooler": False,
-        "rotary_theta": 1000.0,
-        "gated": True,
-        "attention_bias": False,
-        "feed_forward_bias": False,
-        "hidden_act": "silu",
-    },
-    "modernbert": {
-        "model_type": "modernbert",
-        "learned_positions": False,
-        "type_vocab_size": 0,
-        "pooler": False,
-        "rotary_theta": 160000.0,
-        "local_layers": (1, 2),
-        "local_window": 3,
-        "local_rotary_theta": 10000.0,
-        "pre_norm": True,
-        "gated": True,
-        "attention_bias": False,
-        "feed_forward_bias": False,
-        "norm_bias": False,
-        "layer_norm_eps": 1e-5,
-    },
-}
 
 
 @pytest.fixture(scope="module")
