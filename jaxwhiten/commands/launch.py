@@ -193,7 +193,7 @@ def _check(arguments: list[str], config: ConfigDict) -> None:
         if key != name and key not in known:
             raise unknown_name("config key", key, known)
         if key == name and argument.startswith("--") and not {name, name.removeprefix("no")} & set(flags.FLAGS):
-            raise unknown_name("flag", f"--{name}", ("config", "config.KEY", "distributed", "help"))
+            raise unknown_name("flag", f"--{name}", ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
 
 
 def config_keys(config: ConfigDict) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> 
     few = f"{_ROWS_PER_COLUMN} per column{' kept' if k < d else ''}"
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
-    most = int(np.count_nonzero(np.cumprod(needed <= n)))
+    most = int(np.count_nonzero(needed <= n))
     fewer = f", or keep at most {most} columns: {remedy}{spelled('n_components', most)}" if most else ""
     _warn(
-        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}: their "
-        f"variances are unreliable. Give more rows{fewer}."
+        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}: the "
+        f"variances it scales by are unreliable. Give more rows{fewer}."
     )
 
 
@@ -143,9 +143,10 @@ class Whitening(SpectralMethod):
     def _warn_of_rank(self, decomposition: Decomposition) -> None:
         k, rank = self.n_components, decomposition.rank(self.eigenvalue_floor)
         if k is not None and k > rank and not self._coefficient(decomposition):
+            last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(
-                f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {k - rank} columns"
-                " carry no information. Take fewer."
+                f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {last} no"
+                " information. Take fewer."
             )
 
     def inverse_transform(self, Z: Any) -> Float[np.ndarray, "n d"]:
