@@ -82,8 +82,9 @@ def not_fitted(estimator: object) -> NotFittedError:
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid ones."""
     choices = sorted(valid)
-    near = difflib.get_close_matches(str(name), choices, n=3, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    bare = {choice.lstrip("-"): choice for choice in choices}  # dashes that all have would make all alike
+    near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
+    hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
     return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
 
 

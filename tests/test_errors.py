@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import tomllib
+from email.message import Message
 
 import pytest
 
 from jaxwhiten import errors
+from tests.conftest import ROOT
 
 
 def test_every_error_is_one_of_ours_with_an_exit_code():
@@ -38,3 +41,39 @@ def test_importing_the_library_imports_nothing_heavy():
 
 def test_missing_dependency_names_the_extra():
     assert "jaxwhiten[cpu]" in str(errors.missing_dependency("faiss", "cpu", "Searching"))
+
+
+def test_what_is_advised_to_install_is_this_repository():
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    advice = errors.install_command("cpu")
+    assert advice.startswith("pip install '.[cpu]' in a checkout, ")
+    assert advice.endswith(f"pip install 'jaxwhiten[cpu] @ git+{urls['Repository']}'")
+
+
+def test_the_address_of_an_installed_package_is_that_of_its_metadata(monkeypatch):
+    from importlib import metadata
+
+    message = Message()
+    message["Project-URL"] = "Docs, https://docs"
+    message["Project-URL"] = "Repository, https://host/name"
+    monkeypatch.setattr(errors, "__file__", "/nowhere/jaxwhiten/errors.py")
+    monkeypatch.setattr(metadata, "metadata", lambda name: message)
+    assert errors.install_command("data").endswith("'jaxwhiten[data] @ git+https://host/name'")
+
+
+def test_every_advice_to_install_comes_from_one_place():
+    """But what is said of other packages."""
+    for path in (ROOT / "jaxwhiten").rglob("*.py"):
+        if path.name != "errors.py":
+            assert "pip install 'jaxwhiten" not in path.read_text(encoding="utf-8"), path
+
+
+def test_parameters_are_spelled_as_the_caller_writes_them():
+    assert (errors.spelled("gamma"), errors.spelled("pooling", "mean")) == ("gamma", "pooling='mean'")
+    with errors.speaking({"gamma": "--gamma", "pooling": "--pooling"}):
+        assert (errors.spelled("gamma"), errors.spelled("pooling", "mean")) == ("--gamma", "--pooling mean")
+        assert errors.spelled("k", 3) == "k=3"
+        with errors.speaking({"k": "--config.k"}, "="):
+            assert errors.spelled("k", 3) == "--config.k=3"
+        assert errors.spelled("k") == "k"
+    assert errors.spelled("gamma", 1) == "gamma=1"

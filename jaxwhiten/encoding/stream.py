@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -176,7 +176,7 @@ def split(sentences: list[str], size: int) -> Iterator[list[str]]:
 
 def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
     """Sentences in blocks, read lazily; raises `InputError` at the first that is not a string."""
-    if isinstance(sentences, str | Mapping | Set):
+    if isinstance(sentences, str | Mapping | set | frozenset):
         checked_text(sentences)  # refuses them
     iterator = iter(sentences)
     for number in itertools.count():

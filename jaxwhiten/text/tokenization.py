@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -254,7 +254,7 @@ def checked_text(sentences: Iterable[object], first_index: int = 0) -> list[str]
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")
-    if isinstance(sentences, Mapping | Set):  # iterated, they give keys, or no order
+    if isinstance(sentences, Mapping | set | frozenset):  # iterated, they give keys, or no order
         raise InputError(f"Expected a list of sentences, got a {type(sentences).__name__}; make a list of its values.")
     checked: list[Any] = list(sentences)
     for index, sentence in enumerate(checked):

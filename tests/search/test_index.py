@@ -273,7 +273,7 @@ def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'jaxwhiten\[cpu\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'jaxwhiten\[cpu\] @ git"):
         build_index(vectors, "faiss-flat")
 
 

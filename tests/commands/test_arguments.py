@@ -1,0 +1,101 @@
+"""The arguments that commands share: every pooling named, mistyped options answered, plain models taken as they are."""
+
+import pytest
+
+from jaxwhiten import PARAMETRIC
+from jaxwhiten import POOLINGS as REGISTRY
+from jaxwhiten.commands.arguments import POOLINGS
+from jaxwhiten.search import load_index
+from tests.commands.conftest import TEXTS, generated
+
+
+def test_help_names_every_pooling(run):
+    # The weights of idf are counted in Python.
+    assert {name.partition(":")[0] for name in POOLINGS} == {*REGISTRY, *PARAMETRIC} - {"idf"}
+    said = run("fit", "--help").out.split()
+    assert {f"{name}," for name in POOLINGS[:-1]} <= set(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--verson"], "Unknown option '--verson'. Did you mean '--version'?"),
+        (["encode", "--outptu=x"], "Unknown option '--outptu'. Did you mean '--output'?"),
+        (["fit", "x", "--gama", "1"], "Unknown option '--gama'. Did you mean '--gamma'?"),
+        (["fit", "x", "-q"], "Unrecognized arguments: -q: see jaxwhiten --help."),
+        (["fit"], "The following arguments are required: input: see jaxwhiten fit --help."),
+        (["search", "x", "-k", "two"], "invalid int value: 'two': see jaxwhiten search --help."),
+    ],
+)
+def test_mistyped_options(run, words, message):
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_query_may_look_like_an_option_behind_two_dashes(run):
+    assert "expected an index folder" in run("search", "absent", "--", "--what").err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "{texts}", "-o", "{out}", "--beta", "2"], "--beta must be a number from 0 to 1, got 2.0"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--max-length", "999"], "--max-length is 999; this model takes 3"),
+        (["encode", "{texts}", "-o", "{out}.npy", "--block", "0"], "--block is 0; it must be at least 1"),
+        (["tune", "{whitening}", "--data-dir", "{empty}"], "Set --data-dir or $JAXWHITEN_DATA_DIR"),
+        (["fit", "{texts}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
+        (["fit", "{vectors}", "-o", "{out}.npy"], "a whitening is a .safetensors file or a model folder, not .npy"),
+        (["search", "{empty}", ""], "The query is empty"),
+    ],
+)
+def test_messages_speak_of_flags(run, tiny_model, whitening_file, corpus, tmp_path, words, message):
+    names = {"texts": corpus, "whitening": whitening_file, "out": tmp_path / "out", "empty": tmp_path / "empty"}
+    (tmp_path / "empty").mkdir()
+    of_model = ["--model", tiny_model, "--pooling", "mean"] * (words[0] not in ("search", "tune"))
+    done = run(*(word.format(**names, vectors=tmp_path / "v.npy") for word in words), *of_model)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.filterwarnings("always::jaxwhiten.whitening.whitening.WhiteningWarning")
+def test_warnings_speak_of_flags_and_fewer_columns_silence_them(run, tiny_model, corpus, tmp_path):
+    words = ["fit", corpus, "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "w.safetensors"]
+    (tmp_path / "few.txt").write_text("\n".join(generated(150)))
+    words[1] = tmp_path / "few.txt"
+    (warning, _) = run(*words).err.splitlines()
+    start, most = warning.rsplit(" -k ", 1)
+    assert start.endswith("Give more rows, or keep at most " + most.rstrip(".") + " columns:")
+    assert run(*words, "-k", most.rstrip(".")).err.count("\n") == 1
+    (warning, _) = run(*words, "-k", int(most.rstrip(".")) + 1).err.splitlines()
+    assert "fewer than" in warning
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", ["a plain folder", "jaxwhiten-tiny"])
+@pytest.mark.parametrize(
+    "words",
+    ["fit {texts} -k 4 -o {out}", "encode {texts} -o {out}.npy", "index {texts} -o {out}", "export -o {out}"],
+    ids=lambda words: words.split()[0],
+)
+def test_a_model_that_says_no_pooling_is_taken_with_one_line(run, tiny_model, corpus, tmp_path, name, words):
+    model = tiny_model if name == "a plain folder" else name
+    names = {"texts": corpus, "out": tmp_path / "out"}
+    done = run(*(word.format(**names) for word in words.split()), "--model", model)
+    assert done.code == 0, done.err
+    (warning,) = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert warning.startswith(f"warning: {model} does not say how its token vectors are pooled: taking the mean.")
+    assert warning.endswith("with --pooling first_last_avg; --pooling mean silences this.")
+    assert list(tmp_path.glob("out*"))
+
+
+def test_a_table_is_indexed_without_its_header(run, tiny_model, tmp_path):
+    rows = "".join(f'{number},"{text}"\n' for number, text in enumerate(TEXTS))
+    (tmp_path / "t.csv").write_text(f"id,text\n{rows}")
+    words = ["index", tmp_path / "t.csv", "-o", tmp_path / "idx", "--model", tiny_model, "--pooling", "mean"]
+    assert run(*words).code == 0
+    assert list(load_index(tmp_path / "idx").documents) == TEXTS
