@@ -1,0 +1,53 @@
+"""The warning of few rows: it counts them against the columns kept, and what it advises silences it."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from jaxwhiten.whitening.decomposition import Decomposition
+from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+
+
+def sample(n, d, spread, seed=0):
+    """Rows whose standard deviations span a factor `spread`."""
+    return np.random.default_rng(seed).standard_normal((n, d)) * np.geomspace(1, 1 / spread, d)
+
+
+def test_rows_are_counted_against_the_columns_kept():
+    X = sample(200, 40, 1000)
+    with pytest.warns(
+        WhiteningWarning, match=r"^A whitening of 40 columns was fitted on 200 rows, fewer than"
+    ) as caught:
+        Whitening().fit(X)
+    most = int(re.search(r"keep at most (\d+) columns: n_components=\1\.$", str(caught[0].message)).group(1))
+    assert 1 <= most < 40
+    with pytest.warns(WhiteningWarning, match=rf"^A whitening to {most + 1} of 40 columns was fitted on 200 rows"):
+        Whitening(n_components=most + 1).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Whitening(n_components=most).fit(X)
+        Whitening(gamma=0).fit(X)  # PCA scales by nothing
+
+
+@pytest.mark.parametrize("k", [2, 5, 10, 20])
+def test_without_a_warning_fresh_rows_have_the_variances_fitted(k):
+    """Within a third. Where the spectrum is flat, the first columns need more rows."""
+    steep = Whitening(n_components=k).fit(sample(400, 60, 100))
+    np.testing.assert_allclose(steep.transform(sample(20_000, 60, 100, seed=1)).var(axis=0), 1, rtol=1 / 3)
+    with pytest.warns(
+        WhiteningWarning, match=f"to {k} of 300 columns was fitted on 400 rows, fewer than 5 for each of"
+    ):
+        flat = Whitening(n_components=k).fit(sample(400, 300, 1))
+    assert flat.transform(sample(20_000, 300, 1, seed=1)).var(axis=0).min() < 2 / 3
+
+
+def test_effective_dimensions():
+    flat, steep = (Decomposition.of(Moments().update(sample(50_000, 6, spread))) for spread in (1, 1e4))
+    np.testing.assert_allclose(flat.effective_dimensions(), 6, rtol=0.05)
+    expected = np.minimum(1, steep.values / steep.values[:, None]).sum(axis=1)
+    np.testing.assert_allclose(steep.effective_dimensions(), expected)
+    nothing = Decomposition.of(Moments().update(np.ones((5, 3))))
+    np.testing.assert_array_equal(nothing.effective_dimensions(), [1, 2, 3])
