@@ -10,9 +10,10 @@ from configs import sts
 
 def get_config():
     config = sts.get_config()
-    config.poolings = "mean,first_last_avg"
+    config.poolings = "mean"
     config.whitening = "none,target"
-    config.ks = "384,256,128"
+    config.ks = "384,192,128"
+    config.gamma = "1,0"  # whitened fully, and PCA
     config.tasks = "sts_sample"
     config.out = "runs/demo"
     return config

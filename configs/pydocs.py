@@ -14,7 +14,8 @@ def get_config():
     config.dataset = "pydocs"
     config.poolings = "mean"
     config.whitening = "none,target"
-    config.ks = "384,256,128"
+    config.ks = "384,192,128"
+    config.gamma = "1,0"  # whitened fully, and PCA
     config.backends = "faiss-flat"
     config.exact_queries = 0
     config.single_queries = 100

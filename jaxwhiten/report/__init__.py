@@ -4,8 +4,10 @@ from jaxwhiten.report import results, retrieval
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
     as_text,
+    average_table,
     cost_table,
     difference_table,
+    gain_table,
     geometry_table,
     interval_table,
     published_table,
@@ -20,8 +22,10 @@ __all__ = [
     "Run",
     "Table",
     "as_text",
+    "average_table",
     "cost_table",
     "difference_table",
+    "gain_table",
     "geometry_table",
     "interval_table",
     "published_table",
