@@ -1,4 +1,4 @@
-"""Fine-tuning on pairs of your own: two columns of texts that belong together, every other row's second text a negative.
+"""Fine-tuning on pairs of your own: two columns of texts that belong together, all other rows being negatives.
 
     python -m train.sbert --config configs/pairs.py --config.data.file=pairs.tsv
 

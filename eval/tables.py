@@ -8,7 +8,7 @@ A place for a table is written so, and what is between the two comments is repla
     <!-- end -->
 
 The words are the run's name below runs/, a table of `jaxwhiten.report`, and conditions on rows: `KEY=VALUE,VALUE`,
-`best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several of these
+`best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
 joined by ` + ` make one table, if their columns are the same.
 
 What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
@@ -53,7 +53,7 @@ def keep(run: report.Run, folder: Path) -> report.Run:
 
 
 def load(name: str) -> report.Run | None:
-    """A run of this name from runs/, which is then kept in docs/runs/, or the one kept there; None where there is none."""
+    """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
     made, kept = MADE / name, KEPT / name
     if (made / "run.json").is_file():
         run = report.Run.load(made)
