@@ -58,8 +58,8 @@ class Table:
     def text(self, width: int = 100) -> str:
         """For a terminal: aligned columns, rules between groups.
 
-        A wider table is cut into several, each with the columns in front that name a row. Words that all rows share stand
-        above the table instead.
+        A wider table is cut into several, each with the columns in front that name a row. Words that all rows share
+        stand above the table instead.
         """
         keys = self.text_columns if self.key_columns is None else self.key_columns
         same = {
