@@ -40,10 +40,9 @@ help: ## Show this list
 
 demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
 	@$(BIN)/python -m eval.sts --config configs/demo_untuned.py
+	@$(BIN)/python -m eval.retrieval --config configs/demo_search.py
 	@$(BIN)/python -m eval.sts --config configs/demo.py
-	@$(BIN)/python -m eval.retrieval --config configs/pydocs.py
-	@$(BIN)/python -m eval.verdict "Un-tuned encoder=runs/demo-untuned" "Tuned encoder=runs/demo" \
-	  "Tuned encoder, search=runs/pydocs"
+	@$(BIN)/python -m eval.verdict "Un-tuned encoder, search=runs/demo-search" "Tuned encoder=runs/demo"
 
 test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -1,9 +1,10 @@
 """What finished runs of `eval.sts` and `eval.retrieval` come to, in one line each.
 
-    python -m eval.verdict "un-tuned encoder=runs/demo-untuned" "tuned encoder=runs/demo" "search=runs/pydocs"
+    python -m eval.verdict "Un-tuned encoder=runs/demo-search" "Tuned encoder=runs/demo"
 
-Each word is LABEL=FOLDER. The lines are written from the rows of the runs: raw vectors, whitened ones at half the size,
-and PCA (γ = 0) at the fewest dimensions. Which advice follows depends on the paired intervals to the raw vectors.
+Each word is LABEL=FOLDER. The lines are written from the rows of the runs: raw vectors, whitened ones at half the size
+or, where that is no gain, at full size, and PCA (γ = 0) at the fewest dimensions. Which advice follows depends on the
+paired intervals to the raw vectors.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from eval.common import say
+from eval.common import python, say
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.report import Run, page, results
 
@@ -36,11 +37,16 @@ def verdict(label: str, run: Run) -> str:
     if raw is None or not full:
         raise InputError(f"{label}: the verdict needs rows of raw and of fully whitened vectors.")
     figure, versus, name = _figures(run)
-    halved = max((row for row in full if row.k <= raw.k // 2), key=lambda row: row.k, default=full[-1])
-    told = [f"{figure(raw)} raw ({raw.k} dimensions)", f"{figure(halved)} whitened to {_size(halved, raw)}"]
-    if pca is not None and versus(halved).low <= 0:
-        told.append(f"{figure(pca)} by PCA to {_size(pca, raw)}")
-    return f"{label}, {name}: {'; '.join(told)}.\n  → {_advice(versus(halved), pca and versus(pca))}"
+    whole = max(full, key=lambda row: row.k)
+    halved = max((row for row in full if row.k <= raw.k // 2), key=lambda row: row.k, default=whole)
+    if versus(halved).low > 0:
+        said = f"{figure(halved)} whitened to {_size(halved, raw)}"
+        advice = "Whitening rescues these vectors: whiten them."
+    else:
+        said = f"{figure(whole)} whitened to {_size(whole, raw)}"
+        said += f"; {figure(pca)} by PCA to {_size(pca, raw)}" if pca else ""
+        advice = _advice(versus(whole), pca and versus(pca))
+    return f"{label}, {name}: {figure(raw)} raw; {said}.\n  → {advice}"
 
 
 def _figures(run: Run) -> tuple[Callable, Callable, str]:
@@ -64,12 +70,10 @@ def _known(difference: results.Estimate | None) -> results.Estimate:
 
 def _size(row: results.Row, raw: results.Row) -> str:
     share = raw.k / row.k
-    return f"{row.k}, " + ("the same size" if share == 1 else f"1/{share:.3g} of the bytes")
+    return f"{row.k} dimensions" + (f", 1/{share:.3g} of the bytes" if share != 1 else "")
 
 
 def _advice(whitened: results.Estimate, pca: results.Estimate | None) -> str:
-    if whitened.low > 0:
-        return "Whitening rescues these vectors: whiten them."
     kept = pca is not None and pca.high >= 0
     if whitened.high < 0:
         return "Reduce these vectors, do not whiten them fully." if kept else "Leave these vectors as they are."
@@ -78,12 +82,10 @@ def _advice(whitened: results.Estimate, pca: results.Estimate | None) -> str:
 
 def next_steps(folders: list[Path]) -> str:
     """The command to type next, and the pages to open."""
-    python = Path(sys.executable)
-    shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else "python"
     pages = " ".join(os.path.relpath(folder / page.PAGE) for folder in folders)
     return (
         "Next, your own encoder on the seven STS tasks (downloaded unless --config.data_dir names them):\n"
-        f"  {shown} -m eval.sts --config.model=FOLDER_OR_HUB_ID\n"
+        f"  {python()} -m eval.sts --config.model=FOLDER_OR_HUB_ID\n"
         f"To look at, in a browser: {pages}"
     )
 

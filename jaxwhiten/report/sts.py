@@ -156,8 +156,7 @@ def difference_table(run: STSRun) -> Table | None:
             continue
         shown = [row.versus_raw[task] for task in (*header.tasks, *(["average"] if several else []))]
         cells.append([name, *(number(found.value, signed=True) + found.mark for found in shown)])
-        if several:
-            cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
+        cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
         groups.append(row.pooling)
     if not cells:
         return None
@@ -166,7 +165,7 @@ def difference_table(run: STSRun) -> Table | None:
         f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
         "of the pairs within each subset)."
     )
-    columns = ["setting", *header.tasks, *(["average", "its interval"] if several else [])]
+    columns = ["setting", *header.tasks, *(["average"] if several else []), "its interval"]
     return Table(columns, cells, 1, caption, groups=groups)
 
 

@@ -64,8 +64,8 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
     page.write_text(text.replace("target", "changed"))
     assert tables.fill(page) == []
     shutil.move("runs/elsewhere", "runs/tiny")
-    assert page.read_text().count("| mean, target") == 1
-    assert page.read_text().count("| cls, target") == 2
+    assert page.read_text().count("| mean, target") == 2
+    assert page.read_text().count("| cls, target") == 4
 
 
 def test_the_best_rows_of_a_run(page):
@@ -78,7 +78,7 @@ def test_the_best_rows_of_a_run(page):
 
 def test_mistakes_are_named(page):
     mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
-    mistakes["tiny sts_table + tiny cost_table"] = "same columns"
+    mistakes["tiny sts_table + tiny average_table"] = "same columns"
     for words, said in mistakes.items():
         page.write_text(f"<!-- table {words} -->\n<!-- end -->\n")
         with pytest.raises(InputError, match=said):

@@ -19,7 +19,7 @@ BETTER, SAME, WORSE = Estimate(2.0, 1.0, 3.0), Estimate(0.1, -1.0, 1.0), Estimat
 def run_of(run):  # noqa: F811
     def run_of(whitened, reduced, half=60.0):
         rows = [row("mean", "none", 8, (52.0, 52.0))]
-        for k, gamma, value, versus in ((8, 1, 70.0, whitened), (4, 1, half, whitened), (2, 0, 55.5, reduced)):
+        for k, gamma, value, versus in ((8, 1.0, 70.0, whitened), (4, 1.0, half, whitened), (2, 0.0, 55.5, reduced)):
             difference = {"average": versus}
             rows.append(
                 dataclasses.replace(row("mean", "target", k, (value, value), gamma=gamma), versus_raw=difference)
@@ -32,14 +32,14 @@ def run_of(run):  # noqa: F811
 def test_an_encoder_that_whitening_rescues(run_of):
     said = verdict.verdict("Un-tuned encoder", run_of(BETTER, BETTER))
     assert said == (
-        "Un-tuned encoder, Spearman × 100 on 2 tasks: 50.0 raw (8 dimensions); 58.0 whitened to 4, 1/2 of the bytes.\n"
+        "Un-tuned encoder, Spearman × 100 on 2 tasks: 50.0 raw; 58.0 whitened to 4 dimensions, 1/2 of the bytes.\n"
         "  → Whitening rescues these vectors: whiten them."
     )
 
 
 def test_an_encoder_that_only_shrinks(run_of):
     said = verdict.verdict("Tuned encoder", run_of(WORSE, SAME, half=45.0))
-    assert "43.0 whitened to 4, 1/2 of the bytes; 53.5 by PCA to 2, 1/4 of the bytes." in said
+    assert "50.0 raw; 68.0 whitened to 8 dimensions; 53.5 by PCA to 2 dimensions, 1/4 of the bytes." in said
     assert said.endswith("→ Reduce these vectors, do not whiten them fully.")
 
 
@@ -56,16 +56,18 @@ def test_a_search(run):  # noqa: F811
     whitened = found(k=192, mrr_at_10=0.5, versus_raw=BETTER)
     header = dataclasses.replace(run.header, program="eval.retrieval")
     said = verdict.verdict("Search", report.Run(header, [raw, whitened]))
-    assert said.startswith("Search, MRR@10: 0.250 raw (384 dimensions); 0.500 whitened to 192, 1/2 of the bytes.\n")
+    assert said.startswith("Search, MRR@10: 0.250 raw; 0.500 whitened to 192 dimensions, 1/2 of the bytes.\n")
 
 
 def test_what_it_cannot_tell(run, run_of):  # noqa: F811
     with pytest.raises(InputError, match="several"):
         verdict.verdict("x", run)
-    with pytest.raises(InputError, match="need.*intervals"):
-        verdict.verdict("x", report.Run(run.header, [row("mean", "none", 8, (1, 1)), row("mean", "target", 4, (1, 1))]))
+    with pytest.raises(InputError, match="needs intervals"):
+        verdict.verdict(
+            "x", report.Run(run.header, [row("mean", "none", 8, (1.0, 1.0)), row("mean", "target", 4, (1.0, 1.0))])
+        )
     with pytest.raises(InputError, match="rows of raw"):
-        verdict.verdict("x", report.Run(run.header, [row("mean", "none", 8, (1, 1))]))
+        verdict.verdict("x", report.Run(run.header, [row("mean", "none", 8, (1.0, 1.0))]))
 
 
 def test_the_command_to_type_next(tmp_path, monkeypatch):
