@@ -13,6 +13,6 @@ from configs import sbert_defaults
 def get_config():
     config = sbert_defaults.get_config()
     config.optimizer = "adam"
-    config.settings.concatenation = "(u,v,|u-v|)"
+    config.settings.concatenation = "(u,v,|u-v|)"  # what the classifier sees: u, v and |u-v|, joined by commas
     config.output = "runs/nli"
     return config

@@ -12,7 +12,7 @@ from configs import sbert_defaults
 def get_config():
     config = sbert_defaults.get_config()
     config.objective = "mnr"
-    config.settings.scale = 20.0
+    config.settings.scale = 20.0  # factor of the cosines in the softmax
     config.batch_size = 128
     config.max_length = 64
     config.evaluate_every = 200

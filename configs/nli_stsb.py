@@ -12,7 +12,8 @@ from configs import nli, stsb
 
 
 def get_config():
-    config = ConfigDict({"stages": ("nli", "stsb"), "nli": nli.get_config(), "stsb": stsb.get_config()})
+    config = ConfigDict({"nli": nli.get_config(), "stsb": stsb.get_config()})
+    config.stages = ("nli", "stsb")  # run one after the other
     config.nli.output = "runs/nli_stsb/nli"
     config.stsb.output = "runs/nli_stsb/stsb"
     config.stsb.model = "runs/nli_stsb/nli/model"

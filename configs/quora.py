@@ -11,15 +11,14 @@ from ml_collections import ConfigDict
 def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
-    config.revision = ""
+    config.revision = ""  # commit, tag or branch on the hub; empty for the newest
     config.dataset = "quora"  # or mrpc, pydocs, a file in Quora's columns
-    config.poolings = "mean,first_last_avg"
+    config.poolings = "mean,first_last_avg"  # names as in configs/sts.py
     # none; target: fitted on documents and queries (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
-    # x̃ = (x − βμ) U Λ^(−γ/2): one value or several; 1 and 1 is whitening, 1 and 0 is PCA.
-    config.beta = "1"
-    config.gamma = "1"
+    config.beta = "1"  # share of the mean subtracted, β of x̃ = (x − βμ) U Λ^(−γ/2): one value or several
+    config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
     config.backends = "faiss-ivf,jax"  # also faiss-flat, faiss-hnsw, faiss-ivfpq, faiss-gpu-flat, faiss-gpu-ivf
     config.nlist = 1024  # inverted lists; lowered with a note where the documents are too few
     config.nprobe = 5  # inverted lists visited per query
@@ -27,11 +26,11 @@ def get_config():
     config.single_queries = 200  # searched one by one, for the median and the 99th percentile
     config.bootstrap = 10_000  # resamples of the bootstrap intervals of the MRR; 0 for none
     config.examples = ()  # queries shown with their first results when the run ends
-    config.max_length = 64
-    config.dtype = "float32"
+    config.max_length = 64  # tokens, special tokens counted
+    config.dtype = "float32"  # or bfloat16: what matrix products run in
     config.batch_size = 0  # sentences per batch at most, for the NLI sentences; 0 leaves it to the encoder
     config.cache = ""  # folder of the embedding cache; empty for the default one
-    config.seed = 0
-    config.data_dir = ""
-    config.out = "runs/quora"
+    config.seed = 0  # of the bootstrap
+    config.data_dir = ""  # where the data lies; empty for $JAXWHITEN_DATA_DIR, or a download
+    config.out = "runs/quora"  # folder for the results
     return config

@@ -31,22 +31,22 @@ def get_config():
     config.batch_size = 16  # rows, over all devices
     config.accumulate = 1  # parts a batch is worked through in
     config.buckets = 4  # padded lengths, each compiled once; 1 leaves batches unsorted by length
-    config.epochs = 1
+    config.epochs = 1  # times the data is seen
     config.steps = 0  # instead of epochs, if above 0
     config.optimizer = "adamw"  # or adam
-    config.learning_rate = 2e-5
+    config.learning_rate = 2e-5  # the highest, after the warm-up
     config.warmup = 0.1  # share of the steps
     config.decay = "linear"  # or cosine, constant
-    config.weight_decay = 0.01
-    config.clip_norm = 1.0
-    config.seed = 0
+    config.weight_decay = 0.01  # of adamw, not on norms and biases
+    config.clip_norm = 1.0  # longest gradient; longer ones are scaled down
+    config.seed = 0  # of the order of rows, dropout and new parameters
 
     config.dev = "STS-B"  # scored on its dev split to find the best checkpoint; "" for none
     config.test = ("STS-B",)  # scored on their test splits at the end
     config.evaluate_every = 1000  # steps
     config.save_every = 0  # steps between further checkpoints
-    config.log_every = 10
+    config.log_every = 10  # steps between lines of the log
     config.keep = 1  # latest checkpoints, beside the best
     config.progress = config_dict.placeholder(bool)  # None: a bar on a terminal
-    config.output = "runs/sbert"
+    config.output = "runs/sbert"  # folder of checkpoints, logs, results and the model
     return config

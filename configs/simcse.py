@@ -13,7 +13,7 @@ from configs import sbert_defaults
 def get_config():
     config = sbert_defaults.get_config()
     config.objective = "simcse"
-    config.settings.temperature = 0.05
+    config.settings.temperature = 0.05  # divisor of the cosines in the softmax
     config.pooling = "cls"
     config.max_length = 32
     config.batch_size = 64

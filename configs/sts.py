@@ -13,25 +13,26 @@ from ml_collections import ConfigDict
 def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
-    config.revision = ""
+    config.revision = ""  # commit, tag or branch on the hub; empty for the newest
+    # Names of jaxwhiten.POOLINGS, and layers:I+J, layers:*, ditto:LAYER+HEAD, prompt and idf.
     config.poolings = "cls,mean,first_last_avg,embeddings_last_avg,last2avg"
     # none; target: fitted on the task's own sentences (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target,nli"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
-    # x̃ = (x − βμ) U Λ^(−γ/2): one value or several; 1 and 1 is whitening, 1 and 0 is PCA.
-    config.beta = "1"
-    config.gamma = "1"
+    config.beta = "1"  # share of the mean subtracted, β of x̃ = (x − βμ) U Λ^(−γ/2): one value or several
+    config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
     # Methods beside whitening, by their names in jaxwhiten.methods, fitted as target is; empty for none.
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.
     config.geometry = False
+    # Or sts_sample, the pairs that ship with the package.
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
     config.aggregate = "wmean"  # shown in the table; or mean, all: all three are stored
-    config.max_length = 64
-    config.dtype = "float32"
+    config.max_length = 64  # tokens, special tokens counted
+    config.dtype = "float32"  # or bfloat16: what matrix products run in
     config.batch_size = 0  # sentences per batch at most; 0 leaves it to the encoder
     config.bootstrap = 1000  # resamples of the bootstrap intervals; 0 for none
-    config.seed = 0
-    config.data_dir = ""
-    config.out = "runs/sts"
+    config.seed = 0  # of the bootstrap
+    config.data_dir = ""  # where the data lies; empty for $JAXWHITEN_DATA_DIR, or a download
+    config.out = "runs/sts"  # folder for the results
     return config

@@ -154,7 +154,7 @@ def whitened(
         return
     with notes.of(whitening, vectors.pooling):
         fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents).update(vectors.queries)
-        fitted = Whitening.from_moments(fitted_on)
+        fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=max(gamma for _, gamma in knobs))
     for (beta, gamma), k in itertools.product(knobs, ks):
         with notes.of(whitening, vectors.pooling):
             inside = fitted.with_params(n_components=k, beta=beta, gamma=gamma)

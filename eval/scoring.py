@@ -36,18 +36,19 @@ class Fits:
     seconds: float
 
 
-def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: Notes) -> Fits:
-    """Fits the whitening of each task, to the largest dimension `k` that will be asked for."""
+def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: Notes, *, gamma: float = 1.0) -> Fits:
+    """Fits the whitening of each task, to the largest dimension `k` and power `gamma` that will be asked for."""
     started = time.perf_counter()
     fits: dict[str, Whitening] = {}
     if whitening == "nli":
         with notes.of("nli", encoded.pooling):
-            fits = dict.fromkeys((task.name for task in encoded.tasks), Whitening.from_moments(nli, n_components=k))
+            fitted = Whitening.from_moments(nli, n_components=k, gamma=gamma)
+        fits = dict.fromkeys((task.name for task in encoded.tasks), fitted)
     elif whitening == "target":
         for task in encoded.tasks:
             with notes.of(f"target {task.name}", encoded.pooling):
                 moments = Moments().update(encoded.x[task.fit])
-                fits[task.name] = Whitening.from_moments(moments, n_components=k)
+                fits[task.name] = Whitening.from_moments(moments, n_components=k, gamma=gamma)
     return Fits(whitening, fits, time.perf_counter() - started)
 
 

@@ -69,7 +69,8 @@ def main(config: ConfigDict) -> None:
         encoded = Encoded(encoder.name, pooling, vectors[pooling], indices)
         for whitening in (*whitenings, *methods):
             if whitening in whitenings:
-                fits = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes)
+                gamma = max(gamma for _, gamma in settings.knobs)
+                fits = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
                 scored = score(encoded, fits, settings.knobs, ks[pooling], measured, config.seed)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)

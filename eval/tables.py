@@ -128,6 +128,9 @@ def _shown(value: Any) -> str:
 
 
 def main() -> None:
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return
     if len(sys.argv) < 2:
         raise InputError("python -m eval.tables FILE.md ...")
     for name in sys.argv[1:]:

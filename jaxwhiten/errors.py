@@ -5,9 +5,11 @@ Programs report any `JaxwhitenError` as one line on stderr and exit with the `ex
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 
 class JaxwhitenError(Exception):
@@ -88,5 +90,55 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
 def missing_dependency(package: str, extra: str, purpose: str) -> MissingDependencyError:
     """The error for an optional package that is not installed."""
     return MissingDependencyError(
-        f"{purpose} needs the package {package}, which is not installed: pip install 'jaxwhiten[{extra}]'."
+        f"{purpose} needs the package {package}, which is not installed: {install_command(extra)}."
     )
+
+
+def install_command(extra: str) -> str:
+    """How to install this package with an extra: from a checkout, and from the repository that its metadata name."""
+    return f"pip install '.[{extra}]' in a checkout, or pip install 'jaxwhiten[{extra}] @ git+{_repository()}'"
+
+
+def _repository() -> str:
+    """`Repository` of `[project.urls]` in pyproject.toml: from the checkout itself, or as it was installed."""
+    checkout = Path(__file__).parent.parent / "pyproject.toml"
+    if checkout.is_file():
+        import tomllib
+
+        found: str = tomllib.loads(checkout.read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+        return found
+    from importlib import metadata
+
+    urls = metadata.metadata("jaxwhiten").get_all("Project-URL") or []
+    return dict(url.split(", ", 1) for url in urls)["Repository"]
+
+
+_flags: Mapping[str, str] = {}
+_joint = "="
+
+
+def spelled(name: str, value: object = None) -> str:
+    """A parameter as the caller writes it: `gamma=0.5` in Python, `--gamma 0.5` on a command line.
+
+    Messages take the names of parameters from here, so that no program has to translate them.
+
+    Args:
+      name: What the parameter is called in Python.
+      value: Its value; None for the name alone.
+    """
+    flag = _flags.get(name)
+    if value is None:
+        return flag or name
+    return f"{flag}{_joint}{value}" if flag else f"{name}={value!r}"
+
+
+@contextlib.contextmanager
+def speaking(flags: Mapping[str, str], joint: str = " ") -> Iterator[None]:
+    """Has `spelled` give a command line's flags, by the names they have in Python, within the block."""
+    global _flags, _joint
+    before = _flags, _joint
+    _flags, _joint = flags, joint
+    try:
+        yield
+    finally:
+        _flags, _joint = before

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, OutputError
 
@@ -44,6 +45,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     except OSError as error:
         raise _not_written(path, error) from error
+    interrupts.unfinished.add(name)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -63,6 +65,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _not_written(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+        interrupts.unfinished.discard(name)
 
 
 def _is_full_disk(error: Exception) -> bool:

@@ -1,1 +1,5 @@
 """Training programs: each reads a config, calls the library, and reads from top to bottom."""
+
+from jaxwhiten import interrupts
+
+interrupts.handle_in_program()  # before anything heavy is imported

@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, spelled, unknown_name
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+# By name here, for help must not wait for the imports of jaxwhiten.head; a test compares them.
+POOLINGS = (
+    *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
+    *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J", "ditto:LAYER+HEAD", "prompt"),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """Mistakes are errors in one line; a mistyped option is answered with the nearest ones."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message[:1].upper()}{message[1:]}: see {self.prog} --help.")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses unknown options before anything else, such as what is missing because of them."""
+        own = itertools.takewhile(lambda word: word.startswith("-") or not self._subparsers, args or ())
+        for word in itertools.takewhile(lambda word: word != "--", own):
+            name = word.partition("=")[0]
+            if word.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions):
+                raise unknown_name("option", name, [o for o in self._option_string_actions if o.startswith("--")])
+        return super().parse_known_args(args, namespace)
+
+    def flags(self) -> dict[str, str]:
+        """The first flag of every option, by the name of its value."""
+        return {action.dest: action.option_strings[0] for action in self._actions if action.option_strings}
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
@@ -22,15 +48,21 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "float32")
     model, pooling, length, dtype = defaults if default else ["what the file was made with"] * 4
     parser.add_argument("--model", default=default, help=f"hub id or folder; default: {model}")
-    parser.add_argument("--pooling", default=default and "auto", help=f"default: {pooling}")
+    parser.add_argument("--pooling", default=default and "auto", help=f"{', '.join(POOLINGS)}; default: {pooling}")
     parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length}")
     parser.add_argument("--dtype", default=default and "float32", help=f"float32 or bfloat16; default: {dtype}")
+
+
+def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
+    """-k of a whitening."""
+    what = f"dimensions that the whitening keeps; default: {default}"
+    parser.add_argument("-k", "--dimension", dest="n_components", type=int, metavar="K", help=what)
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
     """-k, --beta and --gamma of a saved whitening, or of one to be fitted, then with --shrinkage."""
     k, share = ("all", "1") if fitting else ("the file's", "the file's")
-    parser.add_argument("-k", "--dimension", type=int, help=f"dimensions kept; default: {k}")
+    add_dimension(parser, k)
     parser.add_argument("--beta", type=float, help=f"share of the mean subtracted, 0 to 1; default: {share}")
     parser.add_argument("--gamma", type=float, help=f"power of the scaling, 0 to 1; default: {share}")
     if fitting:
@@ -41,13 +73,14 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `Whitening` that were given."""
-    values: dict[str, Any] = {name: getattr(args, name, None) for name in ("beta", "gamma", "shrinkage")}
-    values["n_components"] = args.dimension
+    values: dict[str, Any] = {
+        name: getattr(args, name, None) for name in ("n_components", "beta", "gamma", "shrinkage")
+    }
     with contextlib.suppress(TypeError, ValueError):  # not given, or the name of a method
         values["shrinkage"] = float(values["shrinkage"])
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{name} is {value}; it must be a number from 0 to 1.")
+            raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -6,7 +6,6 @@ imported when its word is given, and imports nothing heavy before `run`.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -15,8 +14,10 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import JaxwhitenError, unknown_name
+from jaxwhiten.commands.arguments import Parser
+from jaxwhiten.errors import JaxwhitenError, speaking, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -32,18 +33,23 @@ COMMANDS = {
 }
 
 
-def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The command line; the arguments of one command are known only if it is named, so that others are not imported."""
-    top = argparse.ArgumentParser(
+def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
+    """The command line, and the flags of one command by their names.
+
+    Its arguments are known only if it is named, so that the others are not imported.
+    """
+    top = Parser(
         prog="jaxwhiten", description="Sentence vectors from any BERT-family encoder, whitened: better and smaller."
     )
+    flags: dict[str, str] = {}
     top.add_argument("--version", action="version", version=f"jaxwhiten {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, what in COMMANDS.items():
         sub = subparsers.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
         if name == command:
             _module(name).add_arguments(sub)
-    return top
+            flags = sub.flags()
+    return top, flags
 
 
 def _module(command: str) -> ModuleType:
@@ -57,35 +63,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if command is not None and command not in COMMANDS:
             raise unknown_name("command", command, COMMANDS)
-        top = parser(command)
+        top, flags = parser(command)
         args = top.parse_args(arguments)
         if args.command is None:
             top.print_help()
             return 0
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+        with warnings.catch_warnings(), speaking(flags):
+            warnings.showwarning = show_warning
             code = _module(args.command).run(args)
         sys.stdout.flush()
     except JaxwhitenError as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader (head, less) closed the pipe: no more is written, not even when Python ends.
         _close_stdout()
         return 0
     except OSError as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print(f"error: {one_line(error)}", file=sys.stderr)
         try:
             sys.stdout.flush()
         except OSError:  # it is stdout that cannot be written to
             _close_stdout()
         return 1
     except MemoryError as error:
-        print(f"error: not enough memory ({_one_line(error)}); take smaller blocks or fewer rows", file=sys.stderr)
+        print(f"error: not enough memory ({one_line(error)}); take smaller blocks or fewer rows", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted; files that were there before are intact", file=sys.stderr)
-        return 130
     return code or 0
 
 
@@ -93,20 +96,25 @@ def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _one_line(text: object) -> str:
+def one_line(text: object) -> str:
+    """A message without its line ends."""
     return " ".join(str(text).split())
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"warning: {_one_line(message)}", file=sys.stderr)
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning in one line on stderr, in place of `warnings.showwarning`."""
+    print(f"warning: {one_line(message)}", file=sys.stderr)
 
 
 def program() -> NoReturn:
     """The console script: `main`, and the end of the process."""
-    code = main()
-    if code == 130:  # a thread that waits for a silent pipe would keep the process alive
-        sys.stderr.flush()
-        os._exit(code)
+    interrupts.handle()
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        interrupts.end()
+    if interrupts.asked():
+        interrupts.end()
     sys.exit(code)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import DataError, DataNotFoundError, JaxwhitenError, ModelError
+from jaxwhiten.errors import DataError, DataNotFoundError, JaxwhitenError, ModelError, install_command
 from jaxwhiten.runtime.hardware import cores
 
 _REQUIRED = ("jax", "jaxlib", "flax", "numpy", "scipy", "transformers", "tokenizers", "safetensors")
@@ -82,7 +82,7 @@ def _versions() -> Iterator[Check]:
     versions = {package: _version(package) for package in (*_REQUIRED, *optional)}
     for package in _REQUIRED:
         if versions[package] is None:
-            yield Check("packages", False, f"{package} is not installed: pip install jaxwhiten")
+            yield Check("packages", False, f"{package} is not installed: {install_command('cpu')}")
     yield Check("packages", True, ", ".join(f"{package} {found}" for package, found in versions.items() if found))
     missing = [f"{package} (extra {extra})" for package, extra in optional.items() if versions[package] is None]
     if missing:
@@ -119,7 +119,7 @@ def _product() -> Check | str:
 
 def _faiss() -> Check | str:
     if importlib.util.find_spec("faiss") is None:
-        return Check("faiss", None, "not installed: pip install 'jaxwhiten[cpu]' or 'jaxwhiten[cuda]'")
+        return Check("faiss", None, f"not installed: {install_command('cpu')}; on a GPU machine the extra cuda")
     import faiss
 
     names = [f"faiss-{kind}" for kind in ("cpu", "gpu", "gpu-cu12") if _version(f"faiss-{kind}")]

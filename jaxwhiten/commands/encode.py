@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to apply to the vectors")
     add_knobs(parser)
     parser.add_argument("--normalize", action="store_true", help="scale the vectors to unit length")
-    parser.add_argument("--block", type=int, default=16_384, metavar="N", help="sentences held at once; default: 16384")
+    block = "sentences held at once; default: 16384"
+    parser.add_argument("--block", dest="block_size", type=int, default=16_384, metavar="N", help=block)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         encoder = encoder.then(Normalize())
     n = 0
     with vector_writer(args.output, encoder.dimension) as write:
-        blocks: Any = encoder.encode_stream(texts, block_size=args.block)
+        blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
         for block in blocks:
             write(texts.take(len(block)), block)
             n += len(block)

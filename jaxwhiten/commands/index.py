@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import add_model, load_encoder, load_whitening, named_values
+from jaxwhiten.commands.arguments import add_dimension, add_model, load_encoder, load_whitening, named_values
 from jaxwhiten.commands.texts import add_texts, sentences
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to put inside the index")
     parser.add_argument("--whiten", action="store_true", help="fit a whitening on the texts themselves")
-    parser.add_argument("-k", "--dimension", type=int, help="dimensions that the whitening keeps; default: all")
+    add_dimension(parser)
     parser.add_argument("--backend", default="faiss-flat", help="search backend; default: faiss-flat")
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the backend, such as nprobe=10"
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     if args.whitening and args.whiten:
         raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
-    if args.dimension is not None and not (args.whitening or args.whiten):
+    if args.n_components is not None and not (args.whitening or args.whiten):
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
     options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     vectors = encoder.encode(texts) if args.no_cache else EmbeddingStore().encode(encoder, texts)
     if args.whiten:
-        whitening = Whitening(n_components=args.dimension).fit(vectors)
+        whitening = Whitening(n_components=args.n_components).fit(vectors)
     index = build_index(
         vectors, args.backend, whitening=whitening, encoding=encoder.encoding(), documents=texts, **options
     )

@@ -1,4 +1,4 @@
-"""How every program starts: `--config FILE`, `--config.key=value` overrides, one-line errors, exit codes.
+"""How every program starts: `--help`, `--config FILE`, `--config.key=value` overrides, one-line errors, exit codes.
 
 A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict`. Exit code 0 is success, 2 something
 the user can mend (a typo, a missing file, bad data), 1 anything else, 130 an interrupt.
@@ -17,13 +17,24 @@ import importlib.util
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
+from jaxwhiten import interrupts
+from jaxwhiten.commands.arguments import Parser
+from jaxwhiten.commands.cli import one_line, show_warning
+from jaxwhiten.commands.config_comments import key_comments
+from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
+
+_DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/scaling.md)"
+# What the library calls a parameter that the configs have under another name.
+_OTHER_NAMES = {"data_dir": ("data.folder",), "n_components": ("ks",), "pooling": ("poolings",)}
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
@@ -35,22 +46,30 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
     """
     try:
         path, where, rest = _split(sys.argv[1:], default_config)
-        config = _load(path)
+        module, argument = _load(path)
+        config: ConfigDict = module.get_config(argument) if argument else module.get_config()
+        if {"-h", "--help", "-help"} & set(rest):
+            print(_help(path, module, config), end="")
+            sys.exit()
         _check(rest, config)
     except JaxwhitenError as error:
         sys.exit(_say(error))
     sys.argv[1:] = rest
     holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
-    flags.DEFINE_string("distributed", None, "One process of several: nothing, or ADDRESS:PORT,INDEX,COUNT.")
-    app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))
+    flags.DEFINE_string("distributed", None, _DISTRIBUTED)
+    warnings.showwarning = show_warning
+    with speaking(_flags(config), "="):
+        app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))
 
 
 def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:
         main(config)
-    except (JaxwhitenError, KeyboardInterrupt) as error:
+    except JaxwhitenError as error:
         sys.exit(_say(error))
+    except KeyboardInterrupt:
+        interrupts.end()
 
 
 def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, where: str) -> None:
@@ -74,7 +93,10 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
             print(f"error: {name}: lost another process ({error}); the runtime says which", file=sys.stderr, flush=True)
             distributed.await_verdict()
             code = 1
-        elif isinstance(error, JaxwhitenError | KeyboardInterrupt):
+        elif isinstance(error, KeyboardInterrupt):
+            print(interrupts.MESSAGE, file=sys.stderr)
+            code = interrupts.EXIT_CODE
+        elif isinstance(error, JaxwhitenError):
             code = _say(error, f"{name}: ")
         else:
             traceback.print_exc()
@@ -97,12 +119,9 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
         os.close(nothing)
 
 
-def _say(error: JaxwhitenError | KeyboardInterrupt, who: str = "") -> int:
+def _say(error: JaxwhitenError, who: str = "") -> int:
     """One line on stderr; returns the exit code."""
-    if isinstance(error, KeyboardInterrupt):
-        print("interrupted; what was finished is kept", file=sys.stderr)
-        return 130
-    print(f"error: {who}{error}", file=sys.stderr)
+    print(f"error: {who}{one_line(error)}", file=sys.stderr)
     return error.exit_code
 
 
@@ -118,8 +137,8 @@ def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, 
     return own.config, own.distributed, rest
 
 
-def _load(path: str) -> ConfigDict:
-    """What the config file's `get_config` returns; `FILE:ARGUMENT` passes it the argument."""
+def _load(path: str) -> tuple[ModuleType, str]:
+    """The config file as a module, and what its `get_config` is given: `FILE:ARGUMENT` names it."""
     file, _, argument = path.partition(":")
     if not Path(file).is_file():
         raise unknown_name("config file", path, map(str, Path("configs").glob("*.py")))
@@ -128,24 +147,59 @@ def _load(path: str) -> ConfigDict:
         raise InputError(f"{file}: not a Python file.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    config: ConfigDict = module.get_config(argument) if argument else module.get_config()
-    return config
+    return module, argument
+
+
+def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
+    """Usage, and every config key with its comment and default."""
+    program = sys.modules["__main__"]
+    name = getattr(program.__spec__, "name", None)
+    usage = f"python -m {name}" if name else sys.argv[0]
+    parser = Parser(
+        prog=usage,
+        usage=f"{usage} [--config FILE] [--config.KEY=VALUE ...] [--distributed[=ADDRESS:PORT,INDEX,COUNT]]",
+        description=(program.__doc__ or "").partition("\n")[0],
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=32),
+    )
+    parser.add_argument("--config", metavar="FILE", help=f"where the keys come from; here: {path}")
+    parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
+    keys = parser.add_argument_group(f"keys of {path}, each with its default")
+    comments = key_comments(module)
+    order, values = list(comments), config_keys(config)
+    for key in sorted(values, key=lambda key: order.index(key) if key in comments else len(order)):
+        if isinstance(values[key], ConfigDict):
+            continue
+        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
+        keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
+    return parser.format_help()
+
+
+def _flags(config: ConfigDict) -> dict[str, str]:
+    """The flag of every key, also under what the library calls it."""
+    flags = {key: f"--config.{key}" for key in config_keys(config)}
+    for name, keys in _OTHER_NAMES.items():
+        found = next((flags[key] for key in keys if key in flags), None)
+        if found and name not in flags:
+            flags[name] = found
+    return flags
 
 
 def _check(arguments: list[str], config: ConfigDict) -> None:
     """Answers a mistyped flag or key with the nearest names, before absl prints a stack trace."""
-    known = set(_paths(config))
+    known = set(config_keys(config))
     for argument in arguments:
         name = argument.lstrip("-").partition("=")[0]
         key = name.removeprefix("config.")
         if key != name and key not in known:
             raise unknown_name("config key", key, known)
         if key == name and argument.startswith("--") and not {name, name.removeprefix("no")} & set(flags.FLAGS):
-            raise unknown_name("flag", f"--{name}", ("config", "config.KEY", "distributed", "help"))
+            raise unknown_name("flag", f"--{name}", ("--config", "--config.KEY=VALUE", "--distributed", "--help"))
 
 
-def _paths(config: ConfigDict, prefix: str = "") -> Iterator[str]:
+def config_keys(config: ConfigDict) -> dict[str, Any]:
+    """Every value of a config by its key's path, such as `"data.name"`; `"data"` itself, too."""
+    found: dict[str, Any] = {}
     for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, ConfigDict):
-            yield from _paths(value, f"{prefix}{key}.")
+        inner = config_keys(value) if isinstance(value, ConfigDict) else {}
+        found |= {key: value, **{f"{key}.{rest}": leaf for rest, leaf in inner.items()}}
+    return found

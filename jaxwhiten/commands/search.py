@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from jaxwhiten.errors import MismatchError
+from jaxwhiten.errors import InputError, MismatchError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
+    if not all(query.strip() for query in args.query):
+        raise InputError("The query is empty: give a sentence to search for.")
+
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index, search_text
 

@@ -16,7 +16,7 @@ from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, unknown_name
+from jaxwhiten.errors import DataError, DataNotFoundError, spelled, unknown_name
 from jaxwhiten.io import cache_dir, content_key
 
 QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
@@ -67,7 +67,8 @@ def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
     if path is None and data_dir:
         raise DataNotFoundError(
             f"{data_dir}: no {QUORA_FILE} in it (nor in {', '.join(filter(None, _QUORA_FOLDERS))} below it). Put it"
-            " there, name another file in Quora's columns as the data set, or leave data_dir unset to download it."
+            f" there, name another file in Quora's columns as the data set, or leave {spelled('data_dir')} unset to"
+            " download it."
         )
     if path is None:
         url = os.environ.get(QUORA_URL_VARIABLE) or QUORA_URL
@@ -83,8 +84,8 @@ def _load_mrpc(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
     if folder is None:
         raise DataNotFoundError(
             f"MRPC: {' and '.join(MRPC_FILES)} are not {f'in {root} or its downstream/MRPC' if root else 'known'}. Set"
-            " --config.data_dir or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs, which"
-            " needs no files."
+            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
+            " which needs no files."
         )
     return from_pairs("mrpc", (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count)))
 

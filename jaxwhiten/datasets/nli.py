@@ -20,7 +20,7 @@ from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, unknown_name
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, spelled, unknown_name
 from jaxwhiten.io import cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -302,7 +302,7 @@ def load_nli(
     folder = data_folder(data_dir)
     if folder and not folder.is_dir():
         raise DataNotFoundError(
-            f"{folder}: no such folder. Set --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
+            f"{folder}: no such folder. Set {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."
         )
     rules = _Rules(exclude_overlap, splits, two_way, skip_bad_rows)._asdict()

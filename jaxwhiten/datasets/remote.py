@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
-from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, missing_dependency
+from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, missing_dependency, spelled
 from jaxwhiten.io import atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
@@ -78,8 +78,8 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
     except requests.RequestException as error:
         raise DataNotFoundError(
             f"The {what} is not on this machine and could not be downloaded from {url} ({_reason(error)}). Set"
-            " --config.data_dir or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and run"
-            " again."
+            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a folder that holds it, or connect to the network and"
+            " run again."
         ) from error
     except OSError as error:
         raise _unwritable(path, error) from error

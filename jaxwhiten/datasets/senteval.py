@@ -17,7 +17,7 @@ import numpy as np
 from jaxwhiten.datasets.protocol import SAMPLE, Count, Pairs, STSTask, TaskSpec
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.errors import DataError, DataNotFoundError, spelled
 
 _LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
@@ -122,9 +122,9 @@ def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:
     folder = task_folder(spec, data_dir)
     if folder is None:
         raise DataNotFoundError(
-            f"{Path(data_dir)}: no folder {spec.folder} in it, so {spec.name} cannot be read. Set --config.data_dir or"
-            f" $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that holds downstream/{spec.folder}), or leave both"
-            " unset and connect, and the data is downloaded."
+            f"{Path(data_dir)}: no folder {spec.folder} in it, so {spec.name} cannot be read. Set"
+            f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder (one that holds"
+            f" downstream/{spec.folder}), or leave both unset and connect, and the data is downloaded."
         )
     return STSTask(spec.name, {split: read_split(spec, folder, split) for split in spec.counts})
 

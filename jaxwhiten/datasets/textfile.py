@@ -85,7 +85,9 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}, line {number}: truncated or damaged gzip file ({error}).") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror or error}): give a file that you may read."
+        ) from error
 
 
 def line_problem(line: bytes, max_line: int) -> str | None:

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, checked_blocks, progress, run_blocks, split
-from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical, read_head, says_head, write_folder
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
@@ -80,7 +80,9 @@ class Encoder:
         self.config = model.config
         self.name = name or str(tokenizer_folder)
         if not 3 <= max_length <= self.config.longest_input:
-            raise InputError(f"max_length is {max_length}; this model takes 3 to {self.config.longest_input} tokens.")
+            raise InputError(
+                f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
+            )
         self.max_length = max_length
         self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
         if self.tokenizer.vocab_size > self.config.vocab_size:
@@ -135,7 +137,8 @@ class Encoder:
             pooling = "mean"
             warnings.warn(
                 f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-                " for similarity is often better with pooling='first_last_avg'; pooling='mean' silences this.",
+                f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
+                f" {spelled('pooling', 'mean')} silences this.",
                 PoolingWarning,
                 stacklevel=2,
             )
@@ -436,7 +439,7 @@ class Encoder:
         """
         names, single = self._pooling_names(pooling)
         if block_size < 1:
-            raise InputError(f"block_size is {block_size}; it must be at least 1.")
+            raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
         total = len(sentences) if isinstance(sentences, Sequence) else None
         with progress(total, show_progress) as bar:
             for block in self._run(checked_blocks(sentences, block_size), names, batch_size, bar):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from jaxwhiten.encoding.batching import Batch, halved, plan_batches
 from jaxwhiten.encoding.forward import Forward, Heads
-from jaxwhiten.errors import InputError, JaxwhitenError
+from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 
@@ -114,8 +114,8 @@ class BatchRunner:
         size = f"{batch.height} sentences of {batch.length} tokens"
         if parts[0].height == batch.height:
             raise JaxwhitenError(
-                f"The device has no memory for {size}, which cannot be split: lower max_length, take dtype='bfloat16',"
-                " or end what else is on the device."
+                f"The device has no memory for {size}, which cannot be split: lower {spelled('max_length')}, take"
+                f" {spelled('dtype', 'bfloat16')}, or end what else is on the device."
             ) from error
         if parts[0].tokens < self.token_budget:
             self.token_budget = parts[0].tokens
@@ -143,7 +143,7 @@ def run_blocks(
 ) -> Iterator[dict[str, np.ndarray]]:
     """The vectors of each block by name. Heads that read the sentence in the same form share a forward pass."""
     if max_rows is not None and max_rows < 1:
-        raise InputError(f"batch_size is {max_rows}; it must be at least 1.")
+        raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
     for name, head in heads.items():
         by_form[head.head.form][name] = head
@@ -176,8 +176,8 @@ def split(sentences: list[str], size: int) -> Iterator[list[str]]:
 
 def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
     """Sentences in blocks, read lazily; raises `InputError` at the first that is not a string."""
-    if isinstance(sentences, str):
-        checked_text(sentences)
+    if isinstance(sentences, str | Mapping | Set):
+        checked_text(sentences)  # refuses them
     iterator = iter(sentences)
     for number in itertools.count():
         block = list(itertools.islice(iterator, size))

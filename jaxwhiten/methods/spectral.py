@@ -59,7 +59,7 @@ class _Sphering(SpectralMethod):
         check_share("eigenvalue_floor", self.eigenvalue_floor)
 
     def _check_fit(self, decomposition: Decomposition) -> None:
-        warn_of_few_rows(decomposition, "or take Whitening with fewer components or shrinkage='ledoit-wolf'")
+        warn_of_few_rows(decomposition, len(decomposition.mean), "Whitening with ")
 
     def _scaled(self, decomposition: Decomposition) -> np.ndarray:
         """U Λ^(−1/2)."""

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, unknown_name
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.whitening import check_provenance
@@ -166,7 +166,7 @@ class Index(ABC):
 
     def _check_k(self, k: Any) -> None:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise InputError(f"k must be a positive integer, not {k!r}.")
+            raise InputError(f"{spelled('k')} must be a positive integer, not {k!r}.")
         if k > self.size:
             raise InputError(f"k = {k}, but the index holds {self.size} documents: ask for at most {self.size}.")
 

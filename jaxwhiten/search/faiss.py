@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.errors import InputError, MissingDependencyError, missing_dependency
+from jaxwhiten.errors import InputError, MissingDependencyError, install_command, missing_dependency
 from jaxwhiten.search.base import Index
 from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 
@@ -239,7 +239,7 @@ def _import_faiss(backend: str) -> Any:
         if not hasattr(faiss, "StandardGpuResources"):
             raise MissingDependencyError(
                 f"{backend} needs faiss-gpu, but the CPU build of FAISS is installed:"
-                " pip uninstall faiss-cpu && pip install 'jaxwhiten[cuda]' (they cannot be installed together)."
+                f" pip uninstall faiss-cpu, then {install_command('cuda')} (they cannot be installed together)."
             )
         if not faiss.get_num_gpus():
             raise MissingDependencyError(f"{backend} needs a GPU, and FAISS sees none: check nvidia-smi.")

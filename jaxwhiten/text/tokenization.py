@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -240,7 +240,7 @@ def _load(folder: Path) -> Any:
     raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
 
 
-def checked_text(sentences: Sequence[object], first_index: int = 0) -> list[str]:
+def checked_text(sentences: Iterable[object], first_index: int = 0) -> list[str]:
     """The sentences as strings a tokenizer accepts.
 
     Lone surrogates, which are not text and which no tokenizer takes, become U+FFFD.
@@ -254,6 +254,8 @@ def checked_text(sentences: Sequence[object], first_index: int = 0) -> list[str]
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")
+    if isinstance(sentences, Mapping | Set):  # iterated, they give keys, or no order
+        raise InputError(f"Expected a list of sentences, got a {type(sentences).__name__}; make a list of its values.")
     checked: list[Any] = list(sentences)
     for index, sentence in enumerate(checked):
         if not isinstance(sentence, str):

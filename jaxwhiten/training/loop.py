@@ -234,7 +234,7 @@ class _StopRequest:
 
     def __init__(self, every: int):
         self._every = max(every, 1)
-        self._asked = False
+        self._seen: set[int] = set()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _StopRequest:
@@ -247,17 +247,16 @@ class _StopRequest:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        self._asked = True
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if number in self._seen and number == signal.SIGINT and callable(before := self._before[number]):
+            before(number, frame)
+        self._seen.add(number)
 
     def requested(self, step: int) -> bool:
         """Whether to stop after this step; multiple processes agree on it every `every` steps."""
         if jax.process_count() == 1:
-            return self._asked
+            return bool(self._seen)
         if step % self._every:
             return False
         from jax.experimental import multihost_utils
 
-        return bool(np.any(multihost_utils.process_allgather(np.array(self._asked))))
+        return bool(np.any(multihost_utils.process_allgather(np.array(bool(self._seen)))))

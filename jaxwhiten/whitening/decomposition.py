@@ -55,6 +55,15 @@ class Decomposition:
         error = (self.quartic / self.n - squares) / self.n
         return min(max(error / distance, 0.0), 1.0) if distance > 0 and error > 0 else 0.0
 
+    def effective_dimensions(self) -> np.ndarray:
+        """For every k, the first k directions and the others by their variance: Σ_j min(1, λ_j / λ_k).
+
+        It is d where all variances are alike, and near k where those left out are small.
+        """
+        rest = self.values.sum() - np.cumsum(self.values)
+        kept = np.arange(1, len(self.values) + 1)
+        return kept + np.divide(rest, self.values, out=np.zeros_like(rest), where=self.values > 0)
+
     def shrunk(self, shrinkage: float) -> np.ndarray:
         """Eigenvalues of (1 − a) Σ + a (trace Σ / d) I; its eigenvectors are those of Σ."""
         return (1 - shrinkage) * self.values + shrinkage * self.values.mean()

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, not_fitted, unknown_name
+from jaxwhiten.errors import FormatError, InputError, not_fitted, spelled, unknown_name
 
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 M = TypeVar("M", bound="Method")
@@ -38,13 +38,13 @@ def is_number(value: Any, kind: Any = numbers.Real) -> bool:
 def check_share(name: str, value: Any) -> None:
     """Raises InputError unless a parameter is a number from 0 to 1."""
     if not (is_number(value) and 0 <= value <= 1):
-        raise InputError(f"{name} must be a number from 0 to 1, got {value!r}.")
+        raise InputError(f"{spelled(name)} must be a number from 0 to 1, got {value!r}.")
 
 
 def check_integer(name: str, value: Any, least: int) -> None:
     """Raises InputError unless a parameter is an integer of at least `least`."""
     if not (is_number(value, numbers.Integral) and value >= least):
-        raise InputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+        raise InputError(f"{spelled(name)} must be an integer of at least {least}, got {value!r}.")
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.errors import MismatchError
+from jaxwhiten.errors import MismatchError, spelled
 
 # What decides; a difference in the others is told.
 _DECISIVE = ("fingerprint", "pooling")
@@ -34,7 +34,10 @@ def check_provenance(where: str, fitted: Mapping[str, Any], encoding: Mapping[st
     theirs, ours = (", ".join(f"{key} {facts[key]}" for key in told) for facts in (fitted, encoding))
     if any(key in different for key in _DECISIVE):
         words = f"{theirs}; here they have {ours}" if told else "other weights or another head of the same name"
-        raise MismatchError(f"{where} was fitted on vectors of {words}. Encode as it was fitted, or fit another one.")
+        remedy = f", with {' and '.join(spelled(key, fitted[key]) for key in told)}" if told else ""
+        raise MismatchError(
+            f"{where} was fitted on vectors of {words}. Encode as it was fitted{remedy}, or fit another one."
+        )
     if "max_length" in different:
         warnings.warn(
             f"{where} was fitted with sentences of up to {fitted['max_length']} tokens, here they have up to"

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.decomposition import Decomposition
 from jaxwhiten.whitening.estimator import Learned, check_share, is_number, parameters, stamp
@@ -24,7 +24,9 @@ from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.spectral import SpectralMethod, Spectrum
 
 _SHRINKAGES = ("ledoit-wolf",)
-_ROWS_PER_COLUMN = 10
+# Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of
+# fresh rows along the columns kept are within a third of those fitted. The second holds where the spectrum is flat.
+_ROWS_PER_COLUMN, _ROWS_PER_EFFECTIVE = 10, 5
 
 
 class WhiteningWarning(UserWarning):
@@ -39,14 +41,21 @@ def _warn(message: str) -> None:
     warnings.warn(message, WhiteningWarning, stacklevel=level)
 
 
-def warn_of_few_rows(decomposition: Decomposition, remedy: str) -> None:
-    """Warns where a whitening was fitted on too few rows for its small eigenvalues."""
-    n, d = decomposition.n, len(decomposition.mean)
-    if n < _ROWS_PER_COLUMN * d:
-        _warn(
-            f"Whitening {d} columns was fitted on {n} rows, fewer than {_ROWS_PER_COLUMN} per column: the small "
-            f"eigenvalues are unreliable. Give more rows, {remedy}."
-        )
+def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> None:
+    """Warns where a whitening that keeps k columns was fitted on too few rows to scale them by their variances."""
+    n, d, effective = decomposition.n, len(decomposition.mean), decomposition.effective_dimensions()
+    needed = np.maximum(_ROWS_PER_COLUMN * np.arange(1, d + 1), np.ceil(_ROWS_PER_EFFECTIVE * effective))
+    if n >= needed[k - 1]:
+        return
+    few = f"{_ROWS_PER_COLUMN} per column{' kept' if k < d else ''}"
+    if n >= _ROWS_PER_COLUMN * k:
+        few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
+    most = int(np.count_nonzero(needed <= n))
+    fewer = f", or keep at most {most} columns: {remedy}{spelled('n_components', most)}" if most else ""
+    _warn(
+        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}: the "
+        f"variances it scales by are unreliable. Give more rows{fewer}."
+    )
 
 
 @parameters
@@ -127,15 +136,17 @@ class Whitening(SpectralMethod):
         return result
 
     def _check_fit(self, decomposition: Decomposition) -> None:
-        warn_of_few_rows(decomposition, "fewer components or shrinkage='ledoit-wolf'")
+        if self.gamma:  # at 0 nothing is scaled
+            warn_of_few_rows(decomposition, self.n_components or len(decomposition.mean))
         self._warn_of_rank(decomposition)
 
     def _warn_of_rank(self, decomposition: Decomposition) -> None:
         k, rank = self.n_components, decomposition.rank(self.eigenvalue_floor)
         if k is not None and k > rank and not self._coefficient(decomposition):
+            last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(
-                f"n_components={k} is more than the rank of the data, {rank}: the last {k - rank} columns carry no "
-                "information. Take fewer."
+                f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {last} no"
+                " information. Take fewer."
             )
 
     def inverse_transform(self, Z: Any) -> Float[np.ndarray, "n d"]:
@@ -216,7 +227,8 @@ class Whitening(SpectralMethod):
         k, shrinkage = self.n_components, self.shrinkage
         if k is not None and not (is_number(k, numbers.Integral) and 1 <= k <= d):
             raise InputError(
-                f"n_components must be None or an integer from 1 to the {d} columns of the input, got {k!r}."
+                f"{spelled('n_components')} must be None or an integer from 1 to the {d} columns of the input, got"
+                f" {k!r}."
             )
         for name in ("beta", "gamma", "eigenvalue_floor"):
             check_share(name, getattr(self, name))

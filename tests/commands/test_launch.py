@@ -10,20 +10,29 @@ from tests.conftest import ROOT
 CONFIG = """
 from ml_collections import ConfigDict
 def get_config(variant="plain"):
-    return ConfigDict({"model": variant, "optimizer": {"rate": 0.1}, "steps": 3})
+    config = ConfigDict({"model": variant, "optimizer": {"rate": 0.1}, "steps": 3})
+    config.data_dir = ""  # where 100 % of the data lies
+    return config
 """
-PROGRAM = """
+PROGRAM = '''"""Counts steps.
+
+More of it.
+"""
 import sys
+import warnings
 from jaxwhiten.commands import launch
-from jaxwhiten.errors import DataError
+from jaxwhiten.errors import DataError, spelled
 def main(config):
     if config.steps == 0:
         raise DataError("rows.tsv, line 7: not a number")
     if config.steps < 0:
         raise KeyboardInterrupt
+    if config.steps == 99:
+        warnings.warn("few\\nrows")
+        raise DataError(f"set {spelled('data_dir')}, {spelled('steps', 5)} or {spelled('k', 2)}")
     print(config.model, config.optimizer.rate, config.steps)
 launch.run(main, sys.argv.pop(1))
-"""
+'''
 
 
 @pytest.fixture
@@ -55,6 +64,7 @@ def test_defaults_overrides_and_variants(start):
         (["--config=configs/stss.py"], "Unknown config file 'configs/stss.py'"),
         (["--confg=x"], "Unknown flag '--confg'"),
         (["--config.steps=0"], "rows.tsv, line 7"),
+        (["--halp"], "Did you mean '--help'"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, message):
@@ -67,3 +77,25 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(start, arguments, me
 
 def test_interrupt_is_130(start):
     assert start("--config.steps=-1").returncode == 130
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_is_usage_and_every_key_with_its_comment_and_default(start, flag):
+    done = start(flag, "--config", f"{start.config}:other")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+    said = " ".join(done.stdout.split())
+    assert "Counts steps." in said
+    assert "More of it" not in said
+    assert f"keys of {start.config}:other" in said
+    assert "--config.model VALUE default 'other'" in said
+    assert "--config.optimizer.rate VALUE default 0.1" in said
+    assert "--config.data_dir VALUE default ''; where 100 % of the data lies" in said
+
+
+def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(start):
+    done = start("--config.steps=99")
+    assert done.stderr.splitlines() == [
+        "warning: few rows",
+        "error: set --config.data_dir, --config.steps=5 or k=2",
+    ]

@@ -25,7 +25,7 @@ from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Small samples are what these tests are made of; the warning has its own tests.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:Whitening .* columns was fitted on:jaxwhiten.whitening.whitening.WhiteningWarning"
+    "ignore:A whitening .* columns was fitted on:jaxwhiten.whitening.whitening.WhiteningWarning"
 )
 
 

@@ -1,0 +1,178 @@
+"""Ctrl-C in real processes, from their first line to the middle of the work: one line, exit code 130, no debris."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxwhiten import interrupts
+from tests.conftest import ROOT
+from tests.tiny import SENTENCES
+
+# Started in the background of a shell, this process and its children have SIGINT ignored.
+RESTORE = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+IMPORTED = "import time:"
+
+
+def start(*words, **options):
+    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, "env": environment}
+    return subprocess.Popen([sys.executable, "-c", RESTORE, *map(str, words)], **{**pipes, **options})
+
+
+def assert_interrupted(process, earlier=""):
+    out, err = process.communicate(timeout=60)
+    lines = [line for line in (earlier + err).splitlines() if not line.startswith(IMPORTED)]
+    assert process.returncode == 130, err[-3000:]
+    assert lines == [interrupts.MESSAGE]
+    return out
+
+
+PROGRAMS = {
+    "cli": ["jaxwhiten.commands.cli", "encode", "README.md", "-o", "{out}.npy", "--model", "jaxwhiten-tiny"],
+    "sts": ["eval.sts", "--config", "configs/demo_untuned.py", "--config.out={out}"],
+    "retrieval": ["eval.retrieval", "--config.out={out}"],
+    "tables": ["eval.tables", "README.md"],
+    "sbert": ["train.sbert", "--config.output={out}"],
+    "mlm": ["train.mlm", "--config.output={out}"],
+}
+
+
+def start_and_wait(program, module, out):
+    """A program, when it has just imported a module."""
+    process = start("-X", "importtime", "-m", *[word.format(out=out) for word in PROGRAMS[program]])
+    said = ""
+    while not said.rstrip().endswith(f" {module}"):
+        said = process.stderr.readline()
+        assert said, process.wait()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("program", "module"),
+    [
+        ("cli", "jax._src.core"),
+        ("cli", "flax"),
+        ("sts", "eval"),
+        ("sts", "numpy"),
+        ("sts", "jax._src.api"),
+        ("retrieval", "jax"),
+        ("tables", "eval"),
+        ("sbert", "ml_collections"),
+        ("mlm", "numpy"),
+    ],
+)
+def test_while_it_starts(program, module, tmp_path):
+    """When a module has been imported, which is the same moment on every machine."""
+    process = start_and_wait(program, module, tmp_path / "out")
+    process.send_signal(signal.SIGINT)
+    assert_interrupted(process)
+    assert not (tmp_path / "out.npy").exists()
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.3, 0.9])
+def test_seconds_after_its_first_line(seconds, tmp_path):
+    process = start_and_wait("sts", "eval", tmp_path)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    assert_interrupted(process)
+
+
+def test_while_it_encodes(tiny_model, tmp_path):
+    corpus, output = tmp_path / "corpus.txt", tmp_path / "out" / "v.npy"
+    corpus.write_text("\n".join(filter(None, SENTENCES)) * 20_000)
+    words = ["encode", corpus, "-o", output, "--model", tiny_model, "--pooling", "mean", "--block", 64]
+    process = start("-m", "jaxwhiten.commands.cli", *words)
+    deadline = time.monotonic() + 100
+    while not any(path.stat().st_size > 1000 for path in output.parent.glob(".*.tmp")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert_interrupted(process)
+    assert not list(output.parent.iterdir())
+
+
+def run(code, *words):
+    return start(
+        "-c", f"import gc, os, signal, sys\nfrom jaxwhiten import interrupts\ninterrupts.handle()\n{code}", *words
+    )
+
+
+ME = "os.kill(os.getpid(), signal.SIGINT)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"gc.callbacks.append(lambda *_: {ME})\ngc.collect()",
+        f"class A:\n    def __del__(self): {ME}\nA()",
+        f"try: {ME}\nexcept KeyboardInterrupt: raise ImportError('half way')",
+        f"try: {ME}\nexcept KeyboardInterrupt: {ME}",
+        ME,
+    ],
+    ids=["in a callback", "in a destructor", "told as another error", "twice", "uncaught"],
+)
+def test_it_is_not_lost(code):
+    assert assert_interrupted(run(f"{code}\nprint('went on')")) == ""
+
+
+def test_compiled_code_is_not_waited_for():
+    """Python runs no handler before it returns."""
+    process = run(
+        "import hashlib, threading\n"
+        "interrupts._GRACE_SECONDS = 0.2\n"
+        f"threading.Timer(0.2, lambda: {ME}).start()\n"
+        "hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)\n"
+    )
+    assert_interrupted(process)
+
+
+def test_an_import_in_the_middle_of_a_file_leaves_no_part_of_it(tmp_path):
+    (tmp_path / "slow.py").write_text(f"import os, signal\n{ME}\n")
+    (tmp_path / "file").write_text("old")
+    process = run(
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from jaxwhiten import io\n"
+        "with io.atomic_path(sys.argv[1] + '/file') as temporary:\n"
+        "    temporary.write_text('new')\n"
+        "    import slow\n",
+        tmp_path,
+    )
+    assert_interrupted(process)
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"slow.py", "file"}
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_training_stops_in_its_own_time():
+    """The first Ctrl-C asks it to save; a second one does not wait."""
+    code = (
+        "import time\n"
+        "from jaxwhiten.training.loop import _StopRequest\n"
+        "interrupts._GRACE_SECONDS = 0.1\n"
+        f"with _StopRequest(1) as stop:\n    {ME}\n    time.sleep(0.5)\n    assert stop.requested(1)\n"
+    )
+    process = run(code + "    print('saved')")
+    assert (*process.communicate(timeout=60), process.returncode) == ("saved\n", "", 0)
+    assert assert_interrupted(run(code + f"    {ME}\n    print('saved')")) == ""
+
+
+def test_where_it_was_ignored_it_stays_so():
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from jaxwhiten import interrupts; "
+    code += f"interrupts.handle(); import os; {ME}; print('went on')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "went on\n"
+
+
+def test_a_package_that_is_imported_leaves_the_handler_alone():
+    before = signal.getsignal(signal.SIGINT)
+    import eval
+    import train
+
+    assert eval.interrupts is train.interrupts is interrupts
+    assert signal.getsignal(signal.SIGINT) is before
