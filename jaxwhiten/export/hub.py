@@ -37,7 +37,7 @@ def push_to_hub(
       scores: What the model scores, by task, for its card; in points.
 
     Returns:
-      The address of the commit.
+      The address of the commit, or of the pull request.
 
     Raises:
       InputError: A name that no repository can have, or a step that such a folder cannot say.
@@ -70,4 +70,4 @@ def push_to_hub(
                 " Check the name, the connection and the token (`hf auth login`); exist_ok=True writes to a repository"
                 " that is there."
             ) from error
-    return str(done.commit_url)
+    return str(done.pr_url or done.commit_url)

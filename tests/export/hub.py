@@ -1,4 +1,4 @@
-"""A hub on loopback: repositories are made, files uploaded (small ones in the commit, large ones by LFS) and read."""
+"""A hub on loopback: repositories are made, files uploaded, small ones in the commit and weights by LFS."""
 
 import base64
 import contextlib
@@ -29,14 +29,12 @@ def _handler(hub: Hub) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def answer(self, status: int, value: object = None, data: bytes | None = None, **headers: str) -> None:
-            body = json.dumps(value).encode() if data is None else data
+        def answer(self, status: int, value: object = None) -> None:
+            body = json.dumps(value).encode()
             self.send_response(status)
-            for name, text in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name.replace("_", "-"), text)
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+            self.wfile.write(body)
 
         def body(self) -> bytes:
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -78,7 +76,8 @@ def _handler(hub: Hub) -> type[http.server.BaseHTTPRequestHandler]:
                     else:
                         hub.repos[found[1]][value["path"]] = hub.blobs[value["oid"]]
                 address = f"{hub.url}/{found[1]}/commit/{COMMIT}"
-                self.answer(200, {"success": True, "commitOid": COMMIT, "commitUrl": address})
+                pull = {"pullRequestUrl": f"{hub.url}/{found[1]}/discussions/1"} if "create_pr" in self.path else {}
+                self.answer(200, {"success": True, "commitOid": COMMIT, "commitUrl": address, **pull})
             else:
                 self.answer(404, {"error": path})
 
@@ -87,21 +86,6 @@ def _handler(hub: Hub) -> type[http.server.BaseHTTPRequestHandler]:
             assert hashlib.sha256(data).hexdigest() == oid
             hub.blobs[oid] = data
             self.answer(200)
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if found := re.fullmatch(r"/api/models/(\w+/[\w.-]+)(?:/revision/.+)?", path):
-                files = hub.repos.get(found[1])
-                facts = {"id": found[1], "sha": COMMIT, "siblings": [{"rfilename": name} for name in files or ()]}
-                self.answer(200 if files is not None else 404, facts)
-            elif found := re.fullmatch(r"/(\w+/[\w.-]+)/resolve/[^/]+/(.+)", path):
-                data = hub.repos.get(found[1], {}).get(found[2])
-                tag = hashlib.sha256(data or b"").hexdigest()
-                self.answer(200 if data is not None else 404, data=data or b"", ETag=f'"{tag}"', X_Repo_Commit=COMMIT)
-            else:
-                self.answer(404, {"error": path})
-
-        do_HEAD = do_GET
 
         def log_message(self, *args: object) -> None:
             pass
