@@ -306,13 +306,13 @@ class Encoder(ModelWithHead):
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*m d"]
+        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*m _d"]
     ) -> Float32[np.ndarray, "n m"]:
         """How alike all vectors of one array are to all of another, by `similarity_fn_name`; distances are negative."""
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
     def similarity_pairwise(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*n d"]
+        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*_n _d"]
     ) -> Float32[np.ndarray, " n"]:
         """How alike each vector is to that of the same number in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)

@@ -37,7 +37,7 @@ def check_similarity(name: str) -> str:
 
 
 def similarity(
-    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*m d"], name: str = "cosine"
+    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*m _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, "n m"]:
     """Of all rows of one array with all of another; one vector alone is one row.
 
@@ -48,7 +48,7 @@ def similarity(
 
 
 def similarity_pairwise(
-    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*n d"], name: str = "cosine"
+    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*_n _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, " n"]:
     """Of each row with the row of the same number.
 
