@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eval.common import python, say
 from jaxwhiten.errors import InputError, JaxwhitenError
-from jaxwhiten.report import Run, page, results
+from jaxwhiten.report import PAGE, Run, results
 
 
 def verdict(label: str, run: Run) -> str:
@@ -82,7 +82,7 @@ def _advice(whitened: results.Estimate, pca: results.Estimate | None) -> str:
 
 def next_steps(folders: list[Path]) -> str:
     """The command to type next, and the pages to open."""
-    pages = " ".join(os.path.relpath(folder / page.PAGE) for folder in folders)
+    pages = " ".join(os.path.relpath(folder / PAGE) for folder in folders)
     return (
         "Next, your own encoder on the seven STS tasks (downloaded unless --config.data_dir names them):\n"
         f"  {python()} -m eval.sts --config.model=FOLDER_OR_HUB_ID\n"

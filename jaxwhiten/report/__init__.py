@@ -1,6 +1,7 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
 from jaxwhiten.report import results, retrieval
+from jaxwhiten.report.page import PAGE
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
     as_text,
@@ -19,6 +20,7 @@ from jaxwhiten.report.training import write_training
 from jaxwhiten.report.views import remove_views
 
 __all__ = [
+    "PAGE",
     "Run",
     "Table",
     "as_text",
