@@ -30,15 +30,19 @@ DEMO_STAMP := $(call stamp,cpu)
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast mutants lint types docs bench reproduce miniature tables clean
+# Where the repository lies: links of README, documents, notebooks and messages.
+ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
+
+.PHONY: help demo test test-fast mutants lint types docs bench reproduce miniature tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with real weights
 	@$(BIN)/python -m eval.sts --config configs/demo_untuned.py
+	@$(BIN)/python -m eval.retrieval --config configs/demo_search.py
 	@$(BIN)/python -m eval.sts --config configs/demo.py
-	@$(BIN)/python -m eval.retrieval --config configs/pydocs.py
+	@$(BIN)/python -m eval.verdict "Un-tuned encoder, search=runs/demo-search" "Tuned encoder=runs/demo"
 
 test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -89,6 +93,11 @@ miniature: $(call stamp,cpu-data-train) ## The paper's tables on the encoder tha
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md
+
+owner: ## Put the account of the repository into every link: make owner OWNER=NAME
+	@test -n "$(OWNER)" || { echo "make owner OWNER=NAME"; exit 2; }
+	@git grep -lzE "github(\.com)?/$(ACCOUNT)/jaxwhiten" | \
+	  xargs -0 sed -i -E "s#(github(\.com)?)/$(ACCOUNT)/jaxwhiten#\1/$(OWNER)/jaxwhiten#g"
 
 clean: ## Remove .venv and what runs wrote
 	rm -rf $(VENV) runs

@@ -11,7 +11,9 @@ from configs import sts
 
 def get_config():
     config = sts.get_config()
-    config.poolings = "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,prompt,ditto:0+9,layers:*"
+    config.poolings = (
+        "cls,mean,max,first_last_avg,embeddings_last_avg,last2avg,pooler,idf,promptbert,ditto:0+9,layers:*"
+    )
     config.whitening = "none,target"
     config.ks = "0"
     config.out = "runs/poolings"

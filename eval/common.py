@@ -122,6 +122,12 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def python() -> str:
+    """Python as it is typed from this folder."""
+    found = Path(sys.executable)
+    return str(found.relative_to(Path.cwd())) if found.is_relative_to(Path.cwd()) else "python"
+
+
 def make_folder(folder: Path) -> None:
     """Makes a folder for results."""
     try:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ml_collections import ConfigDict
 
 from eval import published
-from eval.common import Notes, Settings, finish, header_fields, say
+from eval.common import Notes, Settings, finish, header_fields, python, say
 from eval.encoding import EMPTY, encode, expand_poolings, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import with_intervals
@@ -91,12 +91,9 @@ def main(config: ConfigDict) -> None:
     run.save(settings.out)
     print(report.as_text(run, report.write_sts(run, settings.out)))
     if run.header.sample:
-        print("This was a sample, not a benchmark. Next, the seven STS tasks: python -m eval.sts --config.data_dir=DIR")
-        print("(without a folder they are downloaded); --config.model=NAME_OR_FOLDER takes another encoder.")
+        print("This was a sample, not a benchmark.")
     else:
-        print(
-            "Next: softer whitening of a tuned encoder, --config.gamma=0,0.5,1; another encoder, --config.model=NAME."
-        )
+        print(f"Next, softer whitening: {python()} -m eval.sts --config configs/gamma.py --config.model={encoder.name}")
 
 
 def make_header(

@@ -4,11 +4,15 @@
 
 A place for a table is written so, and what is between the two comments is replaced:
 
-    <!-- table runs/methods difference_table pooling=mean -->
+    <!-- table methods difference_table pooling=mean -->
     <!-- end -->
 
-The words are the run's folder, a table of `jaxwhiten.report`, conditions on rows, and `plain` for a table without its
-caption and notes. A run that is not there leaves its table as it is, and the command says so.
+The words are the run's name below runs/, a table of `jaxwhiten.report`, and conditions on rows: `KEY=VALUE,VALUE`,
+`best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
+joined by ` + ` make one table, if their columns are the same.
+
+What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
+for that runs/ no longer has, so that every table can be made again from what is in the repository.
 """
 
 from __future__ import annotations
@@ -18,35 +22,84 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from eval.common import say
 from jaxwhiten import io, report
 from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
 
+MADE, KEPT = Path("runs"), Path("docs/runs")
 _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- end -->)", re.DOTALL)
 
 
-def table_of(words: Sequence[str]) -> str | None:
-    """The table that the words of a place ask for, as Markdown; None where the run is not there."""
-    folder, view, *conditions = words
-    plain = "plain" in conditions
-    if not Path(folder, "run.json").is_file():
+def keep(run: report.Run, folder: Path) -> report.Run:
+    """Saves what the repository keeps of a run: its rows and header, but no sentences, searches or folders of data.
+
+    Returns:
+      The run as it was saved.
+    """
+    config = run.header.config
+    own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
+    if "dataset" in config:
+        own["dataset"] = Path(config["dataset"]).name
+    changes: dict[str, Any] = {"config": config | own}
+    if run.header.program == "eval.retrieval":
+        changes |= {"examples": (), "dataset": dataclasses.replace(run.header.dataset, conflicts=())}
+    else:
+        changes["similarity"] = None
+    kept = dataclasses.replace(run.with_header(**changes), figures={})
+    kept.save(folder)
+    return kept
+
+
+def load(name: str) -> report.Run | None:
+    """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
+    made, kept = MADE / name, KEPT / name
+    if (made / "run.json").is_file():
+        run = report.Run.load(made)
+        return keep(run, kept) if run.header.complete else run
+    return report.Run.load(kept) if (kept / "run.json").is_file() else None
+
+
+def table_of(words: Sequence[str]) -> report.Table | None:
+    """The table that the words of a place ask for; None where the run is not there."""
+    name, view, *conditions = words
+    run = load(name)
+    if run is None:
         return None
-    run = report.Run.load(folder)
     module = report.retrieval if run.header.program == "eval.retrieval" else report
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)
+    rows = list(run.rows)
     for condition in set(conditions) - {"plain"}:
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        rows = [row for row in run.rows if str(getattr(row, key, None)) in value.split(",")]
-        run = dataclasses.replace(run, rows=rows)
-    table = getattr(module, view)(run)
-    if table is not None and plain:
+        if key != "best":
+            rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
+    for condition in conditions:
+        if condition.startswith("best="):
+            best = sorted(rows, key=lambda row: -row.average(run.header.aggregate))[: int(condition[5:])]
+            rows = [row for row in rows if row in best]
+    table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
+    if table is not None and "plain" in conditions:
         table = dataclasses.replace(table, caption="", notes=())
-    return "" if table is None else table.markdown()
+    return table
+
+
+def joined(tables: Sequence[report.Table]) -> report.Table:
+    """The rows of all tables below each other.
+
+    Raises:
+      InputError: Their columns differ.
+    """
+    first = tables[0]
+    if any(list(table.columns) != list(first.columns) for table in tables):
+        raise InputError("Tables that are joined must have the same columns.")
+    if len(tables) == 1:
+        return first
+    return dataclasses.replace(first, rows=[row for table in tables for row in table.rows], best=frozenset(), groups=())
 
 
 def fill(path: Path) -> list[str]:
@@ -54,20 +107,24 @@ def fill(path: Path) -> list[str]:
     missing = []
 
     def new(match: re.Match[str]) -> str:
-        words = match["words"].split()
-        if len(words) < 2:
+        parts = [part.split() for part in match["words"].split(" + ")]
+        if any(len(words) < 2 for words in parts):
             raise InputError(f"{path}: `{match['words']}` names no run and table.")
-        found = table_of(words)
-        if found is None:
-            missing.append(words[0])
+        if absent := [words[0] for words in parts if load(words[0]) is None]:
+            missing.extend(absent)
             return match[0]
-        return f"{match[1]}\n{found}\n\n"
+        tables = [table for words in parts if (table := table_of(words)) is not None]
+        return f"{match[1]}\n{joined(tables).markdown() if tables else ''}\n\n"
 
     text = path.read_text(encoding="utf-8")
     filled = _PLACE.sub(new, text)
     if filled != text:
         io.write_text(path, filled)
     return missing
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def main() -> None:

@@ -12,8 +12,11 @@ from jaxwhiten._version import __version__
 
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize
-    from jaxwhiten.encoding.encoder import Encoder
+    from jaxwhiten.datasets import load_sts
+    from jaxwhiten.encoding import Encoder, evaluate
+    from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import PARAMETRIC, POOLINGS
+    from jaxwhiten.search import build_index, load_index, paraphrase_mining, semantic_search
     from jaxwhiten.whitening.moments import Moments
     from jaxwhiten.whitening.tuning import ScoredPairs, tune
     from jaxwhiten.whitening.whitening import Whitening
@@ -25,7 +28,14 @@ _WHERE = {
     "POOLINGS": "head",
     "ScoredPairs": "whitening",
     "Whitening": "whitening",
+    "build_index": "search",
+    "evaluate": "encoding",
+    "load_index": "search",
+    "load_sts": "datasets",
     "normalize": "whitening",
+    "paraphrase_mining": "search",
+    "push_to_hub": "export",
+    "semantic_search": "search",
     "tune": "whitening",
 }
 
@@ -37,7 +47,14 @@ __all__ = [
     "ScoredPairs",
     "Whitening",
     "__version__",
+    "build_index",
+    "evaluate",
+    "load_index",
+    "load_sts",
     "normalize",
+    "paraphrase_mining",
+    "push_to_hub",
+    "semantic_search",
     "tune",
 ]
 

@@ -2,15 +2,19 @@
 
 import ast
 import importlib.util
+import json
+import os
 import re
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
 import pytest
 
 from jaxwhiten.commands import cli
+from jaxwhiten.datasets import load_sts
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,19 +48,49 @@ WITH_CODE = [page for page in PAGES if blocks(page) and page.name not in ELSEWHE
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
 def test_the_code_runs(page, minilm, tmp_path, monkeypatch):
     """The blocks of a page in their order, in one namespace, as a reader would type them."""
-    code = blocks(page)
-    missing = [module for _, part in code for module in imported(part) if importlib.util.find_spec(module) is None]
-    if missing:
-        pytest.skip(f"needs {', '.join(sorted(set(missing)))}")
+    code, missing = blocks(page), set()
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "document"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # where a few rows are enough to show how it is written
         for line, part in code:
+            if lacking := {module for module in imported(part) if importlib.util.find_spec(module) is None}:
+                missing |= lacking
+                continue
             exec(compile("\n" * line + part, str(page), "exec"), namespace)  # the lines of a traceback are the page's
+    if missing:
+        pytest.skip(f"the blocks that need {', '.join(sorted(missing))} were left out; the others ran")
+
+
+WITH_COMMANDS = [page for page in PAGES if blocks(page, "sh")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
+def test_the_commands_run(page, minilm, tmp_path):
+    """Blocks of `sh` run as they stand, in a folder with the files they name; what cannot run here is in `console`."""
+    pairs = load_sts("sts_sample").splits["test"]
+    (tmp_path / "sentences.txt").write_text("".join(f"{line}\n" for line in pairs.sentence1 + pairs.sentence2))
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
+    rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
+    (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    for folder in ("train", "eval", "configs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    for program, what in {"jaxwhiten": "-m jaxwhiten.commands.cli ", "python": ""}.items():
+        script = tmp_path / "bin" / program
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec {sys.executable} {what}"$@"\n')
+        script.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    for line, block in blocks(page, "sh"):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{name(page)}, line {line}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
 
 
 def test_there_is_code_to_run():
+    assert {"README.md", "docs/search.md", "docs/finetune.md"} <= set(map(name, WITH_COMMANDS))
     assert {"README.md", "docs/choosing.md", "docs/corpora.md", "docs/ecosystem.md"} <= set(map(name, WITH_CODE))
 
 
@@ -91,6 +125,15 @@ def test_commands_and_files_named_are_there(page):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+def test_the_repository_is_named_once():
+    """Every link leads to the address in pyproject.toml; `make owner` changes them together."""
+    address = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+    account = re.fullmatch(r"https://github\.com/([\w-]+)/jaxwhiten", address).group(1)
+    for page in [*PAGES, ROOT / "CITATION.cff", *(ROOT / "notebooks").glob("*.ipynb")]:
+        for found in re.findall(r"github(?:\.com)?/([\w-]+)/jaxwhiten", page.read_text(encoding="utf-8")):
+            assert found == account, f"{name(page)} links to {found}"
 
 
 def test_the_site_is_built_without_a_warning(tmp_path):

@@ -10,31 +10,23 @@ devices. A vector depends on its own sentence only: not on its neighbours, the b
 
 from __future__ import annotations
 
-import copy
-import functools
-import hashlib
-import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, no_type_check, overload
 
+import jax
 import numpy as np
-from jaxtyping import Float, Int
-from tqdm import tqdm
+from jaxtyping import Float, Float32
 
-from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.forward import Forward
-from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, checked_blocks, progress, run_blocks, split
-from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
-from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical, read_head, says_head, write_folder
+from jaxwhiten.encoding import similarity
+from jaxwhiten.encoding.model_with_head import DEFAULT_MAX_LENGTH, ModelWithHead
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks, split
+from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.head import AUTO, Head, Settings, Truncate, canonical, read_head, says_head, write_folder
 from jaxwhiten.models import TransformerEncoder, loading
-from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import BulkTokenizer, checked_text
-from jaxwhiten.whitening import Moments, Whitening, check_provenance
-
-DEFAULT_MAX_LENGTH = 64
-
+from jaxwhiten.text import checked_text, prompt_named, prompt_of_role, tells_roles_apart
+from jaxwhiten.whitening import Moments, Whitening
 
 Vectors = np.ndarray
 Names = str | Sequence[str] | None
@@ -44,7 +36,7 @@ class PoolingWarning(UserWarning):
     """A model folder that does not say how its vectors are pooled."""
 
 
-class Encoder:
+class Encoder(ModelWithHead):
     """A BERT-family encoder with its tokenizer and a head: what is done after the hidden states.
 
     Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
@@ -56,6 +48,11 @@ class Encoder:
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
       head: Takes the place of `pooling`.
+      prompts: Texts to be put in front of sentences, by name.
+      default_prompt_name: The prompt put in front of a sentence unasked.
+      similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
+      device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
+        local devices of JAX's default platform.
 
     Attributes:
       name: As given.
@@ -65,6 +62,8 @@ class Encoder:
       dtype: What matrix products run in, `"float32"` or `"bfloat16"`.
       dimension: Width d of the vectors of the default head.
       tokenizer: Its tokenizer, truncating to `max_length`.
+      prompts: As given.
+      similarity_fn_name: As given.
     """
 
     def __init__(
@@ -76,26 +75,24 @@ class Encoder:
         max_length: int = DEFAULT_MAX_LENGTH,
         name: str = "",
         head: Head | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str = "cosine",
+        device: str | jax.Device | None = None,
     ):
-        self.config = model.config
-        self.name = name or str(tokenizer_folder)
-        if not 3 <= max_length <= self.config.longest_input:
-            raise InputError(
-                f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
-            )
-        self.max_length = max_length
-        self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
-        if self.tokenizer.vocab_size > self.config.vocab_size:
-            raise ModelError(
-                f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
-                f"{self.config.vocab_size} rows; they do not belong together."
-            )
-        self._tables = Tables(self.tokenizer.mask_token_id, {})
-        self._forward = Forward(model)
-        self.dtype = self._forward.dtype
-        self._runner = BatchRunner(self._forward, max_length, self.config.pad_token_id)
-        self._set_head(head or Head.named(pooling, self._tables))
-        keep_compiled()
+        self.prompts = dict(prompts or {})
+        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
+        self._default_prompt_name = default_prompt_name
+        super().__init__(
+            model,
+            tokenizer_folder,
+            pooling=pooling,
+            max_length=max_length,
+            name=name,
+            head=head,
+            prompt=None if default_prompt_name is None else prompt_named(self.prompts, default_prompt_name),
+            device=device,
+        )
 
     @classmethod
     def from_pretrained(
@@ -106,6 +103,11 @@ class Encoder:
         max_length: int | None = None,
         dtype: str = "float32",
         revision: str | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str | None = None,
+        truncate_dim: int | None = None,
+        device: str | jax.Device | None = None,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
 
@@ -116,160 +118,218 @@ class Encoder:
           max_length: Longest sentence in tokens; by default what the folder says with `"auto"`, else 64.
           dtype: `"float32"` or `"bfloat16"`.
           revision: Commit, tag or branch on the hub.
+          prompts: Prompts beside the folder's, or in their place where they have the same name.
+          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`,
+            none with a pooling that is named.
+          similarity_fn_name: What `similarity` computes; by default what the folder says, else `"cosine"`.
+          truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
+          device: As in the constructor.
 
         Returns:
-          The encoder, its weights on all local devices.
+          The encoder, its weights on the device, or on all local ones.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
-          InputError: An unknown pooling or dtype, or a `max_length` the model cannot take.
+          InputError: An unknown pooling, dtype, prompt, similarity or device, or a `max_length` or `truncate_dim` the
+            model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         module, config, weights_folder = loading.load_model(folder, dtype=dtype)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
+        settings = Settings.read(folder)
+        if similarity_fn_name is None:  # a folder may name one of multi-vector models
+            said = settings.similarity_fn_name
+            similarity_fn_name = said if said in similarity.SIMILARITIES else "cosine"
         head = None
         if pooling == AUTO and says_head(folder):
             head, longest = read_head(folder, config)
+            default_prompt_name = default_prompt_name or settings.default_prompt_name
+            if truncate_dim is None and settings.truncate_dim is not None:
+                truncate_dim = min(settings.truncate_dim, head.width(config))
             if max_length is None:
                 max_length = min(longest or config.longest_input, config.longest_input)
         elif pooling == AUTO:
             pooling = "mean"
             warnings.warn(
                 f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-                f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
-                f" {spelled('pooling', 'mean')} silences this.",
+                " for similarity is often better with pooling='first_last_avg'; pooling='mean' silences this.",
                 PoolingWarning,
                 stacklevel=2,
             )
-        length = DEFAULT_MAX_LENGTH if max_length is None else max_length
-        return cls(module, tokenizer_folder, pooling=pooling, max_length=length, name=str(model), head=head)
-
-    def __repr__(self) -> str:
-        return (
-            f"Encoder({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype})"
+        encoder = cls(
+            module,
+            tokenizer_folder,
+            pooling=pooling,
+            max_length=DEFAULT_MAX_LENGTH if max_length is None else max_length,
+            name=str(model),
+            head=head,
+            prompts={**settings.prompts, **(prompts or {})},
+            default_prompt_name=default_prompt_name,
+            similarity_fn_name=similarity_fn_name,
+            device=device,
         )
+        return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
 
-    def _with_head(self, head: Head) -> Encoder:
-        """This encoder with another head by default; weights and compiled programs are shared."""
-        result = copy.copy(self)
-        result._set_head(head)
-        return result
+    @property
+    def default_prompt_name(self) -> str | None:
+        """The name of the prompt that the default head puts in front of every sentence, or None."""
+        return self._default_prompt_name if self.head.form.prompt else None
 
-    def _set_head(self, head: Head) -> None:
-        self._ready: dict[str, ReadyHead] = {}
-        self.head, self.pooling = head, head.name
-        self.dimension = self._checked_width(head)
-        self.__dict__.pop("fingerprint", None)
+    def prompt_for(self, role: str) -> str | None:
+        """The prompt of a `"query"` or a `"document"`; None, for the default one, where neither has a prompt."""
+        return prompt_of_role(self.prompts, role) if tells_roles_apart(self.prompts) else None
 
-    def _checked_width(self, head: Head) -> int:
-        try:
-            return head.width(self.config)
-        except ModelError as error:
-            raise ModelError(f"{self.name}: {error}") from error
-
-    def _named(self, name: str) -> ReadyHead:
-        """The head of a name, checked and on the devices; `"auto"` is this encoder's own.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
-        if name not in self._ready:
-            if name == AUTO and self.pooling != AUTO:
-                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
-            head = self.head if name == AUTO else Head.named(name, self._tables)
-            self._ready[name] = ReadyHead(head, self._forward.place(head.steps), self._checked_width(head))
-        return self._ready[name]
-
-    @functools.cached_property
-    def fingerprint(self) -> str:
-        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        digest = hashlib.sha256(self.tokenizer.to_json().encode())
-        for part in itertools.chain(self._forward.contents(), self.head.contents() if self.pooling == AUTO else ()):
-            digest.update(part)
-        return digest.hexdigest()[:24]
-
-    def encoding(self, pooling: str | None = None) -> dict[str, Any]:
-        """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
+    @overload
+    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> Vectors: ...
+    @overload
+    def encode(
+        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
+    ) -> dict[str, Vectors]: ...
+    @no_type_check  # at run time: an item that is not a string gets a message of its own
+    def encode(
+        self,
+        sentences: str | Sequence[str],
+        *,
+        pooling: str | Sequence[str] | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Vectors | dict[str, Vectors]:
+        """Encodes sentences.
 
         Args:
-          pooling: The pooling used, where it is not the encoder's own.
+          sentences: Any number of strings, or one; an empty string is encoded as `[CLS] [SEP]`.
+          pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
+            it is; one that rewrites it, such as `promptbert`, takes its own.
+          prompt_name: The prompt of `self.prompts` to put in front of every sentence, in place of the default one.
+          prompt: That text itself; `prompt_name` is then not used.
+          normalize_embeddings: Whether the vectors are scaled to unit length.
+          truncate_dim: Columns kept of every vector; all by default.
+          batch_size: At most this many sentences per batch; by default a token budget decides.
+          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype.
-        """
-        return {
-            "model": str(self.name),
-            "fingerprint": self.fingerprint,
-            "pooling": canonical(pooling or self.pooling),
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-        }
-
-    def model(self) -> TransformerEncoder:
-        """The Flax module, sharing its parameters."""
-        return self._forward.model()
-
-    def width(self, pooling: str) -> int:
-        """Width of the vectors of a pooling."""
-        return self._named(canonical(pooling)).width
-
-    def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default; weights and compiled programs are shared.
+          float32 [n, d] in the order of the sentences, [d] for one string; for several poolings a dict of such arrays
+          by name.
 
         Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
+          InputError: An item is not a string, whose index is named, an unknown prompt, or more columns than there are.
+            Nothing was encoded.
         """
-        return self._with_head(self._named(canonical(pooling)).head)
+        alone = isinstance(sentences, str)
+        sentences = checked_text([sentences] if alone else sentences)
+        heads, single = self._chosen(pooling, prompt_name, prompt)
+        widths = {name: kept(head.width, truncate_dim) for name, head in heads.items()}
+        out = {name: np.empty((len(sentences), width), np.float32) for name, width in widths.items()}
+        with progress(len(sentences), show_progress) as bar:
+            start = 0
+            for block in run_blocks(split(sentences, BLOCK), self.tokenizer, self._runner, heads, batch_size, bar):
+                for name, vectors in block.items():
+                    stop = start + len(vectors)
+                    out[name][start:stop] = finished(vectors, truncate_dim, normalize_embeddings)
+                start = stop
+        found = {name: vectors[0] for name, vectors in out.items()} if alone else out
+        return next(iter(found.values())) if single else found
 
-    def then(self, *steps: Step) -> Encoder:
-        """An encoder whose head has further steps; weights and compiled programs are shared.
+    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+        """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
         Args:
-          *steps: Steps on vectors, such as `jaxwhiten.head.Truncate(64)`.
+          sentences: The queries.
+          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the query's.
+        """
+        return self.encode(sentences, **self._in_role("query", options))
+
+    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
+        """`encode` with the first prompt there is of `document`, `passage` and `corpus`; with none where there is none.
+
+        Args:
+          sentences: The documents.
+          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the document's.
+        """
+        return self.encode(sentences, **self._in_role("document", options))
+
+    def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
+        given = options.get("prompt_name") is not None or options.get("prompt") is not None
+        return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
+
+    def encode_stream(
+        self,
+        sentences: Iterable[str],
+        *,
+        pooling: Names = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        block_size: int = BLOCK,
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
+        """Encodes any iterable of sentences in bounded memory.
+
+        Args:
+          sentences: Read lazily, at most two blocks ahead.
+          block_size: Sentences per block; they are sorted by length within it.
+          pooling, prompt_name, prompt, normalize_embeddings, truncate_dim, batch_size, show_progress: As in `encode`.
+
+        Yields:
+          For each block, in input order, what `encode` would return for it.
 
         Raises:
-          MismatchError, InputError: A step that takes vectors of another width.
+          InputError: An item is not a string; its index is named. All blocks before its own were yielded.
         """
-        return self._with_head(self.head.then(*steps))
+        heads, single = self._chosen(pooling, prompt_name, prompt)
+        for head in heads.values():
+            kept(head.width, truncate_dim)
+        if block_size < 1:
+            raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
+        total = len(sentences) if isinstance(sentences, Sequence) else None
+        with progress(total, show_progress) as bar:
+            texts = checked_blocks(sentences, block_size)
+            for block in run_blocks(texts, self.tokenizer, self._runner, heads, batch_size, bar):
+                out = {name: finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
+                yield next(iter(out.values())) if single else out
 
-    def with_whitening(
-        self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
-    ) -> Encoder:
-        """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
+    def _chosen(self, pooling: Names, prompt_name: str | None, prompt: str | None) -> tuple[dict[str, ReadyHead], bool]:
+        """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
+        if prompt is None and prompt_name is not None:
+            prompt = prompt_named(self.prompts, prompt_name)
+        single = pooling is None or isinstance(pooling, str)
+        names = [pooling or self.pooling] if isinstance(pooling, str | None) else pooling
+        if not names:
+            raise InputError("pooling is an empty list; name at least one.")
+        return {name: self._named(name, prompt) for name in names}, single
+
+    def similarity(
+        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*m _d"]
+    ) -> Float32[np.ndarray, "n m"]:
+        """How alike all vectors of one array are to all of another, by `similarity_fn_name`; distances are negative."""
+        return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
+
+    def similarity_pairwise(
+        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*_n _d"]
+    ) -> Float32[np.ndarray, " n"]:
+        """How alike each vector is to that of the same number in the other array."""
+        return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
+
+    def moments(self, sentences: Iterable[str]) -> Moments:
+        """Moments of the vectors of any number of sentences, in bounded memory.
 
         Args:
-          whitening: A fitted whitening of this encoder's vectors.
-          normalize: Whether the whitened vectors are scaled to unit length.
-          where: What the whitening is called in messages, such as its file.
-          **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
-
-        Returns:
-          The encoder; weights are shared.
+          sentences: Read once.
 
         Raises:
-          MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
-          InputError: A parameter that cannot be.
-          NotFittedError: The whitening was not fitted.
+          InputError: An item is not a string; its index is named.
         """
-        if changes:
-            whitening = whitening.with_params(**changes)
-        self.check_whitening(whitening, where)
-        return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
-
-    def check_whitening(self, whitening: Whitening, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
-
-        Args:
-          whitening: A fitted whitening.
-          where: What it is called in messages.
-        """
-        check_provenance(where, whitening.provenance, self.encoding())
-        if whitening.n_features_in_ != self.dimension:
-            raise MismatchError(
-                f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
-            )
+        moments = Moments()
+        for block in self.encode_stream(sentences):
+            moments.update(block)
+        return moments
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and puts it behind this encoder.
@@ -290,22 +350,8 @@ class Encoder:
             Whitening.from_moments(moments, n_components=k, provenance=self.encoding(), **params)
         )
 
-    def moments(self, sentences: Iterable[str]) -> Moments:
-        """Moments of the vectors of any number of sentences, in bounded memory.
-
-        Args:
-          sentences: Read once.
-
-        Raises:
-          InputError: An item is not a string; its index is named.
-        """
-        moments = Moments()
-        for block in self.encode_stream(sentences):
-            moments.update(block)
-        return moments
-
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
-        """Writes a sentence-transformers folder: encoder, tokenizer, and every step of the head.
+        """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.
 
         `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
 
@@ -323,144 +369,7 @@ class Encoder:
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; name another one.")
-        return write_folder(folder, self.model(), self.tokenizer, self.head, dtype=dtype or self.dtype, card=card)
-
-    def fit_idf(self, sentences: Iterable[str]) -> str:
-        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
-
-        Args:
-          sentences: The corpus, read once.
-
-        Returns:
-          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-
-        Raises:
-          InputError: No sentences, or an item that is not a string.
-
-        References:
-          Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
-        """
-        total, counts = 0, np.zeros(self.config.vocab_size, np.int64)
-        for block in checked_blocks(sentences, BLOCK):
-            total += len(block)
-            counts += self.tokenizer(block).document_frequencies(self.config.vocab_size)
-        if not total:
-            raise InputError("No sentences to count tokens in.")
-        return self.add_idf(np.log((total + 1) / (counts + 1)))
-
-    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
-        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
-
-        Args:
-          weights: One per row of the model's word embedding, none below 0.
-
-        Returns:
-          The pooling's name.
-
-        Raises:
-          InputError: Weights of another length, below 0, or not finite.
-        """
-        weights = np.ascontiguousarray(weights, np.float32)
-        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
-        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
-        self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
-        return f"idf:{table}"
-
-    @overload
-    def encode(  # type: ignore[overload-overlap]  # a string is a sequence of strings, too
-        self,
-        sentences: Sequence[str],
-        *,
-        pooling: str | None = None,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> Vectors: ...
-    @overload
-    def encode(
-        self,
-        sentences: Sequence[str],
-        *,
-        pooling: Sequence[str],
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> dict[str, Vectors]: ...
-    def encode(self, sentences: Any, *, pooling: Any = None, batch_size: Any = None, show_progress: Any = None) -> Any:
-        """Encodes sentences.
-
-        Args:
-          sentences: Any number of strings; an empty string is encoded as `[CLS] [SEP]`.
-          pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
-            it is; one that rewrites it, such as `prompt`, takes its own.
-          batch_size: At most this many sentences per batch; by default a token budget decides.
-          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
-
-        Returns:
-          float32 [n, d] in the order of the sentences; for several poolings a dict of such arrays by name.
-
-        Raises:
-          InputError: An item is not a string; its index is named, and nothing was encoded.
-        """
-        sentences = checked_text(sentences)
-        names, single = self._pooling_names(pooling)
-        out = {name: np.empty((len(sentences), self.width(name)), np.float32) for name in names}
-        with progress(len(sentences), show_progress) as bar:
-            start = 0
-            for block in self._run(split(sentences, BLOCK), names, batch_size, bar):
-                size = len(block[names[0]])
-                for name in names:
-                    out[name][start : start + size] = block[name]
-                start += size
-        return out[names[0]] if single else out
-
-    def encode_stream(
-        self,
-        sentences: Iterable[str],
-        *,
-        pooling: Names = None,
-        block_size: int = BLOCK,
-        batch_size: int | None = None,
-        show_progress: bool | None = None,
-    ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
-        """Encodes any iterable of sentences in bounded memory.
-
-        Args:
-          sentences: Read lazily, at most two blocks ahead.
-          pooling: As in `encode`.
-          block_size: Sentences per block; they are sorted by length within it.
-          batch_size: As in `encode`.
-          show_progress: As in `encode`.
-
-        Yields:
-          For each block, in input order, what `encode` would return for it.
-
-        Raises:
-          InputError: An item is not a string; its index is named. All blocks before its own were yielded.
-        """
-        names, single = self._pooling_names(pooling)
-        if block_size < 1:
-            raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        total = len(sentences) if isinstance(sentences, Sequence) else None
-        with progress(total, show_progress) as bar:
-            for block in self._run(checked_blocks(sentences, block_size), names, batch_size, bar):
-                yield block[names[0]] if single else block
-
-    def _pooling_names(self, pooling: Names) -> tuple[tuple[str, ...], bool]:
-        """The names to compute, under which the caller asked for them, and whether one array is wanted."""
-        single = pooling is None or isinstance(pooling, str)
-        names = tuple(dict.fromkeys([pooling or self.pooling] if isinstance(pooling, str | None) else pooling))
-        if not names:
-            raise InputError("pooling is an empty list; name at least one.")
-        for name in names:
-            self._named(name)
-        return names, single
-
-    def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
-        """How sentences of these lengths, in tokens, are cut into batches on this machine, see `plan_batches`."""
-        return self._runner.plan(lengths, batch_size)
-
-    def _run(
-        self, blocks: Iterable[list[str]], names: tuple[str, ...], batch_size: int | None, bar: tqdm
-    ) -> Iterator[dict[str, Vectors]]:
-        heads = {name: self._named(name) for name in names}
-        return run_blocks(blocks, self.tokenizer, self._runner, heads, batch_size, bar)
+        settings = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name)
+        return write_folder(
+            folder, self.model(), self.tokenizer, self.head, settings=settings, dtype=dtype or self.dtype, card=card
+        )

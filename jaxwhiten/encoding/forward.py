@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections import defaultdict
@@ -16,6 +17,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
+from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.runtime.hardware import cores
@@ -27,11 +29,35 @@ _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ..
 Heads = Mapping[str, tuple[Step, ...]]
 
 
+def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
+    """The devices of this process that a name means.
+
+    Args:
+      device: `"cpu"`, `"gpu"` or `"tpu"` for all of a platform, with a number for one of them (`"gpu:1"`; `"cuda"` is
+        another word for `"gpu"`); a JAX device; None for all of the default platform.
+
+    Raises:
+      InputError: No such device here; the message names those there are.
+    """
+    if device is None:
+        return jax.local_devices()
+    if isinstance(device, jax.Device):
+        return [device]
+    platform, _, number = device.partition(":")
+    with contextlib.suppress(RuntimeError, ValueError, IndexError):
+        found = jax.local_devices(backend=platform)
+        return [found[int(number)]] if number else found
+    platforms = dict.fromkeys((jax.default_backend(), "cpu"))
+    here = [f"{name}:{i}" for name in platforms for i in range(len(jax.local_devices(backend=name)))]
+    raise unknown_name("device", device, here)
+
+
 class Forward:
     """An encoder on the devices, compiled ahead for every shape of a batch and every set of heads.
 
     Args:
       model: An encoder.
+      device: The one to run on, see `local_devices`; by default all local ones.
 
     Attributes:
       config: The model's.
@@ -41,8 +67,8 @@ class Forward:
       in_flight: Batches to have started before the oldest is waited for.
     """
 
-    def __init__(self, model: TransformerEncoder):
-        devices = np.asarray(jax.local_devices())
+    def __init__(self, model: TransformerEncoder, device: str | jax.Device | None = None):
+        devices = np.asarray(local_devices(device))
         mesh = Mesh(devices, ("data",))
         self.config = model.config
         self.dtype = jnp.dtype(model.dtype).name

@@ -1,8 +1,8 @@
 """Embeddings kept on disk, so that a sentence is encoded once for any number of settings.
 
 One entry is a folder named by a key over everything the vectors depend on: weights, configuration and tokenizer (the
-encoder's fingerprint), pooling, max_length, dtype and the sentences themselves in their order. While it is made it
-holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one memory-mapped
+encoder's fingerprint), pooling, prompt, max_length, dtype and the sentences themselves in their order. While it is made
+it holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one memory-mapped
 `.npy` file with a JSON sidecar that spells the key out and carries a checksum.
 """
 
@@ -55,13 +55,27 @@ class EmbeddingStore:
 
     @overload
     def encode(
-        self, encoder: Any, sentences: Sequence[str], *, pooling: str | None = None, show_progress: bool | None = None
+        self,
+        encoder: Any,
+        sentences: Sequence[str],
+        *,
+        pooling: str | None = None,
+        prompt: str | None = None,
+        show_progress: bool | None = None,
     ) -> np.ndarray: ...
     @overload
     def encode(
-        self, encoder: Any, sentences: Sequence[str], *, pooling: Sequence[str], show_progress: bool | None = None
+        self,
+        encoder: Any,
+        sentences: Sequence[str],
+        *,
+        pooling: Sequence[str],
+        prompt: str | None = None,
+        show_progress: bool | None = None,
     ) -> dict[str, np.ndarray]: ...
-    def encode(self, encoder: Any, sentences: Any, *, pooling: Any = None, show_progress: Any = None) -> Any:
+    def encode(
+        self, encoder: Any, sentences: Any, *, pooling: Any = None, prompt: str | None = None, show_progress: Any = None
+    ) -> Any:
         """`Encoder.encode`, read from the store where it is there, written to it where it is not.
 
         Poolings that are missing are computed together, in one forward pass.
@@ -70,6 +84,7 @@ class EmbeddingStore:
           encoder: An `Encoder`.
           sentences: The sentences.
           pooling: A name, or several; default the encoder's own.
+          prompt: The text in front of every sentence, as in `Encoder.encode`; by default the encoder's own.
           show_progress: As in `Encoder.encode`.
 
         Returns:
@@ -87,18 +102,24 @@ class EmbeddingStore:
             raise InputError("No sentences to encode.")
         text = text_fingerprint(sentences)
         entries = {
-            name: _Entry(self.folder, entry_key(encoder, text, len(sentences), name), self.shard_rows) for name in names
+            name: _Entry(self.folder, entry_key(encoder, text, len(sentences), name, prompt), self.shard_rows)
+            for name in names
         }
         found = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
         while missing:
-            self._fill(encoder, sentences, missing, show_progress)
+            self._fill(encoder, sentences, missing, prompt, show_progress)
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         return found[names[0]] if single else found
 
     def _fill(
-        self, encoder: Any, sentences: list[str], entries: Mapping[str, _Entry], show_progress: bool | None
+        self,
+        encoder: Any,
+        sentences: list[str],
+        entries: Mapping[str, _Entry],
+        prompt: str | None,
+        show_progress: bool | None,
     ) -> None:
         """Encodes the shards that are not there yet, one stream a set of missing poolings."""
         todo: dict[tuple[str, ...], list[int]] = {}
@@ -112,6 +133,7 @@ class EmbeddingStore:
             stream = encoder.encode_stream(
                 [text for start in starts for text in sentences[start : start + self.shard_rows]],
                 pooling=names,
+                prompt=prompt,
                 block_size=self.shard_rows,
                 show_progress=show_progress,
             )
@@ -120,9 +142,11 @@ class EmbeddingStore:
                     entries[name].put(shard, block[name])
 
 
-def entry_key(encoder: Any, text: str, rows: int, pooling: str) -> dict[str, Any]:
+def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
+    said = {} if prompt is None else encoder.encoding(pooling, prompt)
     return {
+        **({"prompt": said["prompt"]} if "prompt" in said else {}),
         "store_version": VERSION,
         "encoder": encoder.fingerprint,
         "pooling": canonical(pooling),

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 from tqdm import tqdm
 
+from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding.batching import Batch, halved, plan_batches
 from jaxwhiten.encoding.forward import Forward, Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
@@ -167,6 +168,19 @@ def run_blocks(
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
+
+
+def kept(width: int, truncate_dim: int | None) -> int:
+    """Columns that are kept of vectors of a width."""
+    if truncate_dim is not None and not 1 <= truncate_dim <= width:
+        raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {width} dimensions.")
+    return width if truncate_dim is None else truncate_dim
+
+
+def finished(vectors: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
+    """Cut and scaled on the host, so that neither compiles another program."""
+    vectors = vectors[:, :truncate_dim]
+    return normalize(vectors) if unit_length else vectors
 
 
 def split(sentences: list[str], size: int) -> Iterator[list[str]]:

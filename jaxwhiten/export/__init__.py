@@ -2,6 +2,7 @@
 
 from jaxwhiten.export.cards import head_card, masked_model_card, model_card
 from jaxwhiten.export.faiss import save_faiss
+from jaxwhiten.export.hub import push_to_hub
 from jaxwhiten.export.onnx import save_onnx
 from jaxwhiten.export.sentence_transformers import (
     check_pooling,
@@ -15,6 +16,7 @@ __all__ = [
     "head_card",
     "masked_model_card",
     "model_card",
+    "push_to_hub",
     "save_faiss",
     "save_onnx",
     "save_sentence_transformer",

@@ -3,7 +3,8 @@
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import Head, pool, run
 from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
-from jaxwhiten.head.pooling import Pooling
+from jaxwhiten.head.pooling import AfterPrompt, Pooling
+from jaxwhiten.head.settings import Settings
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import STEPS, Module, States, StateStep, Step, Target, VectorStep, array, dense_module, step
 from jaxwhiten.head.vectors import WHITENING_FILE, Dense, Normalize, Truncate, Whiten
@@ -14,12 +15,14 @@ __all__ = [
     "POOLINGS",
     "STEPS",
     "WHITENING_FILE",
+    "AfterPrompt",
     "Dense",
     "Head",
     "LayerMix",
     "Module",
     "Normalize",
     "Pooling",
+    "Settings",
     "StateStep",
     "States",
     "Step",

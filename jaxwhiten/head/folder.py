@@ -6,24 +6,26 @@ Dropout, which does nothing when encoding.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten._version import __version__
-from jaxwhiten.errors import ModelError
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.head import Head
-from jaxwhiten.head.pooling import Pooling
+from jaxwhiten.head.pooling import AfterPrompt, Pooling
+from jaxwhiten.head.settings import SETTINGS_FILE, Settings
+from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import WHITENING_FILE
 from jaxwhiten.models import EncoderConfig, TransformerEncoder, loading, save_model
 from jaxwhiten.text import BulkTokenizer, TextForm
 
 _IGNORED = ("Transformer", "Dropout")
+_UNNAMED = "default"  # what a prompt is called that nobody has named
 _LONGEST_NAME = 60  # in characters, of at most four bytes; file systems take 255
 
 
@@ -62,6 +64,8 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
         if step is not None:
             width = step.output_width(width)
             steps.append(step)
+    if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
+        raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     form, max_length = _text_form(folder, listed)
     return Head.of(tuple(steps), form), max_length
 
@@ -90,16 +94,13 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
 
 def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
     """The default prompt before every sentence, lower-casing, and the longest sentence."""
-    settings = read_optional(folder / "config_sentence_transformers.json")
     of_transformer = read_optional(listed[0][1] / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
-    prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    text = str(prompts.get(name) or "") if isinstance(name, str) and isinstance(prompts, Mapping) else ""
-    pooling = next(place for kind, place in listed if kind == "Pooling")
-    if text and loading.read_json(pooling / "config.json").get("include_prompt") is False:
-        raise ModelError(f"{pooling / 'config.json'}: include_prompt is false, which is not supported.")
-    template = (text.lower() if lower_case else text) + "{text}"
-    return TextForm(template, lower_case), max_length if isinstance(max_length, int) else None
+    try:
+        form = TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
+    except InputError as error:
+        raise ModelError(f"{folder / SETTINGS_FILE}: {error}") from error
+    return form, max_length if isinstance(max_length, int) else None
 
 
 def modules_of(
@@ -127,6 +128,7 @@ def write_folder(
     tokenizer: BulkTokenizer,
     head: Head,
     *,
+    settings: Settings | None = None,
     dtype: str = "float32",
     card: str | None = None,
 ) -> Path:
@@ -137,6 +139,7 @@ def write_folder(
       model: The encoder.
       tokenizer: Its tokenizer, with the longest sentence in tokens.
       head: What follows the hidden states.
+      settings: Prompts and how vectors are compared; by default the head's own prompt, and cosine.
       dtype: Type of the stored weights.
       card: Text of README.md; none is written without it.
 
@@ -170,13 +173,13 @@ def write_folder(
             module.whitening.save(folder / WHITENING_FILE)
     if changes:
         io.write_json(folder / "config.json", loading.read_json(folder / "config.json") | changes)
-    settings = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
-    io.write_json(folder / "sentence_bert_config.json", settings)
-    prompts = {"prompts": {"default": head.form.prompt}, "default_prompt_name": "default"} if head.form.prompt else {}
-    io.write_json(
-        folder / "config_sentence_transformers.json",
-        {"__version__": {"jaxwhiten": __version__}, "prompts": {}, "similarity_fn_name": "cosine", **prompts},
-    )
+    of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
+    io.write_json(folder / "sentence_bert_config.json", of_transformer)
+    settings = settings or Settings(similarity_fn_name="cosine")
+    if head.form.prompt and not settings.default_prompt_name:
+        prompts = {**settings.prompts, _UNNAMED: head.form.prompt}
+        settings = dataclasses.replace(settings, prompts=prompts, default_prompt_name=_UNNAMED)
+    settings.write(folder)
     if card is not None:
         io.write_text(folder / "README.md", card)
     io.write_json(folder / "modules.json", listed)

@@ -66,6 +66,15 @@ class Head:
         """This head with further steps at its end."""
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
 
+    def with_prompt(self, text: str) -> Head:
+        """This head with another text in front of every sentence; none for an empty one.
+
+        Raises:
+          InputError: A pooling with a template around the sentence, or a text that cannot be a prompt.
+        """
+        form = self.form.with_prompt(text)
+        return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
+
     def width(self, config: EncoderConfig) -> int:
         """Width of the vectors, after every step was checked against the model.
 
@@ -146,8 +155,8 @@ def pool(
       output: What the encoder returned.
       mask: 1 for tokens, 0 for padding.
       names: Names of poolings or aliases.
-      ids: Token ids, for `prompt` and `idf`.
-      mask_token: Id of the mask token, for `prompt`.
+      ids: Token ids, for `promptbert` and `idf`.
+      mask_token: Id of the mask token, for `promptbert`.
       idf: Weights of all token ids by the table's name, for `idf`.
 
     Returns:

@@ -1,7 +1,7 @@
 """Names of poolings: one registry, short for the first steps of a head.
 
 `POOLINGS` holds names that stand alone. Those in `PARAMETRIC` take parameters after a colon: `layers:1+12`,
-`ditto:0+9`, `prompt`, `idf:…`. `"auto"` is what the model's own folder says, see `jaxwhiten.head.folder`.
+`ditto:0+9`, `promptbert`, `idf:…`. `"auto"` is what the model's own folder says, see `jaxwhiten.head.folder`.
 
 References:
   Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
@@ -25,7 +25,7 @@ from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import Step
 
 AUTO = "auto"
-PROMPT = 'This sentence : "{text}" means {mask} .'
+PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
 Steps = tuple[Step, ...]
 
@@ -84,18 +84,18 @@ def ditto(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
     return f"ditto:{layer}+{head}", lambda tables: (Ditto(layer, head),)
 
 
-def prompt(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
-    """`prompt`: the mask token in a template around the sentence; `prompt:TEMPLATE` takes another template."""
-    template = parameters or PROMPT
+def promptbert(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+    """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` takes another template."""
+    template = parameters or PROMPTBERT_TEMPLATE
     if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
-        raise InputError(f"Pooling prompt:{template}: expected a template with {{text}} and {{mask}}, each once.")
+        raise InputError(f"Pooling promptbert:{template}: expected a template with {{text}} and {{mask}}, each once.")
 
     def steps(tables: Tables) -> Steps:
         if tables.mask_id is None:
-            raise InputError("Pooling 'prompt' needs a mask token, and the model's tokenizer has none.")
+            raise InputError("Pooling 'promptbert' needs a mask token, and the model's tokenizer has none.")
         return (MaskToken(template, tables.mask_id),)
 
-    return f"prompt:{parameters}" if parameters else "prompt", steps
+    return f"promptbert:{parameters}" if parameters else "promptbert", steps
 
 
 def idf(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
@@ -122,7 +122,7 @@ def idf(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
 PARAMETRIC: dict[str, Callable[[str], tuple[str, Callable[[Tables], Steps]]]] = {
     "layers": layers,
     "ditto": ditto,
-    "prompt": prompt,
+    "promptbert": promptbert,
     "idf": idf,
 }
 """Poolings with parameters: from what follows the colon to the canonical name, and to the steps it is short for."""

@@ -6,7 +6,7 @@ The mask counts [CLS] and [SEP] as tokens, padding never. All poolings return fl
 References:
   Reimers & Gurevych 2019, "Sentence-BERT", section 3 (cls, mean, max).
   Chen et al. 2023, "Ditto: A Simple and Efficient Approach to Improve Sentence Embeddings", section 3 (ditto).
-  Jiang et al. 2022, "PromptBERT: Improving BERT Sentence Embeddings with Prompts", section 4 (prompt).
+  Jiang et al. 2022, "PromptBERT: Improving BERT Sentence Embeddings with Prompts", section 4 (promptbert).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Cls(Pooling):
     torch = "pooled = x[:, 0]"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return x[:, 0].astype(jnp.float32)
+        return x[:, states.start].astype(jnp.float32)
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         return graph.op("Gather", x.mixed, graph.constant("first", np.int64(0)), axis=1)
@@ -141,7 +141,8 @@ class Max(Pooling):
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
         x: HiddenState = sum(share * hidden[layer].astype(jnp.float32) for layer, share in states.mix)
-        return jnp.max(jnp.where(states.mask[:, :, None] > 0, x, jnp.finfo(jnp.float32).min), axis=1)
+        pooled = (states.mask > 0) & (jnp.arange(x.shape[1]) >= states.start)
+        return jnp.max(jnp.where(pooled[:, :, None], x, jnp.finfo(jnp.float32).min), axis=1)
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         mask = graph.op("Cast", graph.op("Unsqueeze", "attention_mask", graph.integers(2)), to=9)  # bool
@@ -276,7 +277,7 @@ class MaskToken(Pooling):
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         if states.ids is None:
-            raise InputError("Pooling 'prompt' needs the token ids.")
+            raise InputError("Pooling 'promptbert' needs the token ids.")
         here = (states.ids == self.mask_id) & (states.mask > 0)
         last = here.shape[1] - 1 - jnp.argmax(here[:, ::-1], axis=1)
         is_last = self.template.index("{text}") < self.template.index("{mask}")
@@ -340,13 +341,42 @@ class Concat(Pooling):
         if declared != found.width:
             raise ModelError(f"{found.file}: pools vectors of {declared!r}, the Transformer gives {found.width}.")
         parts = tuple(MODES[mode]() for mode in modes)
-        return parts[0] if len(parts) == 1 else cls(parts)
+        pooling = parts[0] if len(parts) == 1 else cls(parts)
+        return AfterPrompt(pooling, np.int32(0)) if raw.get("include_prompt") is False else pooling
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)
 
     def words(self) -> str:
         return "+".join(part.words() for part in self.parts)
+
+
+@step
+class AfterPrompt(Pooling):
+    """A pooling of the tokens behind the prompt (`include_prompt: false`); without a prompt, of all tokens.
+
+    Attributes:
+      pooling: What is done with them.
+      length: Tokens of the prompt, [CLS] counted.
+    """
+
+    pooling: Any = array()
+    length: Any = array()
+
+    def __call__(self, states: States) -> Pooled:
+        behind = jnp.arange(states.mask.shape[1]) >= self.length
+        pooled: Pooled = self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
+        return pooled
+
+    def output_width(self, width: int) -> int:
+        return int(self.pooling.output_width(width))
+
+    def to_folder(self, target: Target) -> list[Module]:
+        (module,) = self.pooling.to_folder(target)
+        return [dataclasses.replace(module, config={**module.config, "include_prompt": False})]
+
+    def words(self) -> str:
+        return f"{self.pooling.words()} behind the prompt"
 
 
 # In the order in which older folders concatenate them.

@@ -61,6 +61,7 @@ class States:
       weights: How much each token counts; the mask, unless a step says otherwise.
       ids: Token ids, or None where they are not at hand.
       mix: Hidden states and their shares, which sum to 1.
+      start: Position of the first token that is pooled; those before it are a prompt that is left out.
     """
 
     output: EncoderOutput
@@ -68,6 +69,7 @@ class States:
     weights: Float[Array, "batch length"]
     ids: Int[Array, "batch length"] | None = None
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
+    start: Any = 0
 
 
 @dataclasses.dataclass(frozen=True)

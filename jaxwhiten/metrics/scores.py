@@ -8,7 +8,6 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 from jaxtyping import Float, Int, Real
-from scipy.stats import rankdata
 
 from jaxwhiten.arrays import first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -64,6 +63,8 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     Raises:
       NonFiniteError: A value is NaN or infinite.
     """
+    from scipy.stats import rankdata  # half a second that only scores need
+
     for name, values in (("x", x), ("y", y)):
         row = first_nonfinite_row(values[:, None])
         if row is not None:

@@ -1,11 +1,14 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
 from jaxwhiten.report import results, retrieval
+from jaxwhiten.report.page import PAGE
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
     as_text,
+    average_table,
     cost_table,
     difference_table,
+    gain_table,
     geometry_table,
     interval_table,
     published_table,
@@ -17,11 +20,14 @@ from jaxwhiten.report.training import write_training
 from jaxwhiten.report.views import remove_views
 
 __all__ = [
+    "PAGE",
     "Run",
     "Table",
     "as_text",
+    "average_table",
     "cost_table",
     "difference_table",
+    "gain_table",
     "geometry_table",
     "interval_table",
     "published_table",

@@ -71,10 +71,13 @@ def quality_table(run: RetrievalRun) -> Table:
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
         f"{data.queries - data.counts['queries_without_gold']:,} have gold. {header.model}, at most "
-        f"{protocol.max_length} tokens. Means over the queries with gold; target: {protocol.target}; of "
-        f"exact@10: {protocol.index_recall}."
+        f"{protocol.max_length} tokens. Means over the queries with gold; target: {protocol.target}."
     )
-    table = _figures_table(run, {**_QUALITY, "of exact@10": (attrgetter("index_recall_at_10"), 4)}, caption)
+    figures = dict(_QUALITY)
+    if any(row.index_recall_at_10 < 1 for row in run.rows):
+        figures["of exact@10"] = (attrgetter("index_recall_at_10"), 4)
+        caption += f" Of exact@10: {protocol.index_recall}."
+    table = _figures_table(run, figures, caption)
     heads, cells = list(table.columns), [list(line) for line in table.rows]
     if any(row.mrr_interval for row in run.rows):
         place = heads.index("MRR@10") + 1

@@ -82,7 +82,40 @@ def sts_table(run: STSRun) -> Table:
     columns = [*heads, *header.tasks, *(["average"] if several else [])]
     groups = [row.pooling for row in run.rows]
     best = best_cells(dict(enumerate(zip(*values, strict=True), len(heads))))
-    return Table(columns, cells, 2, _caption(run), notes, groups, best)
+    return Table(columns, cells, 2, _caption(run), notes, groups, best, key_columns=len(heads))
+
+
+def average_table(run: STSRun) -> Table:
+    """One figure per row, for tables that join several runs: encoder, vectors, dimensions and the mean of the tasks."""
+    aggregate, several = run.header.aggregate, len(run.header.tasks) > 1
+    cells = []
+    for row in run.rows:
+        ends = row.average_interval
+        interval = f"{number(ends.low)}–{number(ends.high)}" if ends else number(None)
+        vectors = "raw" if row.whitening == "none" else row.label + row.knobs
+        cells.append([row.model.rpartition("/")[2], row.pooling, vectors, str(row.k)])
+        cells[-1] += [number(row.average(aggregate)), interval]
+    figure = "average" if several else run.header.tasks[0]
+    caption, notes = _caption(run), [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
+    return Table(["encoder", "pooling", "vectors", "k", figure, "interval"], cells, 3, caption, notes)
+
+
+def gain_table(run: STSRun) -> Table:
+    """What a whitening adds to each pooling: the mean of the tasks raw, whitened, and their difference.
+
+    Of several whitenings of a pooling the first row is taken.
+    """
+    aggregate, cells = run.header.aggregate, []
+    averages = {row.pooling: row.average(aggregate) for row in run.rows if row.whitening == "none"}
+    whitened = {row.pooling: row for row in reversed(run.rows) if row.has_knobs and row.pooling in averages}
+    for pooling, raw in averages.items():
+        if row := whitened.get(pooling):
+            gain = (row.versus_raw or {}).get("average" if len(row.tasks) > 1 else next(iter(row.tasks)))
+            ends = f"{number(gain.low, signed=True)} to {number(gain.high, signed=True)}" if gain else number(None)
+            after = row.average(aggregate)
+            cells.append([pooling, *map(number, (raw, after)), number(after - raw, signed=True), ends])
+    heads = ["pooling", "raw", "whitened", "difference", "its interval"]
+    return Table(heads, cells, 1, f"Average of {len(run.header.tasks)} tasks. {_caption(run)}")
 
 
 def _names(run: STSRun) -> list[str]:
@@ -123,8 +156,7 @@ def difference_table(run: STSRun) -> Table | None:
             continue
         shown = [row.versus_raw[task] for task in (*header.tasks, *(["average"] if several else []))]
         cells.append([name, *(number(found.value, signed=True) + found.mark for found in shown)])
-        if several:
-            cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
+        cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
         groups.append(row.pooling)
     if not cells:
         return None
@@ -133,7 +165,7 @@ def difference_table(run: STSRun) -> Table | None:
         f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
         "of the pairs within each subset)."
     )
-    columns = ["setting", *header.tasks, *(["average", "its interval"] if several else [])]
+    columns = ["setting", *header.tasks, *(["average"] if several else []), "its interval"]
     return Table(columns, cells, 1, caption, groups=groups)
 
 

@@ -43,6 +43,7 @@ class Table:
       notes: Footnotes.
       groups: For each row, the group it belongs to; a rule is drawn between groups.
       best: Cells (row, column) that hold the best value of their column.
+      key_columns: How many columns, from the left, name a row; those of words where it is not given.
     """
 
     columns: Sequence[str]
@@ -52,28 +53,49 @@ class Table:
     notes: Sequence[str] = ()
     groups: Sequence[object] = ()
     best: frozenset[tuple[int, int]] = frozenset()
+    key_columns: int | None = None
 
-    def text(self) -> str:
-        """For a terminal: aligned columns, rules between groups."""
-        cells = [self.columns, *self.rows]
-        widths = [max(len(row[c]) for row in cells) for c in range(len(self.columns))]
+    def text(self, width: int = 100) -> str:
+        """For a terminal: aligned columns, rules between groups.
+
+        A wider table is cut into several, each with the columns in front that name a row. Words that all rows share
+        stand above the table instead.
+        """
+        keys = self.text_columns if self.key_columns is None else self.key_columns
+        same = {
+            c: self.rows[0][c]
+            for c in range(self.text_columns)
+            if len(self.rows) > 1 and len({row[c] for row in self.rows}) == 1
+        }
+        names = [c for c in range(keys) if c not in same]
+        widths = [max(len(row[c]) for row in [self.columns, *self.rows]) + 2 for c in range(len(self.columns))]
+        parts: list[list[int]] = [[]]
+        for c in range(keys, len(self.columns)):
+            if parts[-1] and sum(widths[i] for i in [*names, *parts[-1], c]) - 2 > width:
+                parts.append([])
+            parts[-1].append(c)
+        common = ", ".join(f"{self.columns[c]} {cell}" for c, cell in same.items() if cell)
+        lines = [textwrap.fill(self.caption, width), ""] if self.caption else []
+        lines += [f"all rows: {common}", ""] if common else []
+        lines.append("\n\n".join(self._lines([*names, *numbers], widths) for numbers in parts))
+        return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
+
+    def _lines(self, columns: Sequence[int], widths: Sequence[int]) -> str:
+        """Some of the columns, between rules."""
 
         def line(row: Sequence[str]) -> str:
             padded = (
-                cell.ljust(width) if c < self.text_columns else cell.rjust(width)
-                for c, (cell, width) in enumerate(zip(row, widths, strict=True))
+                row[c].ljust(widths[c] - 2) if c < self.text_columns else row[c].rjust(widths[c] - 2) for c in columns
             )
             return "  ".join(padded).rstrip()
 
-        rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
-        width = max(len(rule), 80)
-        lines = [textwrap.fill(self.caption, width), ""] if self.caption else []
-        lines += [line(self.columns), rule]
+        rule = "─" * (sum(widths[c] for c in columns) - 2)
+        lines = [line(self.columns), rule]
         for number, row in enumerate(self.rows):
             if number and self.groups and self.groups[number] != self.groups[number - 1]:
                 lines.append(rule)
             lines.append(line(row))
-        return "\n".join([*lines, rule, *(textwrap.fill(note, width) for note in self.notes)])
+        return "\n".join([*lines, rule])
 
     def markdown(self) -> str:
         """As Markdown, the best value of each column in bold."""

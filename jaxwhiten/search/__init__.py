@@ -2,6 +2,17 @@
 
 from jaxwhiten.search.base import Index
 from jaxwhiten.search.registry import BACKENDS, build_index, load_index
+from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import Hit, search_text
 
-__all__ = ["BACKENDS", "Hit", "Index", "build_index", "load_index", "search_text"]
+__all__ = [
+    "BACKENDS",
+    "Hit",
+    "Index",
+    "build_index",
+    "load_index",
+    "paraphrase_mining",
+    "paraphrase_mining_embeddings",
+    "search_text",
+    "semantic_search",
+]

@@ -7,7 +7,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -123,7 +124,11 @@ class FaissIndex(Index):
             self.notes.append(f"k-means of the product quantiser: FAISS samples {codes} of the {self.size} vectors.")
 
     def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
-        return (self._inner if prepared else self._index).search(queries, k)
+        index = self._inner if prepared else self._index
+        if len(queries) > 1:
+            return index.search(queries, k)
+        with _one_thread(_import_faiss(self.backend)):
+            return index.search(queries, k)
 
     @property
     def nbytes(self) -> int:
@@ -163,6 +168,17 @@ class FaissIndex(Index):
             self._read_index = index  # owns the chain
             self._inner = _to_gpu(faiss, self._inner)
             self._index = _behind(faiss, self._chain, self._inner)
+
+
+@contextlib.contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """FAISS and its BLAS on the calling thread: one query is sooner answered than further threads are woken."""
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # OpenMP's setting is the calling thread's own
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(threads)
 
 
 def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:

@@ -21,7 +21,8 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
 
     Args:
       index: An index that knows how its documents were encoded.
-      encoder: The `Encoder` they were encoded with; its pooling is set to the index's.
+      encoder: The `Encoder` they were encoded with; its pooling is set to the index's. Where its folder names prompts
+        of queries and documents, the sentences get that of a query.
       queries: The sentences.
       k: How many results each.
 
@@ -37,7 +38,8 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
     index.check_encoding(encoder.encoding(pooling))
     if not len(queries):
         return []
-    scores, ids = index.search(encoder.encode(list(queries), pooling=pooling), k)
+    vectors = encoder.encode(list(queries), pooling=pooling, prompt=encoder.prompt_for("query"))
+    scores, ids = index.search(vectors, k)
     texts = index.documents
     return [
         [

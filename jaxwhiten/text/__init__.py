@@ -1,10 +1,12 @@
 """Tokenizers and vocabularies."""
 
+from jaxwhiten.text.prompts import ROLES, prompt_named, prompt_of_role, tells_roles_apart
 from jaxwhiten.text.tokenization import PLAIN, BulkTokenizer, TextForm, TokenIds, checked_text, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
 
 __all__ = [
     "PLAIN",
+    "ROLES",
     "SPECIAL_TOKENS",
     "BulkTokenizer",
     "TextForm",
@@ -12,6 +14,9 @@ __all__ = [
     "cached_wordpiece",
     "checked_text",
     "copy_tokenizer",
+    "prompt_named",
+    "prompt_of_role",
     "save_wordpiece",
+    "tells_roles_apart",
     "train_wordpiece",
 ]

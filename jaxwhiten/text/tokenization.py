@@ -42,8 +42,22 @@ class TextForm:
     @property
     def prompt(self) -> str | None:
         """The text in front, where there is nothing else; None for a template around the sentence."""
-        before, _, after = self.template.partition("{text}")
+        before, _, after = self.template.rpartition("{text}")
         return None if after or "{mask}" in before else before
+
+    def with_prompt(self, text: str) -> TextForm:
+        """The form with this text in front of the sentence, in place of any that is there.
+
+        Raises:
+          InputError: A template around the sentence, which takes no prompt; or a text with `{mask}` in it.
+        """
+        if self.prompt is None:
+            if text:
+                raise InputError(f"The template {self.template!r} takes no prompt beside it, so not {text!r} either.")
+            return self
+        if "{mask}" in text:
+            raise InputError(f"The prompt {text!r} cannot be told from a template: it holds {{mask}}.")
+        return dataclasses.replace(self, template=(text.lower() if self.lower_case else text) + "{text}")
 
 
 PLAIN = TextForm()
@@ -122,6 +136,12 @@ class BulkTokenizer:
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
         with _refusing(self._folder, "is damaged"):
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
+
+    def prompt_length(self, prompt: str) -> int:
+        """Tokens that a prompt takes at the beginning of a sentence, [CLS] counted, as sentence-transformers counts."""
+        with _refusing(self._folder, "is damaged"):
+            alone = self._tokenizer.encode(prompt)
+            return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
     def _around(self, template: str) -> Any:

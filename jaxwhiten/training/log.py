@@ -50,15 +50,12 @@ class Log:
         self._file: Any = None
         self._events: Any = None
         if writer:
-            try:
-                from tensorboardX import SummaryWriter
-            except ImportError:
-                raise missing_dependency("tensorboardX", "train", "Logging to TensorBoard") from None
+            summary_writer = _summary_writer()
             path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
             self._file = path.open("a", encoding="utf-8")
-            self._events = SummaryWriter(str(Path(folder) / "tensorboard"), purge_step=start + 1)
+            self._events = summary_writer(str(Path(folder) / "tensorboard"), purge_step=start + 1)
         self._clock, self._last = time.perf_counter(), start
 
     def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
@@ -101,6 +98,21 @@ class Log:
         if self._file is not None:
             self._file.close()
             self._events.close()
+
+
+def _summary_writer() -> Any:
+    """tensorboardX's writer. PyTorch, which tensorboardX imports where it finds it, would double the start of a run."""
+    found = sys.modules.get("torch")
+    if found is None:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, which tensorboardX expects
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError:
+        raise missing_dependency("tensorboardX", "train", "Logging to TensorBoard") from None
+    finally:
+        if found is None:
+            del sys.modules["torch"]
+    return SummaryWriter
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:

@@ -1,4 +1,4 @@
-"""Poolings that need the encoder: grids of layers, ditto, prompt and idf through `Encoder.encode`."""
+"""Poolings that need the encoder: grids of layers, ditto, promptbert and idf through `Encoder.encode`."""
 
 import itertools
 
@@ -82,19 +82,19 @@ def test_ditto(encoder, alone):
         np.testing.assert_allclose(got[row], expected, atol=1e-5)
 
 
-def test_prompt_beside_other_poolings(encoder, alone):
+def test_promptbert_beside_other_poolings(encoder, alone):
     sentences = [*SENTENCES, "A [MASK] of its own.", "water " * 300]
-    got = encoder.encode(sentences, pooling=["mean", "prompt", "cls"])
-    assert list(got) == ["mean", "prompt", "cls"]
+    got = encoder.encode(sentences, pooling=["mean", "promptbert", "cls"])
+    assert list(got) == ["mean", "promptbert", "cls"]
     for name in ("mean", "cls"):
         np.testing.assert_array_equal(got[name], encoder.encode(sentences, pooling=name))
     for row in (0, 3, 7, 10):
         ids, hidden, _ = alone(f'This sentence : "{sentences[row]}" means [MASK] .')
         place = max(i for i, token in enumerate(ids) if token == encoder.tokenizer.mask_token_id)
-        np.testing.assert_allclose(got["prompt"][row], hidden[-1][place], atol=1e-5)
-    assert np.isfinite(got["prompt"][11]).all()
-    blocks = list(encoder.encode_stream(sentences, pooling=["prompt", "mean"], block_size=5))
-    np.testing.assert_allclose(np.concatenate([b["prompt"] for b in blocks]), got["prompt"], atol=1e-5)
+        np.testing.assert_allclose(got["promptbert"][row], hidden[-1][place], atol=1e-5)
+    assert np.isfinite(got["promptbert"][11]).all()
+    blocks = list(encoder.encode_stream(sentences, pooling=["promptbert", "mean"], block_size=5))
+    np.testing.assert_allclose(np.concatenate([b["promptbert"] for b in blocks]), got["promptbert"], atol=1e-5)
 
 
 def test_idf_follows_the_corpus(tiny_model, alone):

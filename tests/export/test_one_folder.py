@@ -8,7 +8,7 @@ from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export import save_onnx
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
-POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "prompt"]
+POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "promptbert"]
 LENGTH = 40
 
 

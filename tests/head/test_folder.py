@@ -111,7 +111,7 @@ def test_dense_and_normalize(write):
     assert encoder.dimension == 8
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES), axis=1), 1, atol=1e-5)
 
-    both = encoder.encode(SENTENCES, pooling=["auto", "mean", "prompt"])
+    both = encoder.encode(SENTENCES, pooling=["auto", "mean", "promptbert"])
     assert [vectors.shape[1] for vectors in both.values()] == [8, 32, 32]
     explicit = Encoder.from_pretrained(folder, pooling="mean")
     np.testing.assert_allclose(both["mean"], explicit.encode(SENTENCES), atol=1e-5)
@@ -253,11 +253,11 @@ def test_a_damaged_list_of_modules(write, rows, message):
         read_head(folder, load_config(folder))
 
 
-def test_prompts_that_are_not_pooled_are_refused(write):
+def test_prompts_that_are_not_pooled(write):
     settings = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
     folder = write(("Pooling", pooling("mean_tokens", include_prompt=False)), settings=settings)
-    with pytest.raises(ModelError, match="include_prompt"):
-        read_head(folder, load_config(folder))
+    encoder = assert_equals_sentence_transformers(folder)
+    assert encoder.head.summary == "mean behind the prompt > TextForm(template='query: {text}', lower_case=False)"
 
 
 def test_pickled_dense_weights_are_never_opened(write):

@@ -116,10 +116,10 @@ def test_ditto_equals_a_plain_loop(output, name, layer, head):
     np.testing.assert_allclose(parametric(output, name), expected, atol=1e-5)
 
 
-def test_prompt_takes_the_templates_own_mask_token(output):
+def test_promptbert_takes_the_templates_own_mask_token(output):
     last = output[2][-1]
-    np.testing.assert_array_equal(parametric(output, "prompt"), last[np.arange(3), [2, 0, 4]])
-    mask_first = parametric(output, "prompt:{mask} means {text}")
+    np.testing.assert_array_equal(parametric(output, "promptbert"), last[np.arange(3), [2, 0, 4]])
+    mask_first = parametric(output, "promptbert:{mask} means {text}")
     np.testing.assert_array_equal(mask_first, last[np.arange(3), [2, 0, 1]])
 
 
@@ -134,7 +134,7 @@ def test_idf_equals_a_plain_loop_and_weightless_tokens_count_alike(output):
     np.testing.assert_allclose(parametric(output, "idf:t"), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["layers:0+2", "ditto:1+1", "prompt", "idf:t"])
+@pytest.mark.parametrize("name", ["layers:0+2", "ditto:1+1", "promptbert", "idf:t"])
 def test_padding_changes_no_parametric_pooling(output, name):
     _, mask, hidden, scores = output
     poisoned = EncoderOutput(
@@ -149,7 +149,7 @@ def test_padding_changes_no_parametric_pooling(output, name):
 def test_canonical_names_of_parametric_poolings():
     assert canonical("layers: 1 , 6") == canonical("layers:1+6") == "layers:1+6"
     assert canonical("ditto:0,9") == "ditto:0+9"
-    assert canonical("prompt") == "prompt"
+    assert canonical("promptbert") == "promptbert"
     assert canonical("auto") == "auto"
     assert {canonical(name) for name in ("last_avg", "mean")} == {"mean"}
     assert not PARAMETRIC.keys() & POOLINGS.keys()
@@ -164,7 +164,7 @@ def test_canonical_names_of_parametric_poolings():
         ("ditto", "ditto:0\\+9"),
         ("ditto:1", "expected ditto"),
         ("ditto:1,2,3", "expected ditto"),
-        ("prompt:no places", "each once"),
+        ("promptbert:no places", "each once"),
         ("idf", "fit_idf"),
         ("mean:3", "Unknown pooling"),
         ("layer:1,2", "layers"),
@@ -185,6 +185,6 @@ def test_layers_and_heads_the_model_has_not(name):
 
 
 def test_what_is_not_at_hand_is_named(output):
-    for name, message in {"prompt": "mask token", "idf:t": "table"}.items():
+    for name, message in {"promptbert": "mask token", "idf:t": "table"}.items():
         with pytest.raises(InputError, match=message):
             pool(output[0], output[1], (name,))

@@ -361,11 +361,11 @@ def test_sentences_through_a_roberta(tmp_path):
     encoder = Encoder.from_pretrained(tmp_path, pooling="mean", max_length=32)
     with pytest.raises(InputError, match="3 to 32 tokens"):
         Encoder.from_pretrained(tmp_path, pooling="mean", max_length=33)
-    got = encoder.encode(SENTENCES, pooling=["mean", "prompt"])
+    got = encoder.encode(SENTENCES, pooling=["mean", "promptbert"])
     for row, sentence in enumerate(SENTENCES):
         ids = np.array([tokenizer.encode(sentence).ids])
         expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0].mean(0)
         np.testing.assert_allclose(got["mean"][row], expected, atol=2e-5)
     ids = np.array([tokenizer.encode('This sentence : "Short." means <mask> .').ids])
     expected = run_theirs(theirs, ids, np.ones_like(ids)).last_hidden_state.numpy()[0, list(ids[0]).index(4)]
-    np.testing.assert_allclose(got["prompt"][SENTENCES.index("Short.")], expected, atol=2e-5)
+    np.testing.assert_allclose(got["promptbert"][SENTENCES.index("Short.")], expected, atol=2e-5)

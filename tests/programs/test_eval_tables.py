@@ -1,5 +1,7 @@
 """Tables of finished runs in Markdown files."""
 
+import shutil
+
 import pytest
 
 from configs import demo
@@ -11,42 +13,72 @@ from tests.tiny import write_model
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def folder(tmp_path_factory):
+    """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("tables")
     config = demo.get_config()
     changes = {"model": str(write_model(folder / "tiny-model")), "whitening": "none,target", "ks": "0"}
-    config.update({**changes, "poolings": "mean,cls", "bootstrap": 0, "out": str(folder / "run")})
+    config.update({**changes, "poolings": "mean,cls", "bootstrap": 50, "data_dir": str(folder)})
+    config.out = str(folder / "runs" / "tiny")
     program.main(config)
-    return folder / "run"
+    return folder
 
 
-def test_a_place_is_filled_and_the_rest_is_left_alone(run, tmp_path):
-    page = tmp_path / "page.md"
-    place = f"<!-- table {run} sts_table pooling=cls whitening=none,target -->\n"
+@pytest.fixture
+def page(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return folder / "page.md"
+
+
+def test_a_place_is_filled_and_the_rest_is_left_alone(page):
+    place = "<!-- table tiny sts_table pooling=cls whitening=none,target -->\n"
     page.write_text(f"# Before\n\n{place}old\n<!-- end -->\n\nAfter.\n")
     assert tables.fill(page) == []
     text = page.read_text()
-    whole = report.Run.load(run)
+    whole = report.Run.load("runs/tiny")
     whole.rows[:] = [row for row in whole.rows if row.pooling == "cls"]
     assert text == f"# Before\n\n{place}\n{report.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
-    page.write_text(f"<!-- table {run} sts_table plain -->\n<!-- end -->\n")
+    page.write_text("<!-- table tiny sts_table plain -->\n<!-- end -->\n")
     tables.fill(page)
     assert page.read_text().splitlines()[2].startswith("| pooling |")
     assert "Spearman" not in page.read_text()
 
 
-def test_a_run_that_is_not_there_leaves_its_table(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("<!-- table runs/nothing sts_table -->\nold\n<!-- end -->\n")
-    assert tables.fill(page) == ["runs/nothing"]
+def test_a_run_that_is_not_there_leaves_its_table(page):
+    page.write_text("<!-- table nothing sts_table -->\nold\n<!-- end -->\n")
+    assert tables.fill(page) == ["nothing"]
     assert "old" in page.read_text()
 
 
-def test_mistakes_are_named(run, tmp_path):
-    page = tmp_path / "page.md"
-    mistakes = {f"{run} sts_tabel": "sts_table", "x": "names no run", f"{run} sts_table cls": "KEY=VALUE"}
+def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
+    page.write_text("<!-- table tiny difference_table + tiny difference_table pooling=cls -->\n<!-- end -->\n")
+    tables.fill(page)
+    text = page.read_text()
+    kept = report.Run.load("docs/runs/tiny")
+    assert kept.header.similarity is None
+    assert kept.header.config["data_dir"] == ""
+    assert kept.rows == report.Run.load("runs/tiny").rows
+    shutil.move("runs/tiny", "runs/elsewhere")
+    page.write_text(text.replace("target", "changed"))
+    assert tables.fill(page) == []
+    shutil.move("runs/elsewhere", "runs/tiny")
+    assert page.read_text().count("| mean, target") == 2
+    assert page.read_text().count("| cls, target") == 4
+
+
+def test_the_best_rows_of_a_run(page):
+    page.write_text("<!-- table tiny average_table best=1 plain -->\n<!-- end -->\n")
+    tables.fill(page)
+    rows = report.Run.load("runs/tiny").rows
+    (line,) = [line for line in page.read_text().splitlines() if line.startswith("| tiny-model")]
+    assert f"{max(row.average('wmean') for row in rows):.2f}" in line
+
+
+def test_mistakes_are_named(page):
+    mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
+    mistakes["tiny sts_table + tiny average_table"] = "same columns"
     for words, said in mistakes.items():
         page.write_text(f"<!-- table {words} -->\n<!-- end -->\n")
         with pytest.raises(InputError, match=said):

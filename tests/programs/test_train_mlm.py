@@ -28,11 +28,11 @@ def arguments(tmp_path):
         "block_length": "16",
         "dropout": "0.1",
         "batch_size": "8",
-        "steps": "300",
+        "steps": "150",
         "learning_rate": "1e-3",
-        "evaluate_every": "100",
+        "evaluate_every": "50",
         "evaluate_blocks": "16",
-        "save_every": "50",
+        "save_every": "25",
         "log_every": "1",
         "output": str(tmp_path / "run"),
     }
@@ -42,20 +42,20 @@ def arguments(tmp_path):
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
     """Masks, order and dropout go on as if nothing had happened; vocabulary and tokens are made anew."""
     whole = finish(start("mlm", {**arguments, "output": tmp_path / "whole"}, tmp_path / "cache"))
-    assert "model written from step 300" in whole
+    assert "model written from step 150" in whole
 
     process = start("mlm", arguments, tmp_path / "cache")
-    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
+    when(lambda: len(steps_of(tmp_path / "run")) >= 15, process)
     process.send_signal(signal.SIGTERM)
     assert "stopped at step" in finish(process)
     stopped_at = len(steps_of(tmp_path / "run"))
-    assert 30 <= stopped_at < 300
+    assert 15 <= stopped_at < 150
 
     process = start("mlm", arguments, tmp_path / "another cache")
-    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 70, process)
+    when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 35, process)
     process.kill()
     process.communicate()
-    assert len(steps_of(tmp_path / "run")) < 300
+    assert len(steps_of(tmp_path / "run")) < 150
 
     finish(start("mlm", arguments, tmp_path / "cache"))
     assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")

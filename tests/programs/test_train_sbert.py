@@ -160,11 +160,9 @@ def test_nli_stsb_hands_the_model_on():
 
 
 @pytest.mark.slow
-def test_smoke_on_real_rows(real_data, minilm, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
-    config = smoke.get_config()
-    config.output, config.progress = str(tmp_path / "run"), False
-    sbert.main(config)
+def test_smoke_on_real_rows(real_data, minilm, tmp_path):
+    settings = {"output": tmp_path / "run", "progress": False}
+    said = finish(start("sbert", settings, tmp_path / "cache", config="configs/smoke.py"))  # on one device
     found = list(steps_of(tmp_path / "run").values())
     assert np.mean(found[-10:]) < np.mean(found[:10]) - 0.02
-    assert "SICK-R dev: " in capsys.readouterr().out
+    assert "SICK-R dev: " in said

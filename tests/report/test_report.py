@@ -163,6 +163,20 @@ def test_the_table(run):
     assert len(widths) == 1
 
 
+def test_a_wide_table_fits_the_terminal():
+    """Columns that do not fit follow below, behind the names of the rows; a word all rows share stands above."""
+    columns = ["pooling", "setting", "k", *(f"measure {i}" for i in range(12))]
+    rows = [["mean", name, k, *(f"{i}.25" for i in range(12))] for name, k in (("raw", "384"), ("small", "64"))]
+    text = report.Table(columns, rows, 2, caption="A caption. " * 20, key_columns=3).text()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "all rows: pooling mean" in lines
+    assert sum(line.startswith("setting    k  measure") for line in lines) == 2
+    assert sum(line.startswith("small     64") for line in lines) == 2
+    for i in range(12):
+        assert text.count(f"measure {i}\n") + text.count(f"measure {i} ") == 1
+
+
 def test_another_aggregate_is_another_column_of_numbers(run):
     assert report.sts_table(run.with_header(aggregate="all")).rows[0][3:] == ["70.00", "80.00", "75.00"]
 

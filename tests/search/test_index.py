@@ -134,6 +134,25 @@ def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries
     assert stored == pytest.approx(index.nbytes, rel=0.01)
 
 
+def test_one_query_takes_one_thread(vectors, queries, monkeypatch):
+    """And leaves the caller's setting as it was, also after an error."""
+    faiss = pytest.importorskip("faiss")
+    index, before = build_index(vectors, "faiss-flat"), faiss.omp_get_max_threads()
+    search, seen = index._index.search, []
+    monkeypatch.setattr(index._index, "search", lambda *a: (seen.append(faiss.omp_get_max_threads()), search(*a))[1])
+    faiss.omp_set_num_threads(3)
+    try:
+        one, many = index.search(queries[:1], 5), index.search(queries, 5)
+        assert seen == [1, 3]
+        np.testing.assert_array_equal(one[1], many[1][:1])
+        monkeypatch.setattr(index._index, "search", lambda *a: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            index.search(queries[:1], 5)
+        assert faiss.omp_get_max_threads() == 3
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
 def test_faiss_alone_reads_the_whitened_index(vectors, queries, whitening, tmp_path):
     faiss = pytest.importorskip("faiss")
     index = build_index(vectors, "faiss-ivf", whitening=whitening, nlist=8)

@@ -1,0 +1,26 @@
+"""Fine-tuning on pairs of your own: two columns of texts that belong together, all other rows being negatives.
+
+    python -m train.sbert --config configs/pairs.py --config.data.file=pairs.tsv
+
+Multiple negatives (Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section
+4.4). The table has a head line; `--config.data.columns=question,answer` names its columns, a third one holds hard
+negatives. Hardware, time and score: those of docs/finetune.md.
+"""
+
+from configs import sbert_defaults
+
+
+def get_config():
+    config = sbert_defaults.get_config()
+    config.model = "sentence-transformers/all-MiniLM-L6-v2"
+    config.objective = "mnr"
+    config.settings.scale = 20.0
+    config.data.columns = ("anchor", "positive")
+    config.batch_size = 64
+    config.max_length = 128
+    config.epochs = 3
+    config.dev = ""  # an STS task, to keep the checkpoint that is best on its dev split
+    config.test = ()
+    config.evaluate_every = 0
+    config.output = "runs/pairs"
+    return config

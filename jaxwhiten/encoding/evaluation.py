@@ -1,0 +1,122 @@
+"""How well an encoder's similarities follow scores that people gave: the user's own pairs, in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, no_type_check
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.datasets import Pairs
+from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics import spearman
+from jaxwhiten.metrics.bootstrap import Interval, bootstrap_spearman
+from jaxwhiten.whitening import ScoredPairs
+
+Sentences = Sequence[str]
+PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] | Iterable[tuple[str, str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found. Correlations are in points, 100 being perfect.
+
+    Attributes:
+      spearman: Spearman's correlation of the similarities with the scores, over all pairs together.
+      interval: Its 95 % bootstrap interval.
+      pearson: Pearson's correlation; NaN where it is undefined.
+      pairs: Number of pairs.
+      similarity: The function, such as `"cosine"`.
+      encoding: How the vectors were made (`Encoder.encoding`).
+      resamples, seed: Of the bootstrap.
+    """
+
+    spearman: float
+    interval: Interval
+    pearson: float
+    pairs: int
+    similarity: str
+    encoding: dict[str, Any]
+    resamples: int
+    seed: int
+
+    def __repr__(self) -> str:
+        made = self.encoding
+        return (
+            f"Evaluation(Spearman {self.spearman:.2f} [{self.interval.low:.2f}, {self.interval.high:.2f}], Pearson"
+            f" {self.pearson:.2f}, {self.pairs:,} pairs; {made['model']}, {made['pooling']}, {self.similarity}, up to"
+            f" {made['max_length']} tokens, {made['dtype']})"
+        )
+
+
+@no_type_check  # at run time: rows that are none get a message of their own
+def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, seed: int = 0) -> Evaluation:
+    """Scores an encoder on pairs that people have scored.
+
+    Args:
+      encoder: The encoder; its default head and prompt are used, and its `similarity_fn_name`.
+      pairs: Pairs of a data set (`jaxwhiten.load_sts`); `(sentences_a, sentences_b, scores)`; rows of two sentences and
+        a score; or `ScoredPairs`, whose vectors are taken as they are.
+      resamples: Of the bootstrap.
+      seed: Of their draws.
+
+    Returns:
+      Spearman's and Pearson's correlation with an interval, and how they came about.
+
+    Raises:
+      InputError: Fewer than two pairs, scores all equal, lists of different lengths, or an item that is not a sentence.
+      NonFiniteError: A score is NaN or infinite.
+
+    References:
+      Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
+    """
+    first, second, gold = _columns(pairs)
+    if not len(first) == len(second) == len(gold):
+        raise InputError(f"{len(first)} and {len(second)} sentences, but {len(gold)} scores; pairs need as many.")
+    if not np.isfinite(gold).all():
+        raise NonFiniteError(f"The score of pair {int(np.argmin(np.isfinite(gold)))} is NaN or infinite.")
+    if len(gold) < 2 or gold.min() == gold.max():
+        raise InputError("The pairs need at least two different scores to be correlated with.")
+    if not isinstance(pairs, ScoredPairs):
+        texts = list(dict.fromkeys([*first, *second]))
+        vectors, rows = encoder.encode(texts), {text: row for row, text in enumerate(texts)}
+        first, second = (vectors[[rows[text] for text in side]] for side in (first, second))
+    found = encoder.similarity_pairwise(first, second)
+    interval = bootstrap_spearman(found, gold, [""] * len(gold), resamples, seed)["all"]
+    return Evaluation(
+        100 * spearman(found, gold),
+        interval,
+        100 * _pearson(found, gold),
+        len(gold),
+        encoder.similarity_fn_name,
+        encoder.encoding(),
+        resamples,
+        seed,
+    )
+
+
+def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
+    """Both sides and the scores."""
+    if isinstance(pairs, Pairs):
+        first, second, gold = pairs.sentence1, pairs.sentence2, pairs.score
+    else:
+        parts: Any = pairs if isinstance(pairs, tuple) else list(pairs)
+        if not (isinstance(parts, tuple) and len(parts) == 3 and not isinstance(parts[0], str | tuple)):
+            if any(isinstance(row, str) or len(row) != 3 for row in parts):
+                raise InputError("Expected rows of two sentences and a score, or (sentences_a, sentences_b, scores).")
+            parts = list(zip(*parts, strict=True)) or [(), (), ()]
+        first, second, gold = parts
+    try:
+        return first, second, np.asarray(gold, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The scores are not all numbers ({error}).") from error
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    x, y = x - x.mean(dtype=np.float64), y - y.mean()
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale > 0 else math.nan

@@ -1,0 +1,40 @@
+"""Weights of tokens by how many sentences they occur in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.encoding.stream import BLOCK, checked_blocks
+from jaxwhiten.errors import InputError
+from jaxwhiten.text import BulkTokenizer
+
+
+def inverse_document_frequencies(
+    sentences: Iterable[str], tokenizer: BulkTokenizer, vocab_size: int
+) -> Float[np.ndarray, " vocab"]:
+    """log((n + 1) / (count + 1)) of every token id, of n sentences.
+
+    Raises:
+      InputError: No sentences, or an item that is not a string.
+
+    References:
+      Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
+    """
+    total, counts = 0, np.zeros(vocab_size, np.int64)
+    for block in checked_blocks(sentences, BLOCK):
+        total += len(block)
+        counts += tokenizer(block).document_frequencies(vocab_size)
+    if not total:
+        raise InputError("No sentences to count tokens in.")
+    return np.log((total + 1) / (counts + 1))
+
+
+def checked_weights(weights: Float[np.ndarray, " vocab"], vocab_size: int) -> Float[np.ndarray, " vocab"]:
+    """The weights as float32; `InputError` if they are of another length, below 0, or not finite."""
+    weights = np.ascontiguousarray(weights, np.float32)
+    if weights.shape != (vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise InputError(f"Expected {vocab_size} finite weights, none below 0; got {weights.shape}.")
+    return weights

@@ -1,0 +1,68 @@
+"""How alike vectors are, under the names that sentence-transformers gives; distances are negative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Float32
+from scipy.spatial.distance import cdist
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.metrics import cosine_pairs
+
+Rows = Float[np.ndarray, "n d"]
+
+_ALL: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
+    "cosine": lambda a, b: normalize(a) @ normalize(b).T,
+    "dot": lambda a, b: a @ b.T,
+    "euclidean": lambda a, b: -cdist(a, b),
+    "manhattan": lambda a, b: -cdist(a, b, "cityblock"),
+}
+_PAIRWISE: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
+    "cosine": cosine_pairs,
+    "dot": lambda a, b: np.einsum("nd,nd->n", a, b),
+    "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=1),
+    "manhattan": lambda a, b: -np.abs(a - b).sum(axis=1),
+}
+SIMILARITIES = tuple(_ALL)
+
+
+def check_similarity(name: str) -> str:
+    """The name, if there is such a similarity; `InputError` if not."""
+    if name not in SIMILARITIES:
+        raise unknown_name("similarity", name, SIMILARITIES)
+    return name
+
+
+def similarity(
+    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*m _d"], name: str = "cosine"
+) -> Float32[np.ndarray, "n m"]:
+    """Of all rows of one array with all of another; one vector alone is one row.
+
+    Raises:
+      InputError: No such similarity, or vectors of different widths.
+    """
+    return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
+
+
+def similarity_pairwise(
+    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*_n _d"], name: str = "cosine"
+) -> Float32[np.ndarray, " n"]:
+    """Of each row with the row of the same number.
+
+    Raises:
+      InputError: No such similarity, or arrays of different shapes.
+    """
+    first, second = _rows(a, b)
+    if len(first) != len(second):
+        raise InputError(f"{len(first)} vectors on one side and {len(second)} on the other; pairs need as many.")
+    return _PAIRWISE[check_similarity(name)](first, second).astype(np.float32)
+
+
+def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in (a, b))
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
+        raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} hold no vectors of the same width.")
+    return first, second

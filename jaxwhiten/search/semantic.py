@@ -1,0 +1,128 @@
+"""Search among vectors in memory, in the words of sentence-transformers' `util`; the search is the JAX index's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.arrays import blocks
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.search.jax_flat import JaxIndex
+
+_QUERIES = 8192  # searched before their pairs are merged
+_SCORES = ("cosine", "dot")
+
+
+def semantic_search(
+    query_embeddings: Any, corpus_embeddings: Any, top_k: int = 10, *, score_function: str = "cosine"
+) -> list[list[dict[str, int | float]]]:
+    """The best vectors of a corpus for each query, by exact search on the device.
+
+    For a corpus that is searched again, `build_index` keeps it on the device.
+
+    Args:
+      query_embeddings: [q, d], or one vector [d].
+      corpus_embeddings: [n, d].
+      top_k: How many for each query; all where the corpus has fewer.
+      score_function: `"cosine"` or `"dot"`.
+
+    Returns:
+      For each query dicts of `corpus_id` and `score`, best first.
+
+    Raises:
+      InputError: No vectors, a zero vector, other widths, or an unknown score function.
+      NonFiniteError: A NaN or an infinity.
+    """
+    index = _index(corpus_embeddings, score_function)
+    queries = np.atleast_2d(np.asarray(query_embeddings, np.float32))
+    scores, ids = index.search(queries, _checked_k(top_k, index.size))
+    return [
+        [{"corpus_id": i, "score": s} for i, s in zip(found, row, strict=True)]
+        for found, row in zip(ids.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def paraphrase_mining(
+    encoder: Any,
+    sentences: Sequence[str],
+    *,
+    top_k: int = 100,
+    max_pairs: int = 500_000,
+    score_function: str = "cosine",
+    **options: Any,
+) -> list[list[float | int]]:
+    """The pairs of sentences that are most alike, each pair once.
+
+    Args:
+      encoder: An `Encoder`.
+      sentences: The sentences.
+      top_k: For each sentence at most this many others are considered.
+      max_pairs: At most this many pairs are returned.
+      score_function: `"cosine"` or `"dot"`.
+      **options: Those of `Encoder.encode`, such as `prompt_name`.
+
+    Returns:
+      `[score, i, j]` with i < j, best first.
+
+    Raises:
+      InputError: A number below 1, or as in `semantic_search`.
+    """
+    vectors = encoder.encode(sentences, **options)
+    return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs, score_function=score_function)
+
+
+def paraphrase_mining_embeddings(
+    embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
+) -> list[list[float | int]]:
+    """`paraphrase_mining` of vectors [n, d]."""
+    vectors = np.asarray(embeddings, np.float32)
+    if len(vectors) < 2:
+        return []
+    if max_pairs < 1:
+        raise InputError(f"max_pairs is {max_pairs}; it must be at least 1.")
+    index = _index(vectors, score_function)
+    k = _checked_k(top_k, len(vectors) - 1)
+    best = np.empty(0, np.float32), np.empty(0, np.int64)
+    for part in blocks(len(vectors), _QUERIES):
+        scores, ids = index.search(vectors[part], k + 1)
+        best = _merged(best, _pairs(scores, ids, part.start, k), len(vectors), max_pairs)
+    first, second = np.divmod(best[1], len(vectors))
+    return [list(pair) for pair in zip(best[0].tolist(), first.tolist(), second.tolist(), strict=True)]
+
+
+Scored = tuple[np.ndarray, np.ndarray]  # scores, and pairs i < j as i · n + j
+
+
+def _pairs(scores: np.ndarray, ids: np.ndarray, start: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The k best others of each query: scores, and both ids in ascending order."""
+    query = np.broadcast_to(start + np.arange(len(ids))[:, None], ids.shape)
+    other = ids != query
+    other &= np.cumsum(other, axis=1) <= k
+    return scores[other], np.minimum(query, ids)[other], np.maximum(query, ids)[other]
+
+
+def _merged(best: Scored, found: tuple[np.ndarray, np.ndarray, np.ndarray], n: int, max_pairs: int) -> Scored:
+    """The best pairs so far, each once with its higher score."""
+    scores = np.concatenate([best[0], found[0]])
+    pairs = np.concatenate([best[1], found[1] * n + found[2]])
+    order = np.lexsort((pairs, -scores))
+    _, once = np.unique(pairs[order], return_index=True)
+    order = order[np.sort(once)[:max_pairs]]
+    return scores[order], pairs[order]
+
+
+def _index(vectors: Any, score_function: str) -> JaxIndex:
+    if score_function not in _SCORES:
+        raise unknown_name("score function", score_function, _SCORES)
+    rows = np.asarray(vectors, np.float32)
+    index = JaxIndex.build(rows, backend="jax", normalize=score_function == "cosine")
+    assert isinstance(index, JaxIndex)
+    return index
+
+
+def _checked_k(top_k: int, most: int) -> int:
+    if top_k < 1:
+        raise InputError(f"top_k is {top_k}; it must be at least 1.")
+    return min(top_k, most)

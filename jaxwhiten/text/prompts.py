@@ -1,0 +1,36 @@
+"""Prompts: texts that a model wants in front of a sentence, by name.
+
+Names and fallbacks are those of sentence-transformers. Its models are asked for `query` and `document`, which are empty
+where a folder does not name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jaxwhiten.errors import unknown_name
+
+ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""What a sentence is in a search, and the names its prompt may have, the first that is there."""
+
+
+def prompt_named(prompts: Mapping[str, str], name: str) -> str:
+    """The text of a prompt.
+
+    Raises:
+      InputError: No such prompt.
+    """
+    known = {**dict.fromkeys(ROLES, ""), **prompts}
+    if name not in known:
+        raise unknown_name("prompt", name, known)
+    return known[name]
+
+
+def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
+    """The prompt of a query or a document; empty where there is none."""
+    return next((prompts[name] for name in ROLES[role] if name in prompts), "")
+
+
+def tells_roles_apart(prompts: Mapping[str, str]) -> bool:
+    """Whether there is a prompt for queries or for documents."""
+    return any(prompts.get(name) for names in ROLES.values() for name in names)

@@ -1,0 +1,250 @@
+"""Prompts of a folder: vectors equal to SentenceTransformer's, whatever puts the prompt there."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, build_index
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.search import search_text
+from tests.tiny import SENTENCES
+
+MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+TEXTS = [SENTENCES[i] for i in (0, 2, 3, 7, 8)]  # among them the empty one: few, so that few shapes are compiled
+PROMPTS = {"query": "Music or water: ", "passage": "salt. ", "topic": "Two dogs"}
+
+
+def write_folder(tiny_model, folder, settings, *modes, weights=None, normalize=False, **pooling):
+    """A sentence-transformers folder with these settings."""
+    folder = shutil.copytree(tiny_model, folder)
+    kinds = [*["WordWeights"] * (weights is not None), "Pooling", *["Normalize"] * normalize]
+    rows = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for number, kind in enumerate(kinds, start=1):
+        path = f"{number}_{kind}"
+        (folder / path).mkdir()
+        rows.append({"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"})
+    known = {f"pooling_mode_{mode}": mode in (modes or ("mean_tokens",)) for mode in MODES}
+    config = {"word_embedding_dimension": 32, **known, **pooling}
+    (folder / f"{kinds.index('Pooling') + 1}_Pooling" / "config.json").write_text(json.dumps(config))
+    if weights is not None:
+        (folder / "1_WordWeights" / "config.json").write_text(json.dumps(weights))
+    (folder / "modules.json").write_text(json.dumps(rows))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return folder
+
+
+def theirs(folder, **options):
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    return library.SentenceTransformer(str(folder), device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model, tmp_path_factory):
+    settings = {"prompts": PROMPTS, "default_prompt_name": "topic", "similarity_fn_name": "dot"}
+    return write_folder(tiny_model, tmp_path_factory.mktemp("prompts") / "model", settings)
+
+
+@pytest.fixture(scope="module")
+def both(folder):
+    return Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"prompt_name": "query"},
+        {"prompt_name": "document"},
+        {"prompt": "Stir "},
+        {"prompt": ""},
+        {"prompt_name": "passage", "normalize_embeddings": True, "truncate_dim": 7},
+        {"truncate_dim": 5},
+        {"normalize_embeddings": True},
+    ],
+    ids=str,
+)
+def test_encode_equals_sentence_transformers(both, options):
+    encoder, peer = both
+    got = encoder.encode(TEXTS, **options)
+    np.testing.assert_allclose(got, peer.encode(TEXTS, **options), atol=1e-5)
+    blocks = list(encoder.encode_stream(iter(TEXTS), block_size=4, **options))
+    np.testing.assert_allclose(np.concatenate(blocks), got, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(TEXTS[2], **options), got[2], atol=1e-5)
+
+
+def test_queries_and_documents(both):
+    encoder, peer = both
+    np.testing.assert_allclose(encoder.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(
+        encoder.encode_query(TEXTS, prompt_name="topic"), peer.encode(TEXTS, prompt_name="topic"), atol=1e-5
+    )
+    # sentence-transformers promises `passage` where there is no `document`, and takes an empty prompt (seen in 6.2).
+    documents = encoder.encode_document(TEXTS)
+    np.testing.assert_allclose(documents, peer.encode(TEXTS, prompt_name="passage"), atol=1e-5)
+    assert np.abs(documents - encoder.encode(TEXTS)).max() > 0.01
+
+
+@pytest.mark.parametrize("prompts", [{"query": "q: ", "document": "d: "}, {"document": "", "passage": "p: "}], ids=str)
+def test_documents_equal_sentence_transformers(tiny_model, tmp_path, prompts):
+    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": prompts})
+    encoder, peer = Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+    for name in ("encode", "encode_query", "encode_document"):
+        got, wanted = (getattr(model, name)(TEXTS) for model in (encoder, peer))
+        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=name)
+
+
+def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
+    settings = {"prompts": {"query": "Music: ", "document": ""}, "default_prompt_name": "query"}
+    folder = write_folder(tiny_model, tmp_path / "model", settings, *MODES, include_prompt=False)
+    encoder, peer = Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+    for prompt in (None, "", "A much longer prompt, with words: ", "a " * 40):
+        got, wanted = (model.encode(TEXTS, prompt=prompt) for model in (encoder, peer))
+        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(prompt))
+    pooled = encoder.encode(TEXTS[0], pooling=["cls", "max", "mean"], prompt="Music: ")
+    got = encoder.encode(TEXTS[0])
+    assert all(np.abs(got[32 * i :][:32] - vector).max() > 0.01 for i, vector in enumerate(pooled.values()))
+    again = encoder.save(tmp_path / "again")
+    np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
+    assert Encoder.from_pretrained(again, device="cpu:0").fingerprint == encoder.fingerprint
+
+
+def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
+    settings = {"prompts": {"query": "a: ", "document": "a b c: "}}
+    folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
+    encoder = Encoder.from_pretrained(folder, device="cpu:0")
+    encoder.encode_query("a")
+    (before,) = encoder._forward._compiled
+    encoder.encode_document("a")
+    assert list(encoder._forward._compiled) == [before]
+
+
+def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):
+    weights = {"vocab": ["a"] * 200, "word_weights": {}, "unknown_word_weight": 1}
+    folder = write_folder(tiny_model, tmp_path / "model", {}, weights=weights, include_prompt=False)
+    with pytest.raises(ModelError, match="WordWeights before a Pooling with include_prompt false"):
+        Encoder.from_pretrained(folder)
+
+
+def test_what_is_saved_is_read_alike(both, tmp_path):
+    encoder, peer = both
+    again, again_theirs = Encoder.from_pretrained(encoder.save(tmp_path / "out")), theirs(tmp_path / "out")
+    for model in (again, again_theirs):
+        np.testing.assert_allclose(model.encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
+        np.testing.assert_allclose(model.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
+        assert (model.default_prompt_name, model.similarity_fn_name) == ("topic", "dot")
+    assert again.prompts == encoder.prompts == PROMPTS
+    assert again.fingerprint == encoder.fingerprint
+    saved = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+    assert (saved["prompts"], "truncate_dim" in saved) == (PROMPTS, False)
+    # A pooling that is named takes no default prompt, and is not saved with one.
+    plain = encoder.with_pooling("mean")
+    assert plain.default_prompt_name is None
+    np.testing.assert_allclose(plain.encode(TEXTS), encoder.encode(TEXTS, prompt=""), atol=1e-5)
+    wanted = theirs(plain.save(tmp_path / "plain")).encode(TEXTS)
+    np.testing.assert_allclose(plain.encode(TEXTS), wanted, atol=1e-5)
+
+
+def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
+    options = {"prompts": {"topic": "Water ", "other": "Why "}, "default_prompt_name": "other"}
+    encoder, peer = Encoder.from_pretrained(folder, **options), theirs(folder, **options)
+    for name in (None, "topic", "query", "other"):
+        got, wanted = (model.encode(TEXTS, prompt_name=name) for model in (encoder, peer))
+        np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(name))
+    named = Encoder.from_pretrained(folder, pooling="cls", default_prompt_name="query", max_length=24)
+    assert (named.pooling, named.default_prompt_name) == ("auto", "query")
+    plain = Encoder.from_pretrained(folder, pooling="cls", max_length=24)
+    np.testing.assert_allclose(named.encode(TEXTS), plain.encode_query(TEXTS), atol=1e-5)
+    assert np.abs(named.encode(TEXTS) - plain.encode(TEXTS)).max() > 0.01
+
+
+def test_the_folders_truncate_dim(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4}, normalize=True)
+    encoder, other = Encoder.from_pretrained(folder), Encoder.from_pretrained(folder, truncate_dim=9)
+    np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder).encode(TEXTS), atol=1e-5)
+    wanted = theirs(folder, truncate_dim=9).encode(TEXTS)
+    np.testing.assert_allclose(other.encode(TEXTS), wanted, atol=1e-5)
+    np.testing.assert_allclose(theirs(other.save(tmp_path / "out")).encode(TEXTS), wanted, atol=1e-5)
+    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 1000}')
+    assert Encoder.from_pretrained(folder).dimension == 32
+
+
+def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
+    folder = write_folder(tiny_model, tmp_path / "model", {"prompts": PROMPTS})
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
+    encoder = Encoder.from_pretrained(folder)
+    assert encoder._named("auto", "Music: ").head.form.prompt == "music: "
+
+
+def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
+    encoder, store = Encoder.from_pretrained(folder), EmbeddingStore(tmp_path)
+    assert "prompt" not in encoder.encoding()
+    assert encoder.encoding(prompt=PROMPTS["topic"]) == encoder.encoding()
+    assert encoder.encoding(prompt="other: ") == {**encoder.encoding(), "prompt": "other: "}
+    found = {prompt: store.encode(encoder, TEXTS, prompt=prompt) for prompt in (None, "", "a ", PROMPTS["topic"])}
+    assert len(list(tmp_path.iterdir())) == 3  # the default prompt is the default
+    for prompt, vectors in found.items():
+        np.testing.assert_allclose(vectors, encoder.encode(TEXTS, prompt=prompt), atol=1e-5, err_msg=str(prompt))
+    unlike = Encoder.from_pretrained(folder, default_prompt_name="query")
+    assert unlike.fingerprint != encoder.fingerprint
+
+
+def test_a_search_puts_the_querys_prompt_before_queries(folder):
+    encoder = Encoder.from_pretrained(folder)
+    prompt = encoder.prompt_for("document")
+    vectors = encoder.encode_document(TEXTS)
+    index = build_index(vectors, "jax", encoding=encoder.encoding(prompt=prompt), documents=TEXTS)
+    assert index.encoding["prompt"] == prompt == PROMPTS["passage"]
+    (hits,) = search_text(index, encoder, [TEXTS[2]], 5)
+    query = encoder.encode_query(TEXTS[2])
+    cosines = vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
+    assert [hit.id for hit in hits] == np.argsort(-cosines, kind="stable").tolist()
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(cosines)[::-1], atol=1e-5)
+
+
+def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
+    settings = {"prompts": {"topic": "Water "}, "default_prompt_name": "topic"}
+    encoder = Encoder.from_pretrained(write_folder(tiny_model, tmp_path / "model", settings))
+    assert encoder.prompt_for("query") is encoder.prompt_for("document") is None
+    index = build_index(encoder.encode(TEXTS), "jax", encoding=encoder.encoding())
+    ((hit,),) = search_text(index, encoder, [TEXTS[4]], 1)
+    assert (hit.id, hit.score) == (4, pytest.approx(1, abs=1e-5))
+
+
+def test_mistakes_are_named(folder, tiny_model, tmp_path):
+    encoder = Encoder.from_pretrained(folder)
+    with pytest.raises(InputError, match=r"Unknown prompt 'querry'. Did you mean 'query'"):
+        encoder.encode(TEXTS, prompt_name="querry")
+    with pytest.raises(InputError, match="Unknown prompt 'nothing'"):
+        Encoder.from_pretrained(folder, default_prompt_name="nothing")
+    with pytest.raises(InputError, match="takes no prompt beside it"):
+        encoder.encode(TEXTS, pooling="promptbert", prompt="a ")
+    with pytest.raises(InputError, match=r"holds {mask}"):
+        encoder.encode(TEXTS, prompt="a {mask} ")
+    for method in (encoder.encode, lambda *a, **k: next(encoder.encode_stream(*a, **k))):
+        with pytest.raises(InputError, match="truncate_dim is 33; the vectors have 32 dimensions"):
+            method(TEXTS, truncate_dim=33)
+    with pytest.raises(InputError, match="Cannot keep 33 columns"):
+        Encoder.from_pretrained(folder, truncate_dim=33)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prompts": ["query"]}, "expected texts by name"),
+        ({"prompts": {"query": 3}}, "expected texts by name"),
+        ({"default_prompt_name": "missing"}, "default_prompt_name: Unknown prompt 'missing'"),
+        ({"default_prompt_name": 3}, "default_prompt_name is 3"),
+        ({"similarity_fn_name": []}, "similarity_fn_name is"),
+        ({"truncate_dim": 0}, "truncate_dim is 0"),
+        ({"truncate_dim": True}, "truncate_dim is True"),
+        ({"prompts": {"query": "{mask}"}, "default_prompt_name": "query"}, "holds {mask}"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(tiny_model, tmp_path, settings, message):
+    folder = write_folder(tiny_model, tmp_path / "model", settings)
+    with pytest.raises(ModelError, match=f"config_sentence_transformers.json.*{message}"):
+        Encoder.from_pretrained(folder)

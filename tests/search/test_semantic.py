@@ -1,0 +1,83 @@
+"""Search among vectors in memory: what sentence-transformers' `util` finds."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, paraphrase_mining, semantic_search
+from jaxwhiten.errors import InputError
+from jaxwhiten.search import paraphrase_mining_embeddings, semantic
+from tests.tiny import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(90, 6)).astype(np.float32) * rng.uniform(0.5, 2, size=(90, 1)).astype(np.float32)
+    rows[40:43] = rows[7]  # the same sentence again
+    return rows
+
+
+@pytest.fixture(scope="module")
+def util():
+    return pytest.importorskip("sentence_transformers", reason="needs the extra `parity`").util
+
+
+@pytest.mark.parametrize("score", ["cosine", "dot"])
+@pytest.mark.parametrize("top_k", [3, 1000])
+def test_semantic_search_equals_sentence_transformers(vectors, util, score, top_k):
+    queries = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
+    found = semantic_search(queries, vectors, top_k=top_k, score_function=score)
+    function = {"cosine": util.cos_sim, "dot": util.dot_score}[score]
+    wanted = util.semantic_search(queries, vectors, top_k=top_k, score_function=function)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose([hit["score"] for hit in ours], [hit["score"] for hit in theirs], atol=1e-5)
+        scores = (util.cos_sim if score == "cosine" else util.dot_score)(queries[found.index(ours)], vectors)[0].numpy()
+        np.testing.assert_allclose(scores[[hit["corpus_id"] for hit in ours]], [h["score"] for h in ours], atol=1e-5)
+        assert len({hit["corpus_id"] for hit in ours}) == min(top_k, 90)
+
+
+def test_one_query_and_lists(vectors):
+    (hits,) = semantic_search(vectors[3].tolist(), vectors.tolist(), 2)
+    assert hits[0] == {"corpus_id": 3, "score": pytest.approx(1, abs=1e-6)}
+    assert (type(hits[0]["corpus_id"]), type(hits[0]["score"])) == (int, float)
+
+
+@pytest.mark.parametrize(("top_k", "max_pairs"), [(100, 500_000), (4, 500_000), (100, 60), (2, 25)])
+@pytest.mark.parametrize("at_once", [8192, 16])
+def test_mining_equals_sentence_transformers(vectors, util, monkeypatch, top_k, max_pairs, at_once):
+    import torch
+
+    monkeypatch.setattr(semantic, "_QUERIES", at_once)
+    found = paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
+    wanted = util.paraphrase_mining_embeddings(torch.from_numpy(vectors), top_k=top_k, max_pairs=max_pairs)
+    assert len(found) == len(wanted)
+    np.testing.assert_allclose([pair[0] for pair in found], [pair[0] for pair in wanted], atol=1e-5)
+    assert all(i < j for _, i, j in found)
+    pairs = {(i, j) for _, i, j in found}
+    assert len(pairs) == len(found)
+    if len(found) == 90 * 89 / 2:
+        assert pairs == {(i, j) for _, i, j in wanted}
+
+
+def test_mining_of_sentences(tiny_model):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:0")
+    texts = [*SENTENCES[:3], SENTENCES[0], SENTENCES[4]]
+    (score, first, second), *rest = paraphrase_mining(encoder, texts, top_k=2, prompt="Why ")
+    assert (score, first, second) == (pytest.approx(1, abs=1e-5), 0, 3)
+    assert [pair[0] for pair in rest] == sorted((pair[0] for pair in rest), reverse=True)
+    vectors = encoder.encode(texts, prompt="Why ", normalize_embeddings=True)
+    assert all(pair[0] == pytest.approx(vectors[pair[1]] @ vectors[pair[2]], abs=1e-5) for pair in rest)
+    assert paraphrase_mining(encoder, texts[:1]) == []
+
+
+def test_mistakes_are_named(vectors):
+    with pytest.raises(InputError, match="top_k is 0"):
+        semantic_search(vectors, vectors, 0)
+    with pytest.raises(InputError, match="Unknown score function 'cos'"):
+        semantic_search(vectors, vectors, score_function="cos")
+    with pytest.raises(InputError, match="query vectors have 5 dimensions"):
+        semantic_search(vectors[:, :5], vectors)
+    with pytest.raises(InputError, match="zero vector"):
+        semantic_search(vectors, np.zeros_like(vectors))
+    with pytest.raises(InputError, match="max_pairs is 0"):
+        paraphrase_mining_embeddings(vectors, max_pairs=0)

@@ -1,0 +1,47 @@
+"""What a stranger meets first: the names at the top of the package, and what help says of them."""
+
+import inspect
+import subprocess
+import sys
+
+import jax
+import pytest
+
+import jaxwhiten
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+
+NAMES = ["Encoder", "Whitening", "Moments", "tune", "build_index", "load_index", "load_sts", "evaluate"]
+NAMES += ["semantic_search", "paraphrase_mining", "push_to_hub", "ScoredPairs", "normalize", "POOLINGS", "PARAMETRIC"]
+
+
+def test_names_at_the_top():
+    assert set(NAMES) <= set(jaxwhiten.__all__) <= set(dir(jaxwhiten))
+    assert all(getattr(jaxwhiten, name) is not None for name in jaxwhiten.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'encoder_'"):
+        jaxwhiten.encoder_  # noqa: B018
+
+
+def test_the_import_costs_nothing():
+    code = "import jaxwhiten, sys; dir(jaxwhiten); assert not {'jax', 'numpy', 'tokenizers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_shows_types():
+    shown = str(inspect.signature(Encoder.encode))
+    assert "sentences: 'str | Sequence[str]'" in shown
+    assert "normalize_embeddings: 'bool' = False" in shown
+    assert "-> 'Vectors | dict[str, Vectors]'" in shown
+    assert "Any" not in shown
+
+
+def test_devices(tiny_model):
+    alone = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:3")
+    assert alone._forward.devices == 1
+    assert {d.id for d in alone._forward.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
+    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu")._forward.devices == 8
+    chosen = Encoder.from_pretrained(tiny_model, pooling="mean", device=jax.local_devices()[5])
+    assert chosen._forward.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
+    for device in ("tpu", "cpu:8", "cpu:x", "gpu"):
+        with pytest.raises(InputError, match=f"Unknown device '{device}'.*cpu:0, cpu:1"):
+            Encoder.from_pretrained(tiny_model, pooling="mean", device=device)
