@@ -14,7 +14,7 @@ def get_config():
     config = sbert_defaults.get_config()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.objective = "mnr"
-    config.settings.scale = 20.0
+    config.settings.scale = 20.0  # factor of the cosines in the softmax
     config.data.columns = ("anchor", "positive")
     config.batch_size = 64
     config.max_length = 128

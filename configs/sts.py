@@ -14,7 +14,7 @@ def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""  # commit, tag or branch on the hub; empty for the newest
-    # Names of jaxwhiten.POOLINGS, and layers:I+J, layers:*, ditto:LAYER+HEAD, prompt and idf.
+    # Names of jaxwhiten.POOLINGS, and layers:I+J, layers:*, ditto:LAYER+HEAD, promptbert and idf.
     config.poolings = "cls,mean,first_last_avg,embeddings_last_avg,last2avg"
     # none; target: fitted on the task's own sentences (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target,nli"

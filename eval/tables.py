@@ -26,7 +26,8 @@ from typing import Any
 
 from eval.common import say
 from jaxwhiten import io, report
-from jaxwhiten.errors import InputError, JaxwhitenError, unknown_name
+from jaxwhiten.commands import launch
+from jaxwhiten.errors import InputError, unknown_name
 
 MADE, KEPT = Path("runs"), Path("docs/runs")
 _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- end -->)", re.DOTALL)
@@ -128,9 +129,6 @@ def _shown(value: Any) -> str:
 
 
 def main() -> None:
-    if {"-h", "--help"} & set(sys.argv[1:]):
-        print(__doc__)
-        return
     if len(sys.argv) < 2:
         raise InputError("python -m eval.tables FILE.md ...")
     for name in sys.argv[1:]:
@@ -142,8 +140,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except JaxwhitenError as error:
-        say(f"error: {error}")
-        sys.exit(error.exit_code)
+    launch.run_without_config(main)

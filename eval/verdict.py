@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from eval.common import python, say
-from jaxwhiten.errors import InputError, JaxwhitenError
+from eval.common import python
+from jaxwhiten.commands import launch
+from jaxwhiten.errors import InputError
 from jaxwhiten.report import PAGE, Run, results
 
 
@@ -99,8 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except JaxwhitenError as error:
-        say(f"error: {error}")
-        sys.exit(error.exit_code)
+    launch.run_without_config(main)

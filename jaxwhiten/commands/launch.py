@@ -62,6 +62,17 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
         app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))
 
 
+def run_without_config(main: Callable[[], None]) -> None:
+    """Runs a program that reads `sys.argv` itself; `--help` shows what its file says of it."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print((sys.modules["__main__"].__doc__ or "").strip())
+        return
+    try:
+        main()
+    except JaxwhitenError as error:
+        sys.exit(_say(error))
+
+
 def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:

@@ -153,7 +153,8 @@ class Encoder(ModelWithHead):
             pooling = "mean"
             warnings.warn(
                 f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-                " for similarity is often better with pooling='first_last_avg'; pooling='mean' silences this.",
+                f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
+                f" {spelled('pooling', 'mean')} silences this.",
                 PoolingWarning,
                 stacklevel=2,
             )

@@ -99,3 +99,16 @@ def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(s
         "warning: few rows",
         "error: set --config.data_dir, --config.steps=5 or k=2",
     ]
+
+
+@pytest.mark.parametrize("program", ["tables", "verdict"])
+def test_programs_without_a_config_say_what_they_take(program):
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", f"eval.{program}", *words], capture_output=True, text=True, cwd=ROOT
+        )
+
+    assert f"python -m eval.{program}" in run("-h").stdout
+    wrong = run()
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert wrong.stderr.startswith(f"error: python -m eval.{program} ")
