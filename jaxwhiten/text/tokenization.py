@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -274,8 +274,6 @@ def checked_text(sentences: Sequence[object], first_index: int = 0) -> list[str]
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")
-    if isinstance(sentences, Mapping):
-        raise InputError("Expected a list of sentences, got a dict; give list(sentences.values()) or its keys.")
     checked: list[Any] = list(sentences)
     for index, sentence in enumerate(checked):
         if not isinstance(sentence, str):
