@@ -23,11 +23,24 @@ import numpy as np
 from jaxtyping import Float, Int
 from tqdm import tqdm
 
+from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, checked_blocks, progress, run_blocks, split
 from jaxwhiten.errors import InputError, MismatchError, ModelError
-from jaxwhiten.head import AUTO, Head, Normalize, Step, Tables, Whiten, canonical, read_head, says_head, write_folder
+from jaxwhiten.head import (
+    AUTO,
+    Head,
+    Normalize,
+    Step,
+    Tables,
+    Whiten,
+    canonical,
+    code_steps,
+    read_head,
+    says_head,
+    write_folder,
+)
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import BulkTokenizer, checked_text
@@ -255,11 +268,33 @@ class Encoder:
         self.check_whitening(whitening, where)
         return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
 
-    def check_whitening(self, whitening: Whitening, where: str = "The whitening") -> None:
+    def with_code(self, code: Code, where: str = "The code") -> Encoder:
+        """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
+
+        Args:
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`); it takes the place of one that is there.
+          where: What the code is called in messages, such as its file.
+
+        Returns:
+          The encoder; weights are shared. Queries are encoded by `without_code`.
+
+        Raises:
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
+          NotFittedError: The code was not fitted.
+        """
+        floats = self.without_code()
+        floats.check_whitening(code, where)
+        return floats.then(*code_steps(code))
+
+    def without_code(self) -> Encoder:
+        """This encoder up to the vectors that its code codes: what queries are encoded by; itself without a code."""
+        return self if self.head.code is None else self._with_head(self.head.without_code())
+
+    def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
         """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
 
         Args:
-          whitening: A fitted whitening.
+          whitening: A fitted whitening or code.
           where: What it is called in messages.
         """
         check_provenance(where, whitening.provenance, self.encoding())
@@ -393,14 +428,15 @@ class Encoder:
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
         Returns:
-          float32 [n, d] in the order of the sentences; for several poolings a dict of such arrays by name.
+          float32 [n, d] in the order of the sentences, or uint8 [n, bytes] of a head that ends with a code; for several
+          poolings a dict of such arrays by name.
 
         Raises:
           InputError: An item is not a string; its index is named, and nothing was encoded.
         """
         sentences = checked_text(sentences)
         names, single = self._pooling_names(pooling)
-        out = {name: np.empty((len(sentences), self.width(name)), np.float32) for name in names}
+        out = {name: np.empty((len(sentences), self.width(name)), self._named(name).head.dtype) for name in names}
         with progress(len(sentences), show_progress) as bar:
             start = 0
             for block in self._run(split(sentences, BLOCK), names, batch_size, bar):

@@ -68,7 +68,8 @@ class BatchRunner:
         done: Callable[[int], object] | None = None,
     ) -> dict[str, np.ndarray]:
         """The vectors of all sentences, in their order. `done` is told how many sentences each fetched batch had."""
-        out = {name: np.empty((len(tokens.lengths), width), np.float32) for name, (_, _, width) in heads.items()}
+        n = len(tokens.lengths)
+        out = {name: np.empty((n, width), head.dtype) for name, (head, _, width) in heads.items()}
         steps = {name: head.steps for name, head in heads.items()}
         pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
 
