@@ -12,12 +12,13 @@ quantiser with computed centroids, so that FAISS searches it as it is.
 from jaxwhiten.codes.code import Code
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
-from jaxwhiten.codes.product import Quantiser
+from jaxwhiten.codes.product import Quantiser, nearest
 from jaxwhiten.codes.registry import CODES, load_code, make_code
-from jaxwhiten.codes.spectrum import SpectrumCode
+from jaxwhiten.codes.spectrum import SPREAD_OUT, SpectrumCode
 
 __all__ = [
     "CODES",
+    "SPREAD_OUT",
     "Binary",
     "Code",
     "Int8",
@@ -30,4 +31,5 @@ __all__ = [
     "lloyd_max",
     "load_code",
     "make_code",
+    "nearest",
 ]

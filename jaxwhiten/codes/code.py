@@ -183,9 +183,15 @@ class Code(VectorMethod):
             row[:] = 1 - 2 * np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) / bits
         return out
 
-    def quantiser(self) -> Quantiser:
-        """This code as a product quantiser: what FAISS and the JAX index search."""
+    def quantiser(self, *, mapped: bool = False) -> Quantiser:
+        """This code as a product quantiser: what FAISS and the JAX index search.
+
+        Args:
+          mapped: Whether the vectors come as `transform` gives them, and not raw.
+        """
         byte, (weight, bias) = self.byte_of_column, self.kernel
+        if mapped:
+            weight, bias = np.eye(len(byte), dtype=np.float32), np.zeros(len(byte), np.float32)
         used = np.flatnonzero(byte >= 0)
         used = used[np.argsort(byte[used], kind="stable")]
         counts = np.bincount(byte[used], minlength=self.nbytes)
@@ -198,13 +204,14 @@ class Code(VectorMethod):
         centroids = np.zeros((256, columns), np.float32)
         centroids[:, place] = decoded[:, used]
         centroids = np.ascontiguousarray(centroids.reshape(256, self.nbytes, width).transpose(1, 0, 2))
-        return Quantiser(padded, offset, self.normalize, centroids)
+        return Quantiser(self.name, padded, offset, self.normalize, centroids)
 
     def to_faiss(self) -> Any:
         """An empty FAISS index that codes the raw vectors added to it as `encode` does.
 
         `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` where the code asks for unit length, and
-        an `IndexPQ` under inner product whose centroids are computed. No part of it needs training, and FAISS alone
+        an `IndexPQ` whose centroids are computed. It searches by the Euclidean distance of the query's side to what the
+        codes stand for, which ranks as their cosine does but for the lengths that coding changed. No part of it needs training, and FAISS alone
         reads the file that `faiss.write_index` makes of it.
 
         Raises:

@@ -71,7 +71,9 @@ class PlainCode(Code):
         if not isinstance(X, Moments | Whitening):
             return super().fit(X)
         if self.needs_rows:
-            raise InputError(f"The code {self.name} needs the range of every column, which moments do not have: fit rows.")
+            raise InputError(
+                f"The code {self.name} needs the range of every column, which moments do not have: fit rows."
+            )
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
         if not n:
             raise InputError("These moments are empty: update them with rows first.")
@@ -133,7 +135,7 @@ class PlainCode(Code):
         return {**state._asdict(), "n": np.array([state.n], np.int64)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
-        state = _State(**{name: tensors[name] for name in _State._fields} | {"n": int(tensors["n"].item())})
+        state = _State(int(tensors["n"].item()), *(tensors[name] for name in _State._fields[1:]))
         wanted = (d,), (d,), (d,), (d if self.rotation else 0, d)
         if tuple(array.shape for array in state[1:]) != wanted or any(a.dtype != np.float64 for a in state[1:]):
             raise ValueError("arrays of other shapes")
@@ -172,7 +174,10 @@ class ScalarCode(PlainCode):
 
 
 class BinaryCode(PlainCode):
-    """A bit of every column: whether it is above zero. A subclass says how the bytes are read."""
+    """A bit of every column: whether it is above zero. A subclass says how the bytes are read.
+
+    Bits stand for ±1/√d, so that what a code stands for has unit length.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -196,8 +201,9 @@ class BinaryCode(PlainCode):
         return xp.packbits(x > 0, axis=-1) ^ constants["flip"]
 
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        bits = np.unpackbits(codes ^ self._flip, axis=1)[:, : self._fitted().d]
-        return bits.astype(np.float32) * 2 - 1
+        d = self._fitted().d
+        bits = np.unpackbits(codes ^ self._flip, axis=1)[:, :d]
+        return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(d))
 
 
 class Int8(ScalarCode):

@@ -34,16 +34,13 @@ class _State:
     def plan(self, count: int, gamma: float | None) -> _Plan:
         """The code of `count` bytes; kept, since nothing here changes."""
         gamma = self.gamma if gamma is None else gamma
-        gamma = self._usual_gamma() if gamma is None else float(gamma)
+        if gamma is None:
+            mean, values = self.whitening.mean_, self.whitening.eigenvalues_
+            gamma = _usual_gamma(mean, float(values.sum()))
+        gamma = float(gamma)
         if (count, gamma) not in self._plans:
             self._plans[count, gamma] = _plan(self.whitening.with_params(gamma=gamma), self.axes, count)
         return self._plans[count, gamma]
-
-    def _usual_gamma(self) -> float:
-        """γ by the mean cosine of two rows, which separates the kinds of encoders."""
-        mean = self.whitening.mean_
-        square, trace = float(mean @ mean), float(self.whitening.eigenvalues_.sum())
-        return _UNTUNED_GAMMA if square > SPREAD_OUT * (square + trace) else _TUNED_GAMMA
 
 
 class _Plan(NamedTuple):
@@ -114,6 +111,11 @@ class SpectrumCode(Code):
         state.plan(self.bytes, self.gamma)  # refuses what the axes cannot hold
         self._learned = Learned(state, X.n_samples_seen_, X.n_features_in_, X.provenance)
         return self
+
+    @staticmethod
+    def usual_gamma(moments: Moments) -> float:
+        """The γ that vectors of these moments are coded with if none is given."""
+        return _usual_gamma(moments.mean, float(np.trace(moments.M2)) / moments.n)
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""
@@ -200,7 +202,12 @@ class SpectrumCode(Code):
 
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
         whitening = state.whitening
-        numbers = [-1.0 if state.gamma is None else state.gamma, whitening.shrinkage_, whitening.eigenvalue_floor, state.axes]
+        numbers = [
+            -1.0 if state.gamma is None else state.gamma,
+            whitening.shrinkage_,
+            whitening.eigenvalue_floor,
+            state.axes,
+        ]
         return {**whitening._pack(whitening._fitted().state), "settings": np.array(numbers, np.float64)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
@@ -213,6 +220,12 @@ class SpectrumCode(Code):
         state = _State(whitening, int(axes), None if gamma < 0 else gamma)
         state.plan(self.bytes, self.gamma)
         return state
+
+
+def _usual_gamma(mean: np.ndarray, trace: float) -> float:
+    """γ by the mean cosine of two rows, which separates the kinds of encoders."""
+    square = float(mean @ mean)
+    return _UNTUNED_GAMMA if square > SPREAD_OUT * (square + trace) else _TUNED_GAMMA
 
 
 def _plan(whitening: Whitening, axes: int, count: int) -> _Plan:

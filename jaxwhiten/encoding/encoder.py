@@ -225,6 +225,10 @@ class Encoder:
         """Width of the vectors of a pooling."""
         return self._named(canonical(pooling)).width
 
+    def output_dtype(self, pooling: str) -> type[np.generic]:
+        """Of what `encode` gives for a pooling: float32, or uint8 where the head ends with a code."""
+        return self._named(canonical(pooling)).head.dtype
+
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling by default; weights and compiled programs are shared.
 
@@ -272,7 +276,8 @@ class Encoder:
         """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
 
         Args:
-          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`); it takes the place of one that is there.
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
+            code, whose place it takes.
           where: What the code is called in messages, such as its file.
 
         Returns:
@@ -436,7 +441,7 @@ class Encoder:
         """
         sentences = checked_text(sentences)
         names, single = self._pooling_names(pooling)
-        out = {name: np.empty((len(sentences), self.width(name)), self._named(name).head.dtype) for name in names}
+        out = {name: np.empty((len(sentences), self.width(name)), self.output_dtype(name)) for name in names}
         with progress(len(sentences), show_progress) as bar:
             start = 0
             for block in self._run(split(sentences, BLOCK), names, batch_size, bar):

@@ -83,7 +83,7 @@ def code_steps(code: codes.Code) -> tuple[Step, ...]:
         found.append(Whiten.of(code.whitening))
     elif code.affine is not None:
         weight, bias = code.kernel
-        found.append(Dense(np.ascontiguousarray(weight.T), bias, activation="Identity"))
+        found.append(Dense(np.ascontiguousarray(weight.T), bias, None, "Identity"))
     if code.normalize:
         found.append(Normalize())
     return (*found, Code.of(code))

@@ -21,10 +21,13 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
+from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search.coding import AUTO, Coding, choose
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.whitening import check_provenance
+from jaxwhiten.whitening.estimator import check_integer
 
 HEADER = "header.json"
 _KIND = "index"
@@ -42,6 +45,7 @@ _ATTRIBUTES: Mapping[str, Any] = {
     "dimension": int,
     "encoding": dict | None,
     "whitening": dict | None,
+    "codes": dict | None,
     "notes": list,
     "build_seconds": float,
 }
@@ -59,12 +63,15 @@ class Index(ABC):
       prepare: What is done to a raw vector before it is stored or searched for.
       encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
+      codes: Name and bytes of the code that the documents are kept in, or None for float32.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
       build_seconds: How long building took.
     """
 
     default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    coded: ClassVar[tuple[str, ...]] = ()  # backends that can keep codes
+    trains: ClassVar[bool] = False  # whether they can train them
 
     backend: str
     options: dict[str, Any]
@@ -74,9 +81,11 @@ class Index(ABC):
     prepare: Prepare
     encoding: dict[str, Any] | None
     whitening: dict[str, Any] | None
+    codes: dict[str, Any] | None
     notes: list[str]
     documents: Sequence[str] | None
     build_seconds: float
+    _coding: Coding | None
 
     @classmethod
     def build(
@@ -88,6 +97,8 @@ class Index(ABC):
         normalize: bool = True,
         encoding: Mapping[str, Any] | None = None,
         documents: Sequence[str] | None = None,
+        codes: str | Code | Quantiser | None = None,
+        bytes: int | None = None,
         **options: Any,
     ) -> Index:
         """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
@@ -98,20 +109,34 @@ class Index(ABC):
             raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
         index.size, index.input_dimension = vectors.shape
         index.prepare = Prepare.from_whitening(whitening, normalize)
+        index.notes, index.codes, index._coding = [], None, None
+        if codes is not None or bytes is not None:
+            index._set_codes(AUTO if codes is None else codes, bytes, vectors, whitening)
         index.dimension = index.prepare.dimension(index.input_dimension)
         index.encoding = dict(encoding) if encoding is not None else None
         index.whitening = None
-        if whitening is not None:
-            provenance = dict(getattr(whitening, "provenance", None) or {})
-            check_provenance("The whitening", provenance, encoding or {})
+        source = codes if isinstance(codes, Code) else whitening
+        if source is not None:
+            provenance = dict(getattr(source, "provenance", None) or {})
+            check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
             index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
         index.documents = documents
-        index.notes = []
         index.options = _checked_options(backend, cls.default_options[backend], options)
         start = time.perf_counter()
         index._build(vectors)
         index.build_seconds = time.perf_counter() - start
         return index
+
+    def _set_codes(self, codes: Any, size: int | None, vectors: np.ndarray, whitening: Any | None) -> None:
+        if self.backend not in self.coded:
+            raise InputError(f"{self.backend} keeps no codes; of these backends some do: {', '.join(self.coded)}.")
+        if not self.prepare.normalize:
+            raise InputError("Codes are of vectors of unit length: leave normalize=True.")
+        if size is not None:
+            check_integer("bytes", size, least=1)
+        self._coding = choose(codes, size, vectors, whitening, trained=self.trains)
+        self.codes, self.prepare = self._coding.facts, self._coding.prepare
+        self.notes += self._coding.notes
 
     def search(
         self,
@@ -172,8 +197,8 @@ class Index(ABC):
 
     @property
     def vector_gib(self) -> float:
-        """Memory of the stored vectors in the paper's form: documents × dimension × 4 bytes / 2³⁰."""
-        return self.size * self.dimension * 4 / 2**30
+        """Memory of the stored vectors in the paper's form: documents × bytes of a vector or code / 2³⁰."""
+        return self.size * (4 * self.dimension if self.codes is None else self.codes["bytes"]) / 2**30
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import FormatError, unknown_name
 from jaxwhiten.search.base import Index, read_header
 from jaxwhiten.search.faiss import FaissIndex
@@ -27,6 +28,8 @@ def build_index(
     normalize: bool = True,
     encoding: Mapping[str, Any] | None = None,
     documents: Sequence[str] | None = None,
+    codes: str | Code | Quantiser | None = None,
+    bytes: int | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -38,6 +41,10 @@ def build_index(
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
       documents: The texts, one per vector.
+      codes: Keeps the documents in codes: a name of `jaxwhiten.codes.CODES`; one that FAISS trains, `"pq"`, `"opq"`,
+        `"rabitq"`, `"sq4"` or `"sq8"`; `"auto"` for the best of this kind of vectors; a fitted code of raw vectors, or
+        the quantiser of one. None for float32.
+      bytes: Per document; without `codes` it stands for `codes="auto"`.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -58,6 +65,8 @@ def build_index(
         normalize=normalize,
         encoding=encoding,
         documents=documents,
+        codes=codes,
+        bytes=bytes,
         **options,
     )
 
