@@ -211,8 +211,8 @@ class Code(VectorMethod):
 
         `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` where the code asks for unit length, and
         an `IndexPQ` whose centroids are computed. It searches by the Euclidean distance of the query's side to what the
-        codes stand for, which ranks as their cosine does but for the lengths that coding changed. No part of it needs training, and FAISS alone
-        reads the file that `faiss.write_index` makes of it.
+        codes stand for, which ranks as their cosine does but for the lengths that coding changed. No part of it needs
+        training, and FAISS alone reads the file that `faiss.write_index` makes of it.
 
         Raises:
           NotFittedError: Nothing was fitted yet.

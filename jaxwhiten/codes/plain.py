@@ -1,7 +1,7 @@
 """The plain codes that users know from sentence-transformers: a byte or a bit of every column.
 
-The bytes are those of `sentence_transformers.quantize_embeddings`. Here ranges are fitted once and kept, and vectors can
-be centred and rotated first, without which a common direction of all vectors takes most of the code.
+The bytes are those of `sentence_transformers.quantize_embeddings`. Here ranges are fitted once and kept, and vectors
+can be centred and rotated first, without which a common direction of all vectors takes most of the code.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, checked_blocks, progress, run_blocks, split
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 from jaxwhiten.head import (
@@ -410,6 +411,7 @@ class Encoder:
         sentences: Sequence[str],
         *,
         pooling: str | None = None,
+        precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> Vectors: ...
@@ -419,16 +421,28 @@ class Encoder:
         sentences: Sequence[str],
         *,
         pooling: Sequence[str],
+        precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> dict[str, Vectors]: ...
-    def encode(self, sentences: Any, *, pooling: Any = None, batch_size: Any = None, show_progress: Any = None) -> Any:
+    def encode(
+        self,
+        sentences: Any,
+        *,
+        pooling: Any = None,
+        precision: Any = None,
+        batch_size: Any = None,
+        show_progress: Any = None,
+    ) -> Any:
         """Encodes sentences.
 
         Args:
           sentences: Any number of strings; an empty string is encoded as `[CLS] [SEP]`.
           pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
             it is; one that rewrites it, such as `prompt`, takes its own.
+          precision: None for what the head gives; `"float32"` for its vectors, without a code at its end; a fitted code
+            of these vectors; or `"int8"`, `"uint8"`, `"binary"` or `"ubinary"` for what sentence-transformers gives.
+            As there, the ranges of int8 and uint8 are those of the sentences given; a fitted code keeps its own.
           batch_size: At most this many sentences per batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
@@ -437,10 +451,15 @@ class Encoder:
           poolings a dict of such arrays by name.
 
         Raises:
-          InputError: An item is not a string; its index is named, and nothing was encoded.
+          InputError: An item is not a string; its index is named, and nothing was encoded. Or no such precision.
+          MismatchError: A code of other vectors.
         """
         sentences = checked_text(sentences)
         names, single = self._pooling_names(pooling)
+        if precision is not None:
+            how = {"batch_size": batch_size, "show_progress": show_progress}
+            coded = {name: encode_at(self, sentences, precision, name, **how) for name in names}
+            return coded[names[0]] if single else coded
         out = {name: np.empty((len(sentences), self.width(name)), self.output_dtype(name)) for name in names}
         with progress(len(sentences), show_progress) as bar:
             start = 0
