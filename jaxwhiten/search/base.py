@@ -26,6 +26,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
 from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.coding import AUTO, Coding, choose
 from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.search.rescore import WIDER, Rescoring, take_files
 from jaxwhiten.whitening import check_provenance
 from jaxwhiten.whitening.estimator import check_integer
 
@@ -46,6 +47,7 @@ _ATTRIBUTES: Mapping[str, Any] = {
     "encoding": dict | None,
     "whitening": dict | None,
     "codes": dict | None,
+    "rescore": str | None,
     "notes": list,
     "build_seconds": float,
 }
@@ -64,6 +66,7 @@ class Index(ABC):
       encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
       codes: Name and bytes of the code that the documents are kept in, or None for float32.
+      rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
       build_seconds: How long building took.
@@ -82,10 +85,12 @@ class Index(ABC):
     encoding: dict[str, Any] | None
     whitening: dict[str, Any] | None
     codes: dict[str, Any] | None
+    rescore: str | None
     notes: list[str]
     documents: Sequence[str] | None
     build_seconds: float
     _coding: Coding | None
+    _rescoring: Rescoring | None
 
     @classmethod
     def build(
@@ -99,6 +104,7 @@ class Index(ABC):
         documents: Sequence[str] | None = None,
         codes: str | Code | Quantiser | None = None,
         bytes: int | None = None,
+        rescore: str | None = None,
         **options: Any,
     ) -> Index:
         """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
@@ -110,6 +116,9 @@ class Index(ABC):
         index.size, index.input_dimension = vectors.shape
         index.prepare = Prepare.from_whitening(whitening, normalize)
         index.notes, index.codes, index._coding = [], None, None
+        index.rescore, index._rescoring = rescore, None
+        if rescore is not None:
+            index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
         if codes is not None or bytes is not None:
             index._set_codes(AUTO if codes is None else codes, bytes, vectors, whitening)
         index.dimension = index.prepare.dimension(index.input_dimension)
@@ -152,7 +161,8 @@ class Index(ABC):
           queries: Raw query vectors; the index whitens and normalises them itself.
           k: How many documents.
           encoding: How the queries were encoded; checked against the index. None: not checked.
-          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing.
+          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
+            candidates are not scored again.
 
         Returns:
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
@@ -166,7 +176,12 @@ class Index(ABC):
             self.check_encoding(encoding)
         self._check_k(k)
         check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
-        scores, ids = self._search(np.ascontiguousarray(queries, np.float32), int(k), prepared)
+        queries = np.ascontiguousarray(queries, np.float32)
+        if self._rescoring is None or prepared:
+            scores, ids = self._search(queries, int(k), prepared)
+        else:
+            wide = min(self.size, WIDER * int(k))
+            scores, ids = self._rescoring.best(queries, self._search(queries, wide, False)[1], int(k))
         if (missing := ids < 0).any():
             scores[missing] = -np.inf
         return scores, ids
@@ -201,9 +216,13 @@ class Index(ABC):
         return self.size * (4 * self.dimension if self.codes is None else self.codes["bytes"]) / 2**30
 
     @property
-    @abstractmethod
     def nbytes(self) -> int:
-        """Serialised size of the index in bytes, without header and texts."""
+        """Serialised size of the index in bytes, without header and texts; the copy to rescore by is counted."""
+        return self._nbytes + (0 if self._rescoring is None else self._rescoring.nbytes)
+
+    @property
+    @abstractmethod
+    def _nbytes(self) -> int: ...
 
     @abstractmethod
     def _build(self, vectors: np.ndarray) -> None: ...
@@ -263,6 +282,8 @@ class Index(ABC):
     def _write_files(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Writes everything but the header into an empty folder; says under which names the index shall hold it."""
         self._write(folder)
+        if self._rescoring is not None:
+            self._rescoring.write(folder)
         if self.documents is not None:
             with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
@@ -296,7 +317,13 @@ class Index(ABC):
         index.documents = None
         if documents := files.pop("documents.jsonl", None):
             index.documents = _read_documents(documents, index.size)
+        index._coding, index._rescoring = None, None
+        copies = take_files(files)
         try:
+            if index.rescore is not None:
+                index._rescoring = Rescoring.read(
+                    index.rescore, copies, index.size, index.input_dimension, index.prepare.normalize
+                )
             index._read(files)
         except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
             raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error

@@ -175,7 +175,7 @@ class FaissIndex(Index):
         return (found if self.codes is None else 1 - found / 2), ids
 
     @property
-    def nbytes(self) -> int:
+    def _nbytes(self) -> int:
         faiss = _import_faiss("faiss")
         total = 0
 

@@ -137,7 +137,7 @@ class JaxIndex(Index):
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property
-    def nbytes(self) -> int:
+    def _nbytes(self) -> int:
         header = io.BytesIO()
         np.lib.format.write_array_header_1_0(
             header, {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size, self._columns)}

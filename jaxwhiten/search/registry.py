@@ -30,6 +30,7 @@ def build_index(
     documents: Sequence[str] | None = None,
     codes: str | Code | Quantiser | None = None,
     bytes: int | None = None,
+    rescore: str | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -45,6 +46,8 @@ def build_index(
         `"rabitq"`, `"sq4"` or `"sq8"`; `"auto"` for the best of this kind of vectors; a fitted code of raw vectors, or
         the quantiser of one. None for float32.
       bytes: Per document; without `codes` it stands for `codes="auto"`.
+      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, by which four candidates for each result are
+        scored again. Once loaded, the copy is a memory map.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -67,6 +70,7 @@ def build_index(
         documents=documents,
         codes=codes,
         bytes=bytes,
+        rescore=rescore,
         **options,
     )
 
