@@ -33,7 +33,7 @@ class Code(VectorStep):
     takes: int
     size: int
     constants: Any = array()
-    code: codes.Code | None = record()
+    code: Any = record()
 
     dtype = np.uint8
 
