@@ -37,6 +37,12 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
         "--moments", metavar="FILE", help="the moments to write: they merge with others and serve every setting"
     )
     add_knobs(parser, fitting=True)
+    parser.add_argument(
+        "--bytes",
+        type=int,
+        metavar="N",
+        help="a code of so many bytes per sentence behind the whitening; default: none",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,8 +61,10 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     """
     if not args.output and not args.moments:
         raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
-    if not args.output and knobs(args):
-        raise InputError("-k, --beta, --gamma and --shrinkage belong to a whitening: give --output PATH with them.")
+    if not args.output and (knobs(args) or args.bytes is not None):
+        raise InputError(
+            "-k, --beta, --gamma, --shrinkage and --bytes belong to a whitening: give --output PATH with them."
+        )
     if not args.output:
         return
     ending = Path(args.output).suffix
@@ -76,15 +84,23 @@ def write_outputs(
     if args.output:
         from jaxwhiten.whitening import Whitening
 
-        whitening = Whitening.from_moments(moments, **knobs(args), provenance=provenance)
-        what = "whitening"
+        settings, code = knobs(args), None
+        if args.bytes is not None:
+            from jaxwhiten.codes import SpectrumCode
+
+            settings.setdefault("gamma", SpectrumCode.usual_gamma(moments))
+        whitening = Whitening.from_moments(moments, **settings, provenance=provenance)
+        if args.bytes is not None:
+            code = SpectrumCode(bytes=args.bytes).fit(whitening)
+        what = "whitening" if code is None else f"a code of {args.bytes} bytes behind the whitening"
         if encoder is None or Path(args.output).suffix == _FILE:
-            whitening.save(args.output)
+            (whitening if code is None else code).save(args.output)
         else:
             from jaxwhiten.export import export_sentence_transformer
 
-            export_sentence_transformer(args.output, encoder, whitening=whitening)
-            what = f"{encoder.name} with its whitening"
+            coded = encoder.with_whitening(whitening) if code is None else encoder.with_code(code)
+            export_sentence_transformer(args.output, coded)
+            what = f"{encoder.name} with its {what.removeprefix('a ')}"
         k = whitening.n_components or whitening.n_features_in_
         print(
             f"{args.output}: {what} of {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"

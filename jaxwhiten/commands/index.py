@@ -20,6 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to put inside the index")
     parser.add_argument("--whiten", action="store_true", help="fit a whitening on the texts themselves")
     add_dimension(parser)
+    parser.add_argument(
+        "--bytes", type=int, metavar="N", help="keep each text in so many bytes, by the best code; default: float32"
+    )
+    parser.add_argument("--codes", help="which code: spectrum, ubinary, int8, or pq, opq, rabitq, sq4, sq8 of FAISS")
+    parser.add_argument(
+        "--rescore", metavar="COPY", help="float16 or int8: a copy on disk that scores the candidates of codes again"
+    )
     parser.add_argument("--backend", default="faiss-flat", help="search backend; default: faiss-flat")
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the backend, such as nprobe=10"
@@ -44,20 +51,33 @@ def run(args: argparse.Namespace) -> None:
     texts, blank = _texts(args)
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
+    codes = args.codes
+    if encoder.head.code is not None:
+        if not (args.codes or args.bytes or args.whitening or args.whiten):
+            codes = encoder.head.code.code.quantiser(mapped=True)
+        encoder = encoder.without_code()
     vectors = encoder.encode(texts) if args.no_cache else EmbeddingStore().encode(encoder, texts)
     if args.whiten:
         whitening = Whitening(n_components=args.n_components).fit(vectors)
     index = build_index(
-        vectors, args.backend, whitening=whitening, encoding=encoder.encoding(), documents=texts, **options
+        vectors,
+        args.backend,
+        whitening=whitening,
+        encoding=encoder.encoding(),
+        documents=texts,
+        codes=codes,
+        bytes=args.bytes,
+        rescore=args.rescore,
+        **options,
     )
     index.save(args.output)
     for note in index.notes:
         print(f"note: {note}", file=sys.stderr)
+    kept = f"{index.dimension} dimensions"
+    if index.codes is not None:
+        kept = f"{index.codes['name']} codes of {index.codes['bytes']} bytes"
     skipped = f" ({blank:,} blank ones left out)" if blank else ""
-    print(
-        f"{args.output}: {index.size:,} texts{skipped}, {index.dimension} dimensions, {index.backend},"
-        f" {index.nbytes / 1e6:.1f} MB"
-    )
+    print(f"{args.output}: {index.size:,} texts{skipped}, {kept}, {index.backend}, {index.nbytes / 1e6:.1f} MB")
     print(f'Next: jaxwhiten search {args.output} "a query"')
 
 

@@ -19,8 +19,10 @@ import jax
 import numpy as np
 from jaxtyping import Float, Float32
 
+from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.model_with_head import DEFAULT_MAX_LENGTH, ModelWithHead
+from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks, split
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import AUTO, Head, Settings, Truncate, canonical, read_head, says_head, write_folder
@@ -197,6 +199,7 @@ class Encoder(ModelWithHead):
         prompt: str | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
+        precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> Vectors | dict[str, Vectors]:
@@ -210,31 +213,52 @@ class Encoder(ModelWithHead):
           prompt: That text itself; `prompt_name` is then not used.
           normalize_embeddings: Whether the vectors are scaled to unit length.
           truncate_dim: Columns kept of every vector; all by default.
+          precision: None for what the head gives; `"float32"` for its vectors, without a code at its end; a fitted code
+            of these vectors; or `"int8"`, `"uint8"`, `"binary"` or `"ubinary"` for what sentence-transformers gives.
+            As there, the ranges of int8 and uint8 are those of the sentences given; a fitted code keeps its own.
           batch_size: At most this many sentences per batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
         Returns:
-          float32 [n, d] in the order of the sentences, [d] for one string; for several poolings a dict of such arrays
-          by name.
+          float32 [n, d] in the order of the sentences, or uint8 [n, bytes] of a head that ends with a code; one row
+          without its first axis for one string; for several poolings a dict of such arrays by name.
 
         Raises:
-          InputError: An item is not a string, whose index is named, an unknown prompt, or more columns than there are.
-            Nothing was encoded.
+          InputError: An item is not a string, whose index is named, an unknown prompt or precision, or more columns
+            than there are. Nothing was encoded.
+          MismatchError: A code of other vectors.
         """
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
-        widths = {name: kept(head.width, truncate_dim) for name, head in heads.items()}
-        out = {name: np.empty((len(sentences), width), np.float32) for name, width in widths.items()}
+        if precision is None:
+            out = self._encoded(sentences, heads, truncate_dim, normalize_embeddings, batch_size, show_progress)
+        else:
+            how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
+            how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
+            out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
+        found = {name: vectors[0] for name, vectors in out.items()} if alone else out
+        return next(iter(found.values())) if single else found
+
+    def _encoded(
+        self,
+        sentences: list[str],
+        heads: Mapping[str, ReadyHead],
+        truncate_dim: int | None,
+        unit_length: bool,
+        batch_size: int | None,
+        show_progress: bool | None,
+    ) -> dict[str, Vectors]:
+        widths = {name: kept(head, truncate_dim, unit_length) for name, head in heads.items()}
+        out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
         with progress(len(sentences), show_progress) as bar:
             start = 0
             for block in run_blocks(split(sentences, BLOCK), self.tokenizer, self._runner, heads, batch_size, bar):
                 for name, vectors in block.items():
                     stop = start + len(vectors)
-                    out[name][start:stop] = finished(vectors, truncate_dim, normalize_embeddings)
+                    out[name][start:stop] = finished(vectors, truncate_dim, unit_length)
                 start = stop
-        found = {name: vectors[0] for name, vectors in out.items()} if alone else out
-        return next(iter(found.values())) if single else found
+        return out
 
     def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
@@ -286,7 +310,7 @@ class Encoder(ModelWithHead):
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
         for head in heads.values():
-            kept(head.width, truncate_dim)
+            kept(head, truncate_dim, normalize_embeddings)
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
         total = len(sentences) if isinstance(sentences, Sequence) else None

@@ -111,7 +111,7 @@ class Forward:
         tokens: int,
         heads: Heads,
     ) -> Callable[[], dict[str, np.ndarray]]:
-        """Starts one batch, and gives a function that waits for its float32 [batch, d] by name.
+        """Starts one batch, and gives a function that waits for its [batch, d] by name.
 
         Rows are a multiple of the devices. `tokens` is the room for tokens on all of them together (`batching`); rows
         at the end may find none. On a CPU several batches run side by side.

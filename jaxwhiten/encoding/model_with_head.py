@@ -14,12 +14,13 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.encoding.idf import checked_weights, inverse_document_frequencies
 from jaxwhiten.encoding.stream import BatchRunner, ReadyHead
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
-from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Step, Tables, Whiten, canonical
+from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Step, Tables, Whiten, canonical, code_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import BulkTokenizer
@@ -161,6 +162,10 @@ class ModelWithHead:
         """Width of the vectors of a pooling."""
         return self._named(canonical(pooling)).width
 
+    def output_dtype(self, pooling: str) -> type[np.generic]:
+        """Of what `encode` gives for a pooling: float32, or uint8 where the head ends with a code."""
+        return self._named(canonical(pooling)).head.dtype
+
     def with_pooling(self: M, pooling: str) -> M:
         """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
 
@@ -204,11 +209,34 @@ class ModelWithHead:
         self.check_whitening(whitening, where)
         return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
 
-    def check_whitening(self, whitening: Whitening, where: str = "The whitening") -> None:
+    def with_code(self: M, code: Code, where: str = "The code") -> M:
+        """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
+
+        Args:
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
+            code, whose place it takes.
+          where: What the code is called in messages, such as its file.
+
+        Returns:
+          The encoder; weights are shared. Queries are encoded by `without_code`.
+
+        Raises:
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
+          NotFittedError: The code was not fitted.
+        """
+        floats = self.without_code()
+        floats.check_whitening(code, where)
+        return floats.then(*code_steps(code))
+
+    def without_code(self: M) -> M:
+        """This encoder up to the vectors that its code codes: what queries are encoded by; itself without a code."""
+        return self if self.head.code is None else self._with_head(self.head.without_code())
+
+    def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
         """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
 
         Args:
-          whitening: A fitted whitening.
+          whitening: A fitted whitening or code.
           where: What it is called in messages.
         """
         check_provenance(where, whitening.provenance, self.encoding())

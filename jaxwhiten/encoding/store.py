@@ -88,7 +88,8 @@ class EmbeddingStore:
           show_progress: As in `Encoder.encode`.
 
         Returns:
-          A read-only memory map, float32 [n, d], in the order of the sentences; for several poolings a dict by name.
+          A read-only memory map in the order of the sentences, float32 [n, d], or uint8 [n, bytes] of a head that ends
+          with a code; for several poolings a dict by name.
 
         Raises:
           InputError: No sentences, an item that is not a string, or an unknown pooling.
@@ -153,6 +154,7 @@ def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | No
         "max_length": encoder.max_length,
         "dtype": encoder.dtype,
         "dimension": encoder.width(pooling),
+        **({} if (kept := np.dtype(encoder.output_dtype(pooling))) == np.float32 else {"kept": kept.str}),
         "rows": rows,
         "text": text,
     }
@@ -165,6 +167,7 @@ class _Entry:
         self.key = dict(key)
         self.folder = root / content_key(self.key)
         self.shape = (key["rows"], key["dimension"])
+        self.dtype = np.dtype(key.get("kept", np.float32))
         self.shard_rows = shard_rows
 
     def _shard(self, number: int) -> Path:
@@ -179,7 +182,7 @@ class _Entry:
             told = json.loads(sidecar.read_text(encoding="utf-8"))
             if told["key"] != self.key:
                 raise ValueError("its sidecar names another key")
-            array = _map(self.folder / _ARRAY, self.shape)
+            array = _map(self.folder / _ARRAY, self.shape, self.dtype)
             if sha256_file(self.folder / _ARRAY) != told["sha256"]:
                 raise ValueError("checksum does not match")
             self._clear()
@@ -192,7 +195,7 @@ class _Entry:
     def has(self, number: int) -> bool:
         """Whether a shard was written; it is whole if it is there, since it was renamed into place."""
         try:
-            _map(self._shard(number), self._shard_shape(number))
+            _map(self._shard(number), self._shard_shape(number), self.dtype)
         except (OSError, ValueError):
             return False
         return True
@@ -205,7 +208,7 @@ class _Entry:
         if block.shape != self._shard_shape(number):
             raise InputError(f"The encoder gave vectors of shape {block.shape}, expected {self._shard_shape(number)}.")
         with atomic_path(self._shard(number)) as temporary, open(temporary, "wb") as file:
-            np.save(file, np.ascontiguousarray(block, np.float32))
+            np.save(file, np.ascontiguousarray(block, self.dtype))
 
     def join(self) -> np.ndarray | None:
         """Makes one array of all shards, removes them and maps the array.
@@ -217,7 +220,7 @@ class _Entry:
             array = self.open()
             if array is None:
                 self._join_shards()
-                array = _map(self.folder / _ARRAY, self.shape)
+                array = _map(self.folder / _ARRAY, self.shape, self.dtype)
         except FileNotFoundError:
             return self.open()
         self._clear()
@@ -234,16 +237,16 @@ class _Entry:
         with atomic_path(self.folder / _ARRAY) as temporary:
             with open(temporary, "wb") as file:
                 np.lib.format.write_array_header_1_0(
-                    file, {"descr": "<f4", "fortran_order": False, "shape": self.shape}
+                    file, {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
                 )
                 for number, path in enumerate(shards):
-                    _map(path, self._shard_shape(number)).tofile(file)
+                    _map(path, self._shard_shape(number), self.dtype).tofile(file)
             digest = sha256_file(temporary)
         write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
 
 
-def _map(path: Path, shape: tuple[int, int]) -> np.ndarray:
+def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     array = map_array(path)
-    if array.shape != shape or array.dtype != np.float32:
-        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected float32 {shape}")
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{path.name} holds {array.dtype} {array.shape}, expected {dtype} {shape}")
     return array

@@ -69,7 +69,8 @@ class BatchRunner:
         done: Callable[[int], object] | None = None,
     ) -> dict[str, np.ndarray]:
         """The vectors of all sentences, in their order. `done` is told how many sentences each fetched batch had."""
-        out = {name: np.empty((len(tokens.lengths), width), np.float32) for name, (_, _, width) in heads.items()}
+        n = len(tokens.lengths)
+        out = {name: np.empty((n, width), head.dtype) for name, (head, _, width) in heads.items()}
         steps = {name: head.steps for name, head in heads.items()}
         pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
 
@@ -170,8 +171,11 @@ def run_blocks(
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
-def kept(width: int, truncate_dim: int | None) -> int:
-    """Columns that are kept of vectors of a width."""
+def kept(head: ReadyHead, truncate_dim: int | None, unit_length: bool) -> int:
+    """Columns that are kept of what a head gives."""
+    width = head.width
+    if head.head.code is not None and (truncate_dim is not None or unit_length):
+        raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
     if truncate_dim is not None and not 1 <= truncate_dim <= width:
         raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {width} dimensions.")
     return width if truncate_dim is None else truncate_dim

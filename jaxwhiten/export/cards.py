@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.head import WHITENING_FILE, modules_of
+from jaxwhiten.head import CODE_FILE, WHITENING_FILE, modules_of
 from jaxwhiten.text import PLAIN
 from jaxwhiten.whitening import Whitening
 
@@ -23,6 +23,14 @@ vectors = Encoder.from_pretrained("FOLDER").encode(["A sentence."])
 vectors = SentenceTransformer("FOLDER").encode(["A sentence."])
 """,
 )
+
+_USE_CODE = """from jaxwhiten import Encoder
+
+encoder = Encoder.from_pretrained("FOLDER")
+documents = encoder.encode(["A sentence."])  # uint8, a code per sentence
+queries = encoder.without_code().encode(["A question?"])  # float32
+scores = queries @ encoder.head.code.code.decode(documents).T
+"""
 
 
 def _card(name: str, text: str, *, base_model: str, tags: tuple[str, ...] = (), **header: str) -> str:
@@ -69,6 +77,7 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
       Markdown with the header the hub reads.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
+    code, floats = encoder.head.code, encoder.without_code()
     whitening = encoder.head.whitening
     rows = [
         ("encoder", f"`{base}`"),
@@ -77,8 +86,9 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     ]
     rows += _whitening_rows(whitening) if whitening is not None else []
     table = "\n".join(f"| {what} | {value} |" for what, value in rows)
-    codes = [*_USE, *filter(None, [_torch(encoder)])]
-    text = f"""Maps sentences to vectors of {encoder.dimension} numbers whose cosine says how similar the sentences are:
+    codes = [_USE[0] if code is None else _USE_CODE, _USE[1], *filter(None, [_torch(floats)])]
+    same = "All give the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
+    text = f"""Maps sentences to vectors of {floats.dimension} numbers whose cosine says how similar the sentences are:
 `{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. No weight of the
 encoder was changed.
 
@@ -92,9 +102,16 @@ encoder was changed.
 
 ## Use
 
-`FOLDER` is where this folder lies. All give the same vectors up to rounding.
+`FOLDER` is where this folder lies. {same}
 
 {_code(codes)}
+"""
+    if code is not None:
+        text += f"""
+## Code
+
+`{CODE_FILE}` holds the code: {code.words()}, where float32 takes {4 * code.takes:,}. jaxwhiten gives the bytes
+of documents; other libraries read the vectors, which are what queries are compared with.
 """
     if whitening is not None:
         text += f"""

@@ -1,5 +1,6 @@
-"""What follows the hidden states: a list of steps, from the mix of layers and the pooling to the whitening."""
+"""What follows the hidden states: a list of steps, from the mix of layers and the pooling to whitening and code."""
 
+from jaxwhiten.head.coding import CODE_FILE, Code, code_steps
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import Head, pool, run
 from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
@@ -11,11 +12,13 @@ from jaxwhiten.head.vectors import WHITENING_FILE, Dense, Normalize, Truncate, W
 
 __all__ = [
     "AUTO",
+    "CODE_FILE",
     "PARAMETRIC",
     "POOLINGS",
     "STEPS",
     "WHITENING_FILE",
     "AfterPrompt",
+    "Code",
     "Dense",
     "Head",
     "LayerMix",
@@ -34,6 +37,7 @@ __all__ = [
     "Whiten",
     "array",
     "canonical",
+    "code_steps",
     "dense_module",
     "modules_of",
     "pool",

@@ -1,7 +1,8 @@
 """Heads in sentence-transformers folders: `modules.json` and the files it names, read and written.
 
 Modules read and written here are those of the registry (`jaxwhiten.head.steps.STEPS`), the Transformer before them, and
-Dropout, which does nothing when encoding.
+Dropout, which does nothing when encoding. What no module can say lies in a file of its own beside them: the source of a
+whitening, and a code at the end of the head, without which other libraries read the vectors that are coded.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head.coding import CODE_FILE, Code
 from jaxwhiten.head.head import Head
 from jaxwhiten.head.pooling import AfterPrompt, Pooling
 from jaxwhiten.head.settings import SETTINGS_FILE, Settings
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target, read_optional
-from jaxwhiten.head.vectors import WHITENING_FILE
 from jaxwhiten.models import EncoderConfig, TransformerEncoder, loading, save_model
 from jaxwhiten.text import BulkTokenizer, TextForm
 
@@ -66,6 +67,8 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
             steps.append(step)
     if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
         raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
+    if (folder / CODE_FILE).is_file():
+        steps.append(Code.read(folder / CODE_FILE, width))
     form, max_length = _text_form(folder, listed)
     return Head.of(tuple(steps), form), max_length
 
@@ -154,6 +157,7 @@ def write_folder(
 
     folder = Path(folder)
     modules = [module for _, of_step in modules_of(head, model.config, tokenizer) for module in of_step]
+    (folder / CODE_FILE).unlink(missing_ok=True)  # of a head that was here before
     save_model(model, folder, dtype=dtype)
     tokenizer.save(folder, head.form)
     listed = [_row("Transformer", 0, "")]
@@ -169,8 +173,8 @@ def write_folder(
             with io.atomic_path(place / "model.safetensors") as temporary:
                 tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
                 save_file(tensors, temporary, metadata={"format": "pt"})
-        if module.whitening is not None:
-            module.whitening.save(folder / WHITENING_FILE)
+    for step in head.steps:
+        step.save_beside(folder)
     if changes:
         io.write_json(folder / "config.json", loading.read_json(folder / "config.json") | changes)
     of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}

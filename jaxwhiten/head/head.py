@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten.errors import InputError
+from jaxwhiten.head.coding import Code
 from jaxwhiten.head.names import AUTO, Steps, Tables, parse
 from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import GraphStates, States, Step
@@ -62,6 +63,20 @@ class Head:
         alone = len(steps) == 1 and form == PLAIN and pooling.mode is not None
         return cls(str(pooling.mode) if alone else AUTO, steps, form if form != PLAIN else pooling.form)
 
+    @property
+    def code(self) -> Code | None:
+        """The step that turns vectors into bytes, which is the last one, if there is one."""
+        return self.steps[-1] if isinstance(self.steps[-1], Code) else None
+
+    @property
+    def dtype(self) -> type[np.generic]:
+        """Of what the head gives: float32, or uint8 behind a code."""
+        return self.steps[-1].dtype
+
+    def without_code(self) -> Head:
+        """This head up to the vectors: what queries of coded documents are encoded by."""
+        return self if self.code is None else Head.of(self.steps[:-1], self.form)
+
     def then(self, *steps: Step) -> Head:
         """This head with further steps at its end."""
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
@@ -79,11 +94,13 @@ class Head:
         """Width of the vectors, after every step was checked against the model.
 
         Raises:
-          InputError: A layer or an attention head the model does not have.
+          InputError: A layer or an attention head the model does not have, or a step that follows a code.
           ModelError: A pooler the model does not have.
           MismatchError: A step that takes vectors of another width.
         """
         width = config.hidden_size
+        if any(isinstance(step, Code) for step in self.steps[:-1]):
+            raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
         for step in self.steps:
             step.check(config)
             width = step.output_width(width)
@@ -132,8 +149,8 @@ def run(
     output: EncoderOutput,
     mask: Int[Array, "batch length"],
     ids: Int[Array, "batch length"] | None = None,
-) -> Float[Array, "batch k"]:
-    """Applies the steps of a head to what the encoder returned, see `pool`."""
+) -> Shaped[Array, "batch k"]:
+    """Applies the steps of a head to what the encoder returned, see `pool`: float32, or uint8 behind a code."""
     x: Any = States(output, mask, mask.astype(jnp.float32), ids)
     for step in steps:
         x = step(x)  # type: ignore[operator]

@@ -35,7 +35,6 @@ from jaxtyping import Array, Float, Int
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.whitening import Whitening
 
 Vectors = Float[Array, "batch d"]
 Mapped = Float[Array, "batch k"]
@@ -90,14 +89,12 @@ class Module:
       config: Its `config.json`, or None for none.
       tensors: Its `model.safetensors`.
       transformer: Entries it needs in the `config.json` of the Transformer.
-      whitening: Saved at the top of the folder, as the source of a Dense layer.
     """
 
     kind: str
     config: Mapping[str, Any] | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    whitening: Whitening | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +156,11 @@ class Step:
 
     Attributes:
       kinds: Modules of sentence-transformers that `from_folder` reads.
+      dtype: Of what the step gives.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
+    dtype: ClassVar[type[np.generic]] = np.float32
 
     def check(self, config: EncoderConfig) -> None:
         """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
@@ -181,6 +180,9 @@ class Step:
           InputError: There are none.
         """
         raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this.")
+
+    def save_beside(self, folder: Path) -> None:
+        """Writes what the modules cannot say into a file at the top of a model folder, if there is anything."""
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
@@ -257,21 +259,20 @@ def step(cls: S) -> S:
 
 
 def dense_module(
-    weight: Float[np.ndarray, "inputs outputs"], bias: Float[np.ndarray, " outputs"] | None = None, **more: Any
+    weight: Float[np.ndarray, "inputs outputs"], bias: Float[np.ndarray, " outputs"] | None = None
 ) -> Module:
     """The map x ↦ x W + b as a Dense layer, which is what a folder has for every linear step.
 
     Args:
       weight: W.
       bias: b; None for zeros.
-      **more: Further fields of the `Module`.
     """
     inputs, outputs = weight.shape
     config = {"in_features": inputs, "out_features": outputs, "bias": True}
     config["activation_function"] = "torch.nn.modules.linear.Identity"
     offset = np.zeros(outputs) if bias is None else bias
     tensors = {"linear.weight": weight.T.astype(np.float32), "linear.bias": offset.astype(np.float32)}
-    return Module("Dense", config, tensors, **more)
+    return Module("Dense", config, tensors)
 
 
 def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:

@@ -80,7 +80,11 @@ class Whiten(VectorStep):
         return self.weight.shape[1]
 
     def to_folder(self, target: Target) -> list[Module]:
-        return [dense_module(np.asarray(self.weight), np.asarray(self.bias), whitening=self.whitening)]
+        return [dense_module(np.asarray(self.weight), np.asarray(self.bias))]
+
+    def save_beside(self, folder: Path) -> None:
+        if self.whitening is not None:
+            self.whitening.save(folder / WHITENING_FILE)
 
     def to_onnx(self, graph: Any, x: str) -> str:
         x = graph.op("MatMul", x, graph.constant(f"{x}.weight", np.asarray(self.weight)))

@@ -21,10 +21,14 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
+from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search.coding import AUTO, Coding, choose
 from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.search.rescore import WIDER, Rescoring, take_files
 from jaxwhiten.whitening import check_provenance
+from jaxwhiten.whitening.estimator import check_integer
 
 HEADER = "header.json"
 _KIND = "index"
@@ -42,6 +46,8 @@ _ATTRIBUTES: Mapping[str, Any] = {
     "dimension": int,
     "encoding": dict | None,
     "whitening": dict | None,
+    "codes": dict | None,
+    "rescore": str | None,
     "notes": list,
     "build_seconds": float,
 }
@@ -59,12 +65,16 @@ class Index(ABC):
       prepare: What is done to a raw vector before it is stored or searched for.
       encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
+      codes: Name and bytes of the code that the documents are kept in, or None for float32.
+      rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
       build_seconds: How long building took.
     """
 
     default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    coded: ClassVar[tuple[str, ...]] = ()  # backends that can keep codes
+    trains: ClassVar[bool] = False  # whether they can train them
 
     backend: str
     options: dict[str, Any]
@@ -74,9 +84,13 @@ class Index(ABC):
     prepare: Prepare
     encoding: dict[str, Any] | None
     whitening: dict[str, Any] | None
+    codes: dict[str, Any] | None
+    rescore: str | None
     notes: list[str]
     documents: Sequence[str] | None
     build_seconds: float
+    _coding: Coding | None
+    _rescoring: Rescoring | None
 
     @classmethod
     def build(
@@ -88,6 +102,9 @@ class Index(ABC):
         normalize: bool = True,
         encoding: Mapping[str, Any] | None = None,
         documents: Sequence[str] | None = None,
+        codes: str | Code | Quantiser | None = None,
+        bytes: int | None = None,
+        rescore: str | None = None,
         **options: Any,
     ) -> Index:
         """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
@@ -98,20 +115,37 @@ class Index(ABC):
             raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
         index.size, index.input_dimension = vectors.shape
         index.prepare = Prepare.from_whitening(whitening, normalize)
+        index.notes, index.codes, index._coding = [], None, None
+        index.rescore, index._rescoring = rescore, None
+        if rescore is not None:
+            index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
+        if codes is not None or bytes is not None:
+            index._set_codes(AUTO if codes is None else codes, bytes, vectors, whitening)
         index.dimension = index.prepare.dimension(index.input_dimension)
         index.encoding = dict(encoding) if encoding is not None else None
         index.whitening = None
-        if whitening is not None:
-            provenance = dict(getattr(whitening, "provenance", None) or {})
-            check_provenance("The whitening", provenance, encoding or {})
+        source = codes if isinstance(codes, Code) else whitening
+        if source is not None:
+            provenance = dict(getattr(source, "provenance", None) or {})
+            check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
             index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
         index.documents = documents
-        index.notes = []
         index.options = _checked_options(backend, cls.default_options[backend], options)
         start = time.perf_counter()
         index._build(vectors)
         index.build_seconds = time.perf_counter() - start
         return index
+
+    def _set_codes(self, codes: Any, size: int | None, vectors: np.ndarray, whitening: Any | None) -> None:
+        if self.backend not in self.coded:
+            raise InputError(f"{self.backend} keeps no codes; of these backends some do: {', '.join(self.coded)}.")
+        if not self.prepare.normalize:
+            raise InputError("Codes are of vectors of unit length: leave normalize=True.")
+        if size is not None:
+            check_integer("bytes", size, least=1)
+        self._coding = choose(codes, size, vectors, whitening, trained=self.trains)
+        self.codes, self.prepare = self._coding.facts, self._coding.prepare
+        self.notes += self._coding.notes
 
     def search(
         self,
@@ -127,7 +161,8 @@ class Index(ABC):
           queries: Raw query vectors; the index whitens and normalises them itself.
           k: How many documents.
           encoding: How the queries were encoded; checked against the index. None: not checked.
-          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing.
+          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
+            candidates are not scored again.
 
         Returns:
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
@@ -141,7 +176,12 @@ class Index(ABC):
             self.check_encoding(encoding)
         self._check_k(k)
         check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
-        scores, ids = self._search(np.ascontiguousarray(queries, np.float32), int(k), prepared)
+        queries = np.ascontiguousarray(queries, np.float32)
+        if self._rescoring is None or prepared:
+            scores, ids = self._search(queries, int(k), prepared)
+        else:
+            wide = min(self.size, WIDER * int(k))
+            scores, ids = self._rescoring.best(queries, self._search(queries, wide, False)[1], int(k))
         if (missing := ids < 0).any():
             scores[missing] = -np.inf
         return scores, ids
@@ -172,13 +212,17 @@ class Index(ABC):
 
     @property
     def vector_gib(self) -> float:
-        """Memory of the stored vectors in the paper's form: documents × dimension × 4 bytes / 2³⁰."""
-        return self.size * self.dimension * 4 / 2**30
+        """Memory of the stored vectors in the paper's form: documents × bytes of a vector or code / 2³⁰."""
+        return self.size * (4 * self.dimension if self.codes is None else self.codes["bytes"]) / 2**30
+
+    @property
+    def nbytes(self) -> int:
+        """Serialised size of the index in bytes, without header and texts; the copy to rescore by is counted."""
+        return self._nbytes + (0 if self._rescoring is None else self._rescoring.nbytes)
 
     @property
     @abstractmethod
-    def nbytes(self) -> int:
-        """Serialised size of the index in bytes, without header and texts."""
+    def _nbytes(self) -> int: ...
 
     @abstractmethod
     def _build(self, vectors: np.ndarray) -> None: ...
@@ -238,6 +282,8 @@ class Index(ABC):
     def _write_files(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Writes everything but the header into an empty folder; says under which names the index shall hold it."""
         self._write(folder)
+        if self._rescoring is not None:
+            self._rescoring.write(folder)
         if self.documents is not None:
             with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
@@ -271,7 +317,13 @@ class Index(ABC):
         index.documents = None
         if documents := files.pop("documents.jsonl", None):
             index.documents = _read_documents(documents, index.size)
+        index._coding, index._rescoring = None, None
+        copies = take_files(files)
         try:
+            if index.rescore is not None:
+                index._rescoring = Rescoring.read(
+                    index.rescore, copies, index.size, index.input_dimension, index.prepare.normalize
+                )
             index._read(files)
         except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
             raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error

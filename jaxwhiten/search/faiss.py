@@ -18,12 +18,14 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, MissingDependencyError, install_command, missing_dependency
 from jaxwhiten.search.base import Index
+from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 
 # k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
 _FILE = "index.faiss"
-_KMEANS = {"max_points_per_centroid": 256, "seed": 1234}
+_SEED = 1234
+_KMEANS = {"max_points_per_centroid": 256, "seed": _SEED}
 # np: without polysemous training.
 _FACTORY = {"flat": "Flat", "hnsw": "HNSW{m}", "ivf": "IVF{nlist},Flat", "ivfpq": "IVF{nlist},PQ{m}x{bits}np"}
 _IVF = {"nlist": 1024, "nprobe": 5, **_KMEANS}
@@ -39,7 +41,12 @@ class FaissIndex(Index):
       faiss-ivfpq: inverted lists of product-quantised vectors; besides those of faiss-ivf `m` bytes per vector (None:
         the largest divisor of the dimension up to a quarter of it) and `bits` per code.
       faiss-gpu-flat, faiss-gpu-ivf: the same on the first GPU; they need faiss-gpu and a GPU.
+
+    faiss-flat and faiss-ivf can keep codes (`jaxwhiten.search.coding`), computed ones as a product quantiser.
     """
+
+    coded = ("faiss-flat", "faiss-ivf")
+    trains = True
 
     default_options = MappingProxyType(
         {
@@ -69,7 +76,7 @@ class FaissIndex(Index):
             for part in blocks(self.size, BLOCK_ROWS):
                 stored[part] = self._stored(vectors, part)
             self._note_sample()
-            inner.train(stored)
+            self._train(faiss, inner, stored)
             inner.add(stored)
         self._inner, self._index = inner, _behind(faiss, self._chain, inner)
 
@@ -97,6 +104,8 @@ class FaissIndex(Index):
                 )
             self._lower("bits", (self.size // _MIN_POINTS).bit_length() - 1, f"{_MIN_POINTS} vectors per code")
             options["m"] = _bytes_per_vector(d, options["m"])
+        if self._coding is not None:
+            return self._empty_coded(faiss, self._coding)
         index = faiss.index_factory(d, _FACTORY[kind].format(**options), faiss.METRIC_INNER_PRODUCT)
         if kind == "hnsw":
             index.hnsw.efConstruction, index.hnsw.efSearch = options["ef_construction"], options["ef_search"]
@@ -107,6 +116,43 @@ class FaissIndex(Index):
             index.pq.cp.seed = options["seed"]
         return index
 
+    def _empty_coded(self, faiss: Any, coding: Coding) -> Any:
+        """The empty index of codes, its quantiser trained if it is a computed one."""
+        lists = f"IVF{self.options['nlist']}," if "nlist" in self.options else ""
+        if coding.quantiser is not None and not lists:
+            return coding.quantiser.empty_pq()
+        kind = coding.factory or f"PQ{coding.facts['bytes']}x8np"
+        rotation, comma, rest = kind.rpartition(",")
+        index = faiss.index_factory(self.dimension, rotation + comma + lists + rest, faiss.METRIC_L2)
+        for quantiser in self._product_quantisers(faiss, index):
+            quantiser.cp.seed, quantiser.cp.min_points_per_centroid = _SEED, 1
+        if lists:
+            ivf = faiss.extract_index_ivf(index)
+            ivf.nprobe = self.options["nprobe"]
+            ivf.cp.seed, ivf.cp.max_points_per_centroid = self.options["seed"], self.options["max_points_per_centroid"]
+            ivf.by_residual = coding.quantiser is None
+        return index
+
+    def _product_quantisers(self, faiss: Any, index: Any) -> list[Any]:
+        """The product quantisers that are trained with an index: its own, and one to find a rotation by."""
+        found = []
+        if isinstance(index, faiss.IndexPreTransform):
+            self._rotating = faiss.ProductQuantizer(index.d, self.codes["bytes"] if self.codes else 1, 8)
+            faiss.downcast_VectorTransform(index.chain.at(0)).pq = self._rotating  # only pointed to
+            found, index = [self._rotating], faiss.downcast_index(index.index)
+        return [*found, index.pq] if hasattr(index, "pq") else found
+
+    def _train(self, faiss: Any, inner: Any, stored: np.ndarray) -> None:
+        """Trains what has to be: of computed codes only the lists."""
+        quantiser = self._coding and self._coding.quantiser
+        if quantiser is None:
+            inner.train(stored)
+            return
+        clusters = faiss.Clustering(self.dimension, inner.nlist, inner.cp)
+        clusters.train(stored, faiss.downcast_index(inner.quantizer))
+        quantiser.fill(inner.pq)
+        inner.is_trained = True
+
     def _lower(self, name: str, limit: int, reason: str) -> None:
         if (wanted := self.options[name]) > limit:
             self.options[name] = limit
@@ -114,6 +160,8 @@ class FaissIndex(Index):
 
     def _note_sample(self) -> None:
         """Notes that FAISS trains on a sample, which it does not say itself."""
+        if "nlist" not in self.options:
+            return
         limit = self.options["nlist"] * self.options["max_points_per_centroid"]
         if self.size > limit:
             self.notes.append(
@@ -125,13 +173,12 @@ class FaissIndex(Index):
 
     def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         index = self._inner if prepared else self._index
-        if len(queries) > 1:
-            return index.search(queries, k)
-        with _one_thread(_import_faiss(self.backend)):
-            return index.search(queries, k)
+        with _one_thread(_import_faiss(self.backend)) if len(queries) == 1 else contextlib.nullcontext():
+            found, ids = index.search(queries, k)
+        return (found if self.codes is None else 1 - found / 2), ids
 
     @property
-    def nbytes(self) -> int:
+    def _nbytes(self) -> int:
         faiss = _import_faiss("faiss")
         total = 0
 

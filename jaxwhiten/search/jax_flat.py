@@ -4,6 +4,8 @@ Exact top-k in two stages: the maximum of every tile of scores first, then the b
 best documents lies in one of the k tiles with the highest maxima, so nothing is lost, and the sort, which costs more
 than the matrix product on CPU, sees few values. Ties go to the lower id.
 
+Documents kept in codes stay on the devices as bytes, and are decoded block by block inside the product.
+
 Where the scores of a batch would leave the CPU's cache, documents are scored block by block and only the maxima of the
 tiles are kept; the scores of each query's k best tiles are computed again.
 
@@ -26,9 +28,10 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float32, Int
+from jaxtyping import Array, Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
+from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import load_tensors, map_array, save_tensors
 from jaxwhiten.search.base import Index
@@ -40,7 +43,7 @@ _SCORE_BYTES = 128 << 20  # of the scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, whose cache they should not leave
 _MAX_BATCH = 1024
 _AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share of the documents is scored again
-_VECTORS, _TRANSFORM = "vectors.npy", "transform.safetensors"
+_VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
 
 
 class JaxIndex(Index):
@@ -53,14 +56,30 @@ class JaxIndex(Index):
     """
 
     default_options = MappingProxyType({"jax": {"approximate": False, "recall_target": 0.95}})
+    coded = ("jax",)
 
     def _build(self, vectors: np.ndarray) -> None:
         self._check_options()
-        stored = np.empty((self.size, self.dimension), np.float32)
-        for part in blocks(self.size, BLOCK_ROWS):
-            stored[part] = self.prepare(vectors[part])
-            check_lengths("document vectors after the whitening", stored[part], part.start)
-        self._place(stored)
+        coding = self._coding and self._coding.quantiser
+        self._centroids = None if coding is None else coding.centroids
+        self._place(self._stored(vectors))
+
+    def _stored(self, vectors: np.ndarray) -> np.ndarray:
+        """What is kept of raw vectors: whitened ones, or their codes."""
+        stored = np.empty((len(vectors), self._columns), self._dtype)
+        for part in blocks(len(vectors), BLOCK_ROWS):
+            x = self.prepare(vectors[part])
+            check_lengths("document vectors after the whitening", x, part.start)
+            stored[part] = x if self._centroids is None else nearest(x, self._centroids)
+        return stored
+
+    @property
+    def _columns(self) -> int:
+        return self.dimension if self.codes is None else self.codes["bytes"]
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(np.float32 if self.codes is None else np.uint8)
 
     def _check_options(self) -> None:
         target = self.options["recall_target"]
@@ -79,10 +98,14 @@ class JaxIndex(Index):
             return pad_rows(stored[index[0]], rows)
 
         self._documents = jax.make_array_from_callback(
-            (rows * devices, self.dimension), NamedSharding(self._mesh, P(_AXIS)), shard
+            (rows * devices, self._columns), NamedSharding(self._mesh, P(_AXIS)), shard
         )
         self._rows = rows
-        self._kernel = None
+        self._kernel = self._decoder = None
+        if self._centroids is not None:
+            on_cpu = self._mesh.devices.flat[0].platform == "cpu"
+            decoder = jnp.asarray(self._centroids, jnp.float32 if on_cpu else jnp.bfloat16)
+            self._decoder = jax.device_put(decoder, NamedSharding(self._mesh, P()))
         if self.prepare.weight is not None:
             self._kernel = jax.device_put((self.prepare.weight, self.prepare.bias), NamedSharding(self._mesh, P()))
 
@@ -96,7 +119,7 @@ class JaxIndex(Index):
         ids = np.empty((len(queries), k), np.int64)
 
         def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
-            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self.size)
+            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self._decoder, self.size)
 
         for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
@@ -114,27 +137,36 @@ class JaxIndex(Index):
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property
-    def nbytes(self) -> int:
+    def _nbytes(self) -> int:
         header = io.BytesIO()
         np.lib.format.write_array_header_1_0(
-            header, {"descr": "<f4", "fortran_order": False, "shape": (self.size, self.dimension)}
+            header, {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size, self._columns)}
         )
-        weight = self.prepare.weight
-        return header.tell() + 4 * self.dimension * (self.size + (0 if weight is None else weight.shape[0] + 1))
+        weight, centroids = self.prepare.weight, self._centroids
+        transform = 0 if weight is None else 4 * self.dimension * (weight.shape[0] + 1)
+        transform += 0 if centroids is None else centroids.nbytes
+        return header.tell() + self._dtype.itemsize * self.size * self._columns + transform
 
     def _write(self, folder: Path) -> None:
-        np.save(folder / _VECTORS, np.asarray(self._documents)[: self.size])
+        np.save(folder / (_VECTORS if self.codes is None else _CODES), np.asarray(self._documents)[: self.size])
         if self.prepare.weight is not None and self.prepare.bias is not None:
             tensors = {"weight": self.prepare.weight, "bias": self.prepare.bias}
+            if self._centroids is not None:
+                tensors["centroids"] = self._centroids
             save_tensors(folder / _TRANSFORM, tensors, kind="index transform", header={})
 
     def _read(self, files: Mapping[str, Path]) -> None:
-        stored = map_array(files[_VECTORS])
-        if stored.shape != (self.size, self.dimension) or stored.dtype != np.float32:
+        stored = map_array(files[_VECTORS if self.codes is None else _CODES])
+        if stored.shape != (self.size, self._columns) or stored.dtype != self._dtype:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
+        self._centroids = None
         if _TRANSFORM in files:
             tensors, _ = load_tensors(files[_TRANSFORM], kind="index transform")
             self.prepare = Prepare(tensors["weight"], tensors["bias"], self.prepare.normalize)
+            self._centroids = tensors.get("centroids")
+        found = None if self._centroids is None else (len(self._centroids), self._centroids[0, 0].size * self._columns)
+        if found != (None if self.codes is None else (self._columns, self.dimension)):
+            raise ValueError(f"centroids of {found} bytes and columns, unlike the header")
         if (dimension := self.prepare.dimension(self.input_dimension)) != self.dimension:
             raise ValueError(f"stored vectors of dimension {dimension}, unlike the header")
         self._check_options()
@@ -145,13 +177,13 @@ class JaxIndex(Index):
 def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
     """The compiled search for one k: transform, scores, best of each device, best of all."""
 
-    def local(queries: Array, documents: Array, size: Array) -> tuple[Array, Array]:
+    def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
         first = lax.axis_index(_AXIS) * rows
         if block < rows:
-            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, _AGAIN_TILE)
+            values, ids = top_k_by_blocks(queries, documents, size - first, k, block, _AGAIN_TILE, decoder)
             return values, first + ids
-        scores = jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
+        scores = scored(queries, documents, decoder)
         scores = jnp.where(first + jnp.arange(rows) < size, scores, -jnp.inf)
         if recall_target is None:
             values, ids = tiled_top_k(scores, min(k, rows), _tile(rows, k))
@@ -161,16 +193,18 @@ def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: fl
             )
         return values, first + ids
 
-    def search(queries: Array, documents: Array, kernel: tuple[Array, Array] | None, size: Array) -> Any:
+    def search(
+        queries: Array, documents: Array, kernel: tuple[Array, Array] | None, decoder: Array | None, size: Array
+    ) -> Any:
         if kernel is not None:
             queries = jnp.matmul(queries, kernel[0], precision=lax.Precision.HIGHEST) + kernel[1]
         if normalize:
             length = jnp.linalg.norm(queries, axis=1, keepdims=True)
             queries = queries / jnp.where(length > 0, length, 1)
         sharded = jax.shard_map(
-            local, mesh=mesh, in_specs=(P(), P(_AXIS), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
+            local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
         )
-        values, ids = sharded(queries, documents, size)
+        values, ids = sharded(queries, documents, decoder, size)
         if mesh.size == 1:
             return values, ids
         # Devices follow each other in order of id, so that the lower id still wins a tie.
@@ -206,23 +240,43 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
     return values, jnp.take_along_axis(best, place // tile, axis=1) * tile + place % tile
 
 
+def scored(
+    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
+) -> Float32[Array, "q n"]:
+    """Inner products; of codes what their distances say instead, see `jaxwhiten.search.coding`."""
+    if decoder is None:
+        return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
+    decoded = decoder[jnp.arange(len(decoder)), documents].reshape(len(documents), -1)
+    precision = lax.Precision.HIGHEST if decoded.dtype == jnp.float32 else None
+    products = jnp.matmul(
+        queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
+    )
+    return products + (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1)) / 2
+
+
 def top_k_by_blocks(
-    queries: Float32[Array, "q d"], documents: Float32[Array, "n d"], count: Array, k: int, block: int, tile: int
+    queries: Float32[Array, "q d"],
+    documents: Shaped[Array, "n c"],
+    count: Array,
+    k: int,
+    block: int,
+    tile: int,
+    decoder: Float[Array, "c 256 w"] | None = None,
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k documents with the highest inner products, without keeping all of these; of equal ones the first.
+    """The k documents with the highest scores, without keeping all of these; of equal ones the first.
 
     n and `block`, the documents scored at a time, are multiples of `tile`, and n is more than k tiles. Documents from
     `count` on are padding; -inf stands where fewer than k documents count.
     """
     n, d = documents.shape
+    width = queries.shape[1]
 
     def maxima(start: Array) -> tuple[Array, Array]:
         # The last block begins early enough to be full; what it shares with the one before is left out.
         begin = jnp.minimum(start, n - block)
         part = lax.dynamic_slice_in_dim(documents, begin, block)
         places = begin + jnp.arange(0, block, tile)
-        scores = jnp.matmul(queries, part.T, precision=lax.Precision.HIGHEST)
-        highest = scores.reshape(len(queries), block // tile, tile).max(axis=-1)
+        highest = scored(queries, part, decoder).reshape(len(queries), block // tile, tile).max(axis=-1)
         return jnp.where((places >= start) & (places < count), highest, -jnp.inf), places // tile
 
     highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
@@ -235,11 +289,11 @@ def top_k_by_blocks(
     rows = documents.reshape(n // tile, tile, d)
 
     def again(query: Array, best: Array, found: Array) -> tuple[Array, Array]:
-        scores = jnp.matmul(rows[best].reshape(-1, d), query, precision=lax.Precision.HIGHEST)
+        scores = scored(query[None], rows[best].reshape(-1, d), decoder)[0]
         places = (best[:, None] * tile + jnp.arange(tile)).reshape(-1)
         counts = (places < count) & jnp.repeat(found > -jnp.inf, tile)
         values, place = lax.top_k(jnp.where(counts, scores, -jnp.inf), k)
         return values, places[place]
 
-    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * d * (k + 1) * tile)))
+    at_once = max(1, min(len(queries), _AGAIN_BYTES // (4 * width * (k + 1) * tile)))
     return lax.map(lambda of: again(*of), (queries, best, found), batch_size=at_once)

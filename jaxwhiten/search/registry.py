@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import FormatError, unknown_name
 from jaxwhiten.search.base import Index, read_header
 from jaxwhiten.search.faiss import FaissIndex
@@ -27,6 +28,9 @@ def build_index(
     normalize: bool = True,
     encoding: Mapping[str, Any] | None = None,
     documents: Sequence[str] | None = None,
+    codes: str | Code | Quantiser | None = None,
+    bytes: int | None = None,
+    rescore: str | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -38,6 +42,12 @@ def build_index(
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
       documents: The texts, one per vector.
+      codes: Keeps the documents in codes: a name of `jaxwhiten.codes.CODES`; one that FAISS trains, `"pq"`, `"opq"`,
+        `"rabitq"`, `"sq4"` or `"sq8"`; `"auto"` for the best of this kind of vectors; a fitted code of raw vectors, or
+        the quantiser of one. None for float32.
+      bytes: Per document; without `codes` it stands for `codes="auto"`.
+      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, by which four candidates for each result are
+        scored again. Once loaded, the copy is a memory map.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Returns:
@@ -58,6 +68,9 @@ def build_index(
         normalize=normalize,
         encoding=encoding,
         documents=documents,
+        codes=codes,
+        bytes=bytes,
+        rescore=rescore,
         **options,
     )
 

@@ -21,8 +21,9 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
 
     Args:
       index: An index that knows how its documents were encoded.
-      encoder: The `Encoder` they were encoded with; its pooling is set to the index's. Where its folder names prompts
-        of queries and documents, the sentences get that of a query.
+      encoder: The `Encoder` they were encoded with; its pooling is set to the index's, and a code at the end of its
+        head is left out: queries stay vectors. Where its folder names prompts of queries and documents, the sentences
+        get that of a query.
       queries: The sentences.
       k: How many results each.
 
@@ -34,6 +35,7 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       InputError: k is not in 1..size.
     """
     index._check_k(k)
+    encoder = encoder.without_code()
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
     index.check_encoding(encoder.encoding(pooling))
     if not len(queries):

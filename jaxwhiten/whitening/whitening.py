@@ -6,6 +6,7 @@ shrinkage: they only rescale its columns.
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import sys
 import warnings
@@ -133,6 +134,28 @@ class Whitening(SpectralMethod):
         result._check_params(learned.d)
         result._learned = learned._replace(state=Spectrum(None, decomposition))
         result._warn_of_rank(decomposition)
+        return result
+
+    def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
+        """Another whitening with the axes and scales of this fit, about another mean.
+
+        Args:
+          mean: Of the vectors that will be whitened, where the fit is of another corpus.
+
+        Returns:
+          A fitted estimator.
+
+        Raises:
+          InputError: A mean of another width, or one that is not finite.
+          NotFittedError: Nothing was fitted yet.
+        """
+        learned = self._fitted()
+        mean = np.array(mean, np.float64)
+        if mean.shape != (learned.d,) or not np.isfinite(mean).all():
+            raise InputError(f"The mean must be {learned.d} finite numbers, got an array of shape {mean.shape}.")
+        decomposition = dataclasses.replace(self._decompose(learned.state), mean=mean)
+        result = type(self)(**self.get_params())
+        result._learned = learned._replace(state=Spectrum(None, decomposition))
         return result
 
     def _check_fit(self, decomposition: Decomposition) -> None:

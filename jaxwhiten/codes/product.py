@@ -1,0 +1,111 @@
+"""A code as a product quantiser: each byte stands for one of 256 centroids of a few coordinates.
+
+References:
+  Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
+  computed, not trained.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float32, UInt8
+
+from jaxwhiten.arrays import blocks, pad_rows, row_bucket
+from jaxwhiten.errors import missing_dependency
+
+_ROWS = 1024  # coded at a time: each with 256 distances per byte
+
+
+class Quantiser(NamedTuple):
+    """A code as a product quantiser.
+
+    Attributes:
+      name: Of the code.
+      weight: W: a vector x has the coordinates x W + b, those of each byte side by side, padded with zeros.
+      bias: b.
+      normalize: Whether coordinates are scaled to unit length.
+      centroids: What the values of each byte stand for, in these coordinates.
+    """
+
+    name: str
+    weight: Float32[np.ndarray, "d coordinates"]
+    bias: Float32[np.ndarray, " coordinates"]
+    normalize: bool
+    centroids: Float32[np.ndarray, "bytes 256 width"]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a vector's code."""
+        return len(self.centroids)
+
+    def empty_pq(self) -> Any:
+        """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
+
+        Raises:
+          MissingDependencyError: FAISS is not installed.
+        """
+        faiss = _faiss()
+        count, _, width = self.centroids.shape
+        index = faiss.IndexPQ(count * width, count, 8, faiss.METRIC_L2)
+        self.fill(index.pq)
+        index.is_trained = True
+        return index
+
+    def fill(self, pq: Any) -> None:
+        """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""
+        _faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
+
+    def to_faiss(self) -> Any:
+        """The `faiss.IndexPQ` behind the linear map, see `Code.to_faiss`."""
+        faiss = _faiss()
+        d, columns = self.weight.shape
+        linear = faiss.LinearTransform(d, columns, True)
+        faiss.copy_array_to_vector(np.ascontiguousarray(self.weight.T).ravel(), linear.A)
+        faiss.copy_array_to_vector(self.bias, linear.b)
+        linear.is_trained = True
+        chain = [linear, *([faiss.NormalizationTransform(columns, 2.0)] if self.normalize else [])]
+        index = faiss.IndexPreTransform(self.empty_pq())
+        for step in reversed(chain):
+            index.prepend_transform(step)
+        return index
+
+
+def nearest(
+    coordinates: Float32[np.ndarray, "n coordinates"], centroids: Float32[np.ndarray, "bytes 256 width"]
+) -> UInt8[np.ndarray, "n bytes"]:
+    """The codes of mapped vectors: for each byte the nearest of its centroids.
+
+    Args:
+      coordinates: Vectors mapped by a `Quantiser`.
+      centroids: Its centroids.
+
+    Returns:
+      What `Code.encode` gives, save where a coordinate lies within rounding of the middle of two levels.
+    """
+    out = np.empty((len(coordinates), len(centroids)), np.uint8)
+    for part in blocks(len(coordinates), _ROWS):
+        block = coordinates[part]
+        out[part] = np.asarray(_nearest(pad_rows(block, row_bucket(len(block), _ROWS)), centroids))[: len(block)]
+    return out
+
+
+@jax.jit
+def _nearest(
+    x: Float32[Array, "n coordinates"], centroids: Float32[Array, "bytes 256 width"]
+) -> UInt8[Array, "n bytes"]:
+    parts = x.reshape(len(x), *centroids[:, 0].shape)
+    products = jnp.einsum("nbw,bcw->nbc", parts, centroids, precision=lax.Precision.HIGHEST)
+    return jnp.argmax(products - (centroids**2).sum(-1) / 2, axis=-1).astype(jnp.uint8)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise missing_dependency("faiss-cpu", "cpu", "Searching codes with FAISS") from error
+    return faiss

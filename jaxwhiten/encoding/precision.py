@@ -1,0 +1,43 @@
+"""`Encoder.encode(..., precision=)`: vectors as the bytes that sentence-transformers gives, or as those of a code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.codes import Code, make_code
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.head import Truncate
+
+FLOAT = "float32"
+PRECISIONS = (FLOAT, "int8", "uint8", "binary", "ubinary")
+
+
+def encode_at(encoder: Any, sentences: list[str], precision: str | Code, pooling: str, **how: Any) -> np.ndarray:
+    """`Encoder.encode` of one pooling at a precision.
+
+    Raises:
+      InputError: No such precision, or one whose ranges cannot be taken from these sentences.
+      MismatchError: A code of other vectors.
+    """
+    floats = encoder.with_pooling(pooling).without_code()
+    if isinstance(precision, str) and precision not in PRECISIONS:
+        raise unknown_name("precision", precision, PRECISIONS)
+    if precision == FLOAT:
+        return floats.encode(sentences, **how)
+    if isinstance(precision, str) and precision.endswith("int8"):
+        if len(sentences) < 2:
+            raise InputError(
+                f"precision={precision!r} takes the range of every column from the sentences given, and there are fewer"
+                f" than two: give a code that was fitted, such as precision=make_code({precision!r}).fit(vectors)."
+            )
+        vectors = floats.encode(sentences, **how)
+        code = make_code(precision).fit(vectors)
+        return code.encode(vectors).view(code.dtype)
+    if isinstance(precision, str):  # signs, for which length is nothing
+        width = how.pop("truncate_dim", None)
+        how["normalize_embeddings"] = False
+        floats = floats if width is None else floats.then(Truncate(width))
+    code = precision if isinstance(precision, Code) else make_code(precision).fit(np.zeros((1, floats.dimension)))
+    return floats.with_code(code).encode(sentences, **how).view(code.dtype)

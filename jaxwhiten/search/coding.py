@@ -1,0 +1,158 @@
+"""Which code an index keeps its documents in: computed by `jaxwhiten.codes`, or trained by FAISS.
+
+Codes are searched by the distance of a query of unit length to what they stand for, d² = |q − z|². Scores are 1 − d²/2,
+which is the cosine where z has unit length, and ranks nearly as the cosine does where it is a little shorter; the inner
+product alone does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxwhiten.arrays import blocks
+from jaxwhiten.codes import CODES, SPREAD_OUT, Code, Quantiser, SpectrumCode, make_code
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
+from jaxwhiten.whitening import Moments, Whitening
+
+AUTO = "auto"
+TRAINED = ("pq", "opq", "rabitq", "sq4", "sq8")
+DEFAULT_BYTES = 48
+_FEW_BYTES = 24  # below them a trained product quantiser of whitened vectors is ahead on un-tuned encoders
+_POINTS = 39 * 256  # that k-means of a byte's centroids wants
+# Bytes that RaBitQ adds to every vector, for one bit a dimension and for more.
+_RABITQ_FACTORS, _RABITQ_MORE = 8, 20
+
+
+class Coding(NamedTuple):
+    """How documents are kept.
+
+    Attributes:
+      facts: Name and bytes, for the header.
+      prepare: What is done to a raw vector first.
+      quantiser: The computed quantiser behind it, or None.
+      factory: What FAISS calls a quantiser that it trains, or None.
+      notes: What the user should know.
+    """
+
+    facts: dict[str, Any]
+    prepare: Prepare
+    quantiser: Quantiser | None
+    factory: str | None
+    notes: tuple[str, ...] = ()
+
+
+def choose(
+    codes: str | Code | Quantiser, size: int | None, vectors: np.ndarray, whitening: Any | None, *, trained: bool
+) -> Coding:
+    """The coding that the arguments of `build_index` ask for, fitted.
+
+    Args:
+      codes: A name, `"auto"`, a fitted code of raw vectors, or the quantiser of one.
+      size: Bytes per vector; None for the default, or for what the code has.
+      vectors: The documents.
+      whitening: Of the vectors, or None.
+      trained: Whether the backend can train codes.
+
+    Raises:
+      InputError: No such code, or one that cannot be had in so many bytes.
+    """
+    if isinstance(codes, Code | Quantiser):
+        if whitening is not None:
+            raise InputError("A fitted code has its own whitening: give build_index no other.")
+        return _computed(codes.quantiser() if isinstance(codes, Code) else codes, size)
+    names = [AUTO, *CODES, *(TRAINED if trained else ())]
+    if codes not in names:
+        if codes in TRAINED:
+            raise InputError(f"Codes {codes!r} are trained by FAISS; take a FAISS backend, or codes='spectrum'.")
+        raise unknown_name("codes", codes, names)
+    if codes in CODES and codes != "spectrum":
+        prepare = Prepare.from_whitening(whitening)
+        code = make_code(codes)
+        for part in blocks(len(vectors), BLOCK_ROWS):
+            code.partial_fit(prepare(vectors[part]))
+        return _computed(_behind(prepare, code.quantiser()), size)
+    size = DEFAULT_BYTES if size is None else size
+    if whitening is None and codes in (AUTO, "spectrum"):
+        whitening = _usual_whitening(vectors)
+    note: tuple[str, ...] = ()
+    if codes == AUTO:
+        codes, reason = _best(size, len(vectors), whitening, trained)
+        note = (f"codes={codes!r} of {size} bytes: {reason}",)
+    if codes == "spectrum":
+        return _computed(SpectrumCode(bytes=size).fit(whitening).quantiser(), size)._replace(notes=note)
+    return _trained(codes, size, Prepare.from_whitening(whitening), vectors.shape[1])._replace(notes=note)
+
+
+def _usual_whitening(vectors: np.ndarray) -> Whitening:
+    moments = Moments().update(vectors)
+    return Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
+
+
+def _best(size: int, n: int, whitening: Any, trained: bool) -> tuple[str, str]:
+    """The code that was best for this kind of vectors, and why."""
+    mean, trace = whitening.mean_, float(whitening.eigenvalues_.sum())
+    cosine = float(mean @ mean) / (float(mean @ mean) + trace)
+    if cosine <= SPREAD_OUT:
+        return "spectrum", f"a mean cosine of {cosine:.2f} is that of an encoder tuned for similarity"
+    kind = f"a mean cosine of {cosine:.2f} is that of an encoder that was not tuned for similarity"
+    if size >= _FEW_BYTES:
+        return "spectrum", f"{kind}, and {_FEW_BYTES} bytes and more are enough for it"
+    if not trained or n < _POINTS:
+        instead = "the backend cannot train one" if not trained else f"{n} documents are too few to train one"
+        return "spectrum", f"{kind}; a trained product quantiser would be better here, but {instead}"
+    return "pq", f"{kind}, where a trained product quantiser of whitened vectors is best below {_FEW_BYTES} bytes"
+
+
+def _computed(quantiser: Quantiser, size: int | None) -> Coding:
+    if size is not None and size != quantiser.nbytes:
+        raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector, not {size}.")
+    prepare = Prepare(quantiser.weight, quantiser.bias, True)
+    return Coding({"name": quantiser.name, "bytes": quantiser.nbytes}, prepare, quantiser, None)
+
+
+def _behind(prepare: Prepare, quantiser: Quantiser) -> Quantiser:
+    """A quantiser that only moves columns, behind a linear map: unit length is the same before and after it."""
+    if prepare.weight is None or prepare.bias is None:
+        return quantiser._replace(normalize=True)
+    weight, bias = prepare.weight @ quantiser.weight, prepare.bias @ quantiser.weight
+    return quantiser._replace(weight=weight, bias=bias, normalize=True)
+
+
+def _trained(name: str, size: int, prepare: Prepare, d: int) -> Coding:
+    k = prepare.dimension(d)
+    if name in ("pq", "opq"):
+        if size > k:
+            raise InputError(f"codes={name!r} cuts vectors into as many parts as bytes: at most {k}, not {size}.")
+        columns = -(-k // size) * size
+        factory = f"PQ{size}x8np" if name == "pq" else f"OPQ{size},PQ{size}x8np"
+        return Coding({"name": name, "bytes": size}, _columns(prepare, d, columns), None, factory)
+    if name == "rabitq":
+        bits = next((b for b in range(9, 1, -1) if -(-k * b // 8) + _RABITQ_MORE <= size), 1)
+        columns = k if bits > 1 else min(k, 8 * (size - _RABITQ_FACTORS))
+        used = -(-columns * bits // 8) + (_RABITQ_MORE if bits > 1 else _RABITQ_FACTORS)
+        factory = "RaBitQ" if bits == 1 else f"RaBitQ{bits}"
+    else:
+        bits = int(name.removeprefix("sq"))
+        columns = min(k, 8 * size // bits)
+        used, factory = -(-columns * bits // 8), f"SQ{bits}"
+    if columns < 1:
+        raise InputError(f"codes={name!r} needs more than {size} bytes.")
+    if columns < k and prepare.weight is None:
+        raise InputError(
+            f"codes={name!r} of {size} bytes holds {columns} of the {k} dimensions: give a whitening, whose first"
+            " columns say most."
+        )
+    return Coding({"name": name, "bytes": used}, _columns(prepare, d, columns), None, factory)
+
+
+def _columns(prepare: Prepare, d: int, columns: int) -> Prepare:
+    """The map with its first columns only, or padded with zeros."""
+    weight = np.eye(d, dtype=np.float32) if prepare.weight is None else prepare.weight
+    bias = np.zeros(d, np.float32) if prepare.bias is None else prepare.bias
+    more = max(0, columns - len(bias))
+    weight, bias = np.pad(weight, ((0, 0), (0, more)))[:, :columns], np.pad(bias, (0, more))[:columns]
+    return dataclasses.replace(prepare, weight=np.ascontiguousarray(weight), bias=np.ascontiguousarray(bias))

@@ -1,0 +1,212 @@
+"""The code that follows from the moments: bytes, what they stand for, and what it is fitted from."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten.codes import SpectrumCode, distortions, load_code
+from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
+from jaxwhiten.whitening import Moments, Whitening
+
+N, D = 4000, 32
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    x = rng.standard_normal((N, D)) * np.arange(1, D + 1) ** -0.6 @ turn
+    return (x + 0.1 * rng.standard_normal(D)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def moments(vectors):
+    return Moments().update(vectors)
+
+
+def in_numpy(code, x):
+    """The bytes by the definition: whitened in float64, unit length, the nearest of the levels of each axis."""
+    whitening = code.whitening
+    y = (x.astype(np.float64) - whitening.mean_) @ (whitening.components_[:, : whitening.n_components])
+    y *= whitening.scales_
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    return y
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("count", [1, 4, 12, 32])
+def test_decoded_vectors_are_the_nearest_of_all_codes(vectors, moments, count, gamma):
+    code = SpectrumCode(bytes=count, gamma=gamma).fit(moments)
+    codes = code.encode(vectors)
+    assert codes.shape == (N, count)
+    assert codes.dtype == np.uint8
+    y = in_numpy(code, vectors)
+    np.testing.assert_allclose(code.transform(vectors), y, atol=1e-4)
+    quantiser = code.quantiser()
+    mapped = vectors @ quantiser.weight + quantiser.bias
+    mapped = (mapped / np.linalg.norm(mapped, axis=1, keepdims=True)).reshape(N, count, -1)
+    for byte, centroids in enumerate(quantiser.centroids):
+        distances = ((mapped[:, byte, None] - centroids[None]) ** 2).sum(-1)
+        chosen = np.take_along_axis(distances, codes[:, byte, None].astype(int), axis=1)[:, 0]
+        np.testing.assert_allclose(chosen, distances.min(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_the_loss_is_the_expected_one_and_falls_with_every_byte(vectors, moments, gamma):
+    losses = []
+    for count in (2, 4, 8, 16, 32):
+        code = SpectrumCode(bytes=count, gamma=gamma).fit(moments)
+        whole = Whitening.from_moments(moments, gamma=gamma).transform(vectors)
+        y = whole / np.linalg.norm(whole[:, : len(code.bits_)], axis=1, keepdims=True)
+        z = np.zeros_like(y)
+        z[:, : len(code.bits_)] = code.decode(code.encode(vectors))
+        seen = ((y - z) ** 2).sum() / (y**2).sum()
+        if count > 4:  # a few axes scaled to unit length are not normal
+            assert seen == pytest.approx(code.distortion_, rel=0.15, abs=0.003)
+        losses.append(code.distortion_)
+    assert (np.diff(losses) < 0).all()
+    assert losses[0] < 1
+
+
+def test_bits_follow_the_variances_and_fill_every_byte(moments):
+    code = SpectrumCode(bytes=6, gamma=0.3).fit(moments)
+    assert code.bits_.sum() == 48
+    assert (np.diff(code.bits_[:8]) <= 0).all()
+    assert code.bits_[0] > code.bits_[-1]
+    one = SpectrumCode(bytes=4, gamma=1.0).fit(moments)
+    np.testing.assert_array_equal(one.bits_, np.ones(32))
+    assert one.one_bit
+    assert not code.one_bit
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1.0])
+def test_jax_and_numpy_give_the_same_bytes(vectors, moments, gamma):
+    code = SpectrumCode(bytes=7, gamma=gamma).fit(moments)
+    host = code.encode(vectors)
+    compiled = np.asarray(jax.jit(code.encode)(jnp.asarray(vectors)))
+    assert compiled.dtype == np.uint8
+    rows = np.unique(np.nonzero(compiled != host)[0])
+    assert len(rows) < 0.01 * N
+    y, thresholds = code.transform(vectors), code.constants["thresholds"]
+    nearest = np.abs(y[:, None] - thresholds[None]).min(axis=(1, 2))
+    assert (nearest[rows] < 1e-5).all()
+
+
+def test_it_is_fitted_from_moments_a_whitening_or_rows_alike(vectors, moments):
+    whitening = Whitening.from_moments(moments, gamma=0.5, n_components=20)
+    wanted = SpectrumCode(bytes=5, gamma=0.5).fit(moments).encode(vectors[:99])
+    for source in (vectors, whitening.with_params(n_components=None)):
+        np.testing.assert_array_equal(SpectrumCode(bytes=5, gamma=0.5).fit(source).encode(vectors[:99]), wanted)
+    streamed = SpectrumCode(bytes=5, gamma=0.5).partial_fit(vectors[:1000]).partial_fit(vectors[1000:])
+    assert (streamed.encode(vectors[:99]) != wanted).mean() < 0.002
+    few = SpectrumCode(bytes=5).fit(whitening)
+    assert few.gamma_ == 0.5
+    assert len(few.bits_) <= 20
+    assert SpectrumCode(bytes=5, gamma=0.25).fit(whitening).gamma_ == 0.25
+
+
+def test_gamma_is_chosen_by_the_mean_cosine(vectors):
+    assert SpectrumCode(bytes=4).fit(vectors).gamma_ == 0.5
+    assert SpectrumCode(bytes=4).fit(vectors + 3).gamma_ == 1.0
+
+
+def test_axes_of_one_corpus_about_the_mean_of_another(vectors, moments):
+    shifted = vectors + np.float32(0.7)
+    alone = SpectrumCode(bytes=6, gamma=0.5).fit(moments)
+    other = SpectrumCode(bytes=6, gamma=0.5).fit(moments, mean=Moments().update(shifted))
+    assert (other.encode(shifted) == alone.encode(vectors)).mean() > 0.99
+    assert (alone.encode(shifted) == alone.encode(vectors)).mean() < 0.9
+    given = SpectrumCode(bytes=6, gamma=0.5).fit(moments, mean=shifted.mean(axis=0))
+    assert (given.encode(shifted) == other.encode(shifted)).mean() > 0.99
+    with pytest.raises(InputError, match="32 finite numbers"):
+        SpectrumCode(bytes=6).fit(moments, mean=np.zeros(3))
+
+
+def test_scores_are_cosines_with_decoded_vectors(vectors, moments):
+    code = SpectrumCode(bytes=16, gamma=0.5).fit(moments)
+    codes = code.encode(vectors[:500])
+    scores = code.scores(vectors[:20], codes)
+    q, z = code.transform(vectors[:20]), code.decode(codes)
+    wanted = q @ (z / np.linalg.norm(z, axis=1, keepdims=True)).T
+    np.testing.assert_allclose(scores, wanted, atol=1e-5)
+    np.testing.assert_array_equal(scores.argmax(axis=1), np.arange(20))
+    np.testing.assert_allclose(code.scores(codes[:3], codes).diagonal(), 1, atol=1e-6)
+
+
+def test_one_bit_codes_are_compared_by_hamming_distance(vectors, moments):
+    code = SpectrumCode(bytes=4, gamma=1.0).fit(moments)
+    codes = code.encode(vectors[:300])
+    scores = code.scores(codes[:9], codes)
+    signs = np.sign(code.transform(vectors[:300]))
+    np.testing.assert_allclose(scores, signs[:9] @ signs.T / 32, atol=1e-6)
+
+
+def test_faiss_codes_and_searches_as_this_does(vectors, moments):
+    faiss = pytest.importorskip("faiss")
+    code = SpectrumCode(bytes=8, gamma=0.5).fit(moments)
+    index = code.to_faiss()
+    index.add(vectors)
+    codes = faiss.vector_to_array(faiss.downcast_index(index.index).codes).reshape(N, 8)
+    assert (codes != code.encode(vectors)).mean() < 1e-3
+    scores, ids = index.search(vectors[:50], 5)
+    decoded = code.decode(codes)
+    wanted = code.transform(vectors[:50]) @ decoded.T
+    np.testing.assert_allclose(scores, -np.sort(-wanted, axis=1)[:, :5], atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(wanted, ids, axis=1), scores, atol=1e-5)
+
+
+def test_saved_and_loaded_it_is_the_same_code(vectors, moments, tmp_path):
+    moments = Moments(moments.n, moments.mean, moments.M2, moments.cubic, moments.quartic, {"model": "m"})
+    code = SpectrumCode(bytes=6).fit(Whitening.from_moments(moments, gamma=0.3, n_components=20), mean=moments.mean)
+    code.save(tmp_path / "code.safetensors", {"corpus": "wiki"})
+    loaded = load_code(tmp_path / "code.safetensors")
+    assert repr(loaded) == repr(code)
+    np.testing.assert_array_equal(loaded.encode(vectors), code.encode(vectors))
+    facts = loaded.provenance
+    assert (facts["model"], facts["corpus"], facts["method"], facts["params"]["bytes"]) == ("m", "wiki", "spectrum", 6)
+    assert facts["gamma"] == 0.3
+    with pytest.raises(FormatError, match="holds a 'spectrum'"):
+        Whitening.load(tmp_path / "code.safetensors")
+
+
+def test_what_cannot_be_is_refused(vectors, moments):
+    with pytest.raises(NotFittedError):
+        SpectrumCode().encode(vectors)
+    with pytest.raises(InputError, match="at most 32, a byte each"):
+        SpectrumCode(bytes=33).fit(moments)
+    with pytest.raises(InputError, match="bytes must be an integer"):
+        SpectrumCode(bytes=0).fit(moments)
+    with pytest.raises(InputError, match="gamma"):
+        SpectrumCode(bytes=4, gamma=2.0).fit(moments)
+    with pytest.raises(InputError, match="empty"):
+        SpectrumCode(bytes=4).fit(Moments())
+    flat = np.zeros((500, 8), np.float32)
+    flat[:, :2] = vectors[:500, :2]
+    with pytest.raises(InputError, match="vary along 2 axes"):
+        SpectrumCode(bytes=3).fit(flat)
+    code = SpectrumCode(bytes=4).fit(moments)
+    bad = vectors[:9].copy()
+    bad[5, 1] = np.nan
+    with pytest.raises(NonFiniteError, match="Row 5"):
+        code.encode(bad)
+    with pytest.raises(InputError, match="32 features"):
+        code.encode(vectors[:, 1:])
+    with pytest.raises(InputError, match=r"uint8 \[n, 4\]"):
+        code.decode(np.zeros((3, 5), np.uint8))
+    with pytest.raises(InputError, match="takes"):
+        jax.jit(code.encode)(jnp.zeros((3, 5)))
+
+
+def test_a_row_at_the_mean_gets_a_code_too(moments):
+    code = SpectrumCode(bytes=4, gamma=0.5).fit(moments)
+    assert code.encode(code.whitening.mean_[None].astype(np.float32)).shape == (1, 4)
+    assert np.isfinite(code.decode(np.arange(256, dtype=np.uint8)[:, None].repeat(4, axis=1))).all()
+
+
+def test_distortions_are_those_of_a_normal_distribution_after_whitening():
+    x = np.random.default_rng(1).standard_normal((20_000, 64)).astype(np.float32)
+    code = SpectrumCode(bytes=16, gamma=1.0).fit(x)
+    y, z = code.transform(x), code.decode(code.encode(x))
+    np.testing.assert_array_equal(code.bits_, np.full(64, 2))
+    assert ((y - z) ** 2).sum() / (y**2).sum() == pytest.approx(distortions()[2], rel=0.05)

@@ -1,0 +1,116 @@
+"""Codes at the end of a head: bytes leave the compiled program, and the model folder keeps the code."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening
+from jaxwhiten.codes import SpectrumCode, UBinary, make_code
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.export import export_sentence_transformer
+from jaxwhiten.head import CODE_FILE, Code, Normalize, Truncate
+from jaxwhiten.whitening import Moments
+from tests.tiny import SENTENCES
+
+NAMES = ["spectrum", "int8", "uint8", "binary", "ubinary"]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.fixture(scope="module")
+def rows(encoder):
+    rng = np.random.default_rng(0)
+    found = encoder.encode(SENTENCES)
+    return (found.mean(0) + rng.normal(size=(800, 32)) * found.std(0)).astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def code(request, rows):
+    more = {"bytes": 6, "gamma": 0.5} if request.param == "spectrum" else {"center": True, "rotation": "qr"}
+    return make_code(request.param, **more).fit(rows)
+
+
+def mostly_equal(found, wanted):
+    assert found.dtype == np.uint8
+    assert found.shape == wanted.shape
+    assert (found != wanted).mean() < 0.02  # values within rounding of a level
+
+
+def test_text_becomes_bytes_in_one_program(encoder, code):
+    coded = encoder.with_code(code)
+    assert coded.dimension == code.nbytes
+    mostly_equal(coded.encode(SENTENCES), code.encode(encoder.encode(SENTENCES)))
+    blocks = list(coded.encode_stream(SENTENCES, block_size=4))
+    np.testing.assert_array_equal(np.concatenate(blocks), coded.encode(SENTENCES))
+    assert f"{code.name} code of {code.nbytes} bytes" in coded.head.summary
+    assert coded.fingerprint != encoder.fingerprint
+    floats = coded.without_code()
+    np.testing.assert_allclose(floats.encode(SENTENCES), code.transform(encoder.encode(SENTENCES)), atol=1e-4)
+
+
+def test_the_folder_keeps_the_code_and_others_read_the_vectors(encoder, code, tmp_path):
+    coded = encoder.with_code(code)
+    folder = coded.save(tmp_path / "out")
+    again = Encoder.from_pretrained(folder)
+    np.testing.assert_array_equal(again.encode(SENTENCES), coded.encode(SENTENCES))
+    assert again.fingerprint == coded.fingerprint
+    assert again.without_code().encoding()["fingerprint"] == coded.without_code().encoding()["fingerprint"]
+    assert repr(again.head.code.code) == repr(code)
+    library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    theirs = library.SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs, coded.without_code().encode(SENTENCES), atol=1e-5)
+    encoder.save(folder)  # over it: the code goes with the head it belonged to
+    assert not (folder / CODE_FILE).exists()
+    assert Encoder.from_pretrained(folder).encode(SENTENCES).dtype == np.float32
+
+
+def test_a_code_behind_a_whitening_of_the_same_moments_needs_no_second_map(encoder, rows, tmp_path):
+    code = SpectrumCode(bytes=6).fit(Whitening(gamma=0.5, n_components=20).fit(rows))
+    coded = encoder.with_code(code)
+    kinds = [type(step).__name__ for step in coded.head.steps]
+    assert kinds == ["Mean", "Whiten", "Normalize", "Code"]
+    assert coded.head.whitening.gamma == 0.5
+    again = Encoder.from_pretrained(coded.save(tmp_path))
+    assert [type(step).__name__ for step in again.head.steps] == kinds
+    bits = UBinary().fit(coded.without_code().encode(SENTENCES))
+    assert coded.with_code(bits).dimension == 3  # takes the place of the code before
+
+
+def test_whatever_cannot_be_is_refused(encoder, rows, tmp_path):
+    code = UBinary().fit(rows)
+    coded = encoder.with_code(code)
+    with pytest.raises(InputError, match="nothing can follow a code"):
+        coded.then(Normalize())
+    with pytest.raises(MismatchError, match="takes vectors of 32"):
+        encoder.then(Truncate(8), Code.of(code))
+    with pytest.raises(MismatchError, match="The code takes vectors of 32 dimensions"):
+        encoder.then(Truncate(8)).with_code(code)
+    of_others = SpectrumCode(bytes=4).fit(Whitening.from_moments(Moments().update(rows), provenance={"pooling": "cls"}))
+    with pytest.raises(MismatchError, match="pooling cls"):
+        encoder.with_code(of_others)
+    folder = coded.save(tmp_path / "out")
+    UBinary().fit(rows[:, :16]).save(folder / CODE_FILE)
+    with pytest.raises(ModelError, match="takes vectors of 16"):
+        Encoder.from_pretrained(folder)
+    (folder / CODE_FILE).write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="not a readable"):
+        Encoder.from_pretrained(folder)
+
+
+def test_the_store_keeps_bytes(encoder, code, tmp_path):
+    coded, store = encoder.with_code(code), EmbeddingStore(tmp_path, shard_rows=4)
+    for _ in range(2):
+        kept = store.encode(coded, SENTENCES)
+        assert kept.dtype == np.uint8
+        np.testing.assert_array_equal(kept, coded.encode(SENTENCES))
+    assert store.encode(encoder, SENTENCES).dtype == np.float32
+
+
+def test_the_card_says_it(encoder, code, tmp_path):
+    card = (export_sentence_transformer(tmp_path / "out", encoder.with_code(code)) / "README.md").read_text()
+    assert f"{code.name} code of {code.nbytes} bytes" in card
+    assert "without_code" in card
+    assert f"vectors of {len(code.byte_of_column)} numbers" in card

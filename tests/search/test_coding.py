@@ -1,0 +1,190 @@
+"""Indexes that keep codes: the same answers on FAISS, on JAX and from the file alone; every code behind one option."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten.codes import SpectrumCode, UBinary, make_code
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.search import build_index, load_index
+from jaxwhiten.whitening import Whitening
+
+faiss = pytest.importorskip("faiss")
+N, D = 3000, 32
+CODED = ["faiss-flat", "faiss-ivf", "jax"]
+WHOLE = {"faiss-ivf": {"nlist": 8, "nprobe": 8}}
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((D, D)))[0]
+    return (rng.standard_normal((N, D)) * np.arange(1, D + 1) ** -0.5 @ turn + 0.05).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def queries(vectors):
+    noise = 0.1 * np.random.default_rng(1).standard_normal((50, D))
+    return (vectors[:50] + noise).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def code(vectors):
+    return SpectrumCode(bytes=8, gamma=0.5).fit(vectors)
+
+
+def by_definition(code, queries, vectors):
+    q, z = code.transform(queries), code.decode(code.encode(vectors))
+    return 1 - ((q[:, None] - z[None]) ** 2).sum(-1) / 2
+
+
+@pytest.mark.parametrize("backend", CODED)
+def test_codes_are_searched_by_the_distance_to_what_they_stand_for(backend, code, vectors, queries):
+    index = build_index(vectors, backend, codes=code, **WHOLE.get(backend, {}))
+    assert index.codes == {"name": "spectrum", "bytes": 8}
+    assert index.vector_gib == N * 8 / 2**30
+    scores, ids = index.search(queries, 10)
+    wanted = by_definition(code, queries, vectors)
+    np.testing.assert_allclose(scores, -np.sort(-wanted, axis=1)[:, :10], atol=2e-5)
+    np.testing.assert_allclose(np.take_along_axis(wanted, ids, axis=1), scores, atol=2e-5)
+    cosine = np.argsort(-code.scores(queries, code.encode(vectors)), axis=1)[:, :10]
+    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, cosine, strict=True)]) > 0.6
+    assert (ids[:, 0] == np.arange(50)).mean() > 0.9
+
+
+@pytest.mark.parametrize("backend", CODED)
+def test_saved_and_loaded_it_is_the_same_index(backend, code, vectors, queries, tmp_path):
+    index = build_index(vectors, backend, codes=code, **WHOLE.get(backend, {}))
+    index.save(tmp_path / "index")
+    loaded = load_index(tmp_path / "index")
+    assert loaded.codes == index.codes
+    assert loaded.nbytes == index.nbytes
+    for mine, theirs in zip(index.search(queries, 7), loaded.search(queries, 7), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    stored = sum(f.stat().st_size for f in (tmp_path / "index").iterdir() if f.name != "header.json")
+    assert stored == pytest.approx(index.nbytes, rel=0.02)
+    header = json.loads((tmp_path / "index" / "header.json").read_text())
+    assert header["codes"] == {"name": "spectrum", "bytes": 8}
+
+
+ALONE = """
+import sys, numpy, faiss
+index = faiss.read_index(sys.argv[1])
+_, ids = index.search(numpy.load(sys.argv[2]), 5)
+assert not any(name.startswith(("jaxwhiten", "jax")) for name in sys.modules)
+numpy.save(sys.argv[3], ids)
+"""
+
+
+@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf"])
+def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, queries, tmp_path):
+    index = build_index(vectors, backend, codes=code, **WHOLE.get(backend, {}))
+    index.save(tmp_path / "index")
+    (file,) = (tmp_path / "index").glob("*.faiss")
+    np.save(tmp_path / "queries.npy", queries)
+    words = [file, tmp_path / "queries.npy", tmp_path / "ids.npy"]
+    subprocess.run([sys.executable, "-I", "-c", ALONE, *map(str, words)], check=True, cwd=tmp_path)
+    np.testing.assert_array_equal(np.load(tmp_path / "ids.npy"), index.search(queries, 5)[1])
+    found = faiss.read_index(str(file))
+    assert isinstance(found, faiss.IndexPreTransform)
+    assert isinstance(faiss.downcast_VectorTransform(found.chain.at(0)), faiss.LinearTransform)
+    inner = faiss.downcast_index(found.index)
+    assert isinstance(inner, faiss.IndexIVFPQ if backend == "faiss-ivf" else faiss.IndexPQ)
+    assert inner.code_size == 8
+
+
+@pytest.mark.parametrize(
+    ("codes", "size"), [("pq", 8), ("opq", 8), ("rabitq", 12), ("rabitq", 30), ("sq4", 8), ("sq8", 8)]
+)
+@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf"])
+def test_codes_that_faiss_trains_are_behind_the_same_option(backend, codes, size, vectors, queries, tmp_path, capfd):
+    whitening = Whitening(gamma=0.5).fit(vectors)
+    index = build_index(vectors, backend, whitening=whitening, codes=codes, bytes=size, **WHOLE.get(backend, {}))
+    assert index.codes["name"] == codes
+    assert size - 2 <= index.codes["bytes"] <= size
+    inner = faiss.downcast_index(index._inner)
+    per_vector = inner.sa_code_size() - (1 if backend == "faiss-ivf" else 0)  # 8 lists: their number takes a byte
+    assert per_vector == index.codes["bytes"]
+    scores, ids = index.search(queries, 5)
+    assert (ids[:, 0] == np.arange(50)).mean() > 0.7
+    assert np.abs(scores).max() < 1.5
+    index.save(tmp_path)
+    np.testing.assert_array_equal(load_index(tmp_path).search(queries, 5)[1], ids)
+    assert "WARNING" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("codes", ["int8", "uint8", "binary", "ubinary"])
+@pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
+def test_plain_codes_of_whitened_vectors(backend, codes, vectors, queries):
+    whitening = Whitening(gamma=0.5, n_components=24).fit(vectors)
+    index = build_index(vectors, backend, whitening=whitening, codes=codes)
+    assert index.codes == {"name": codes, "bytes": 24 if "int" in codes else 3}
+    exact = build_index(vectors, "faiss-flat", whitening=whitening).search(queries, 5)
+    scores, ids = index.search(queries, 5)
+    agree = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(ids, exact[1], strict=True)])
+    assert agree > (0.95 if "int" in codes else 0.3)
+    if "int" in codes:
+        np.testing.assert_allclose(scores, exact[0], atol=0.02)
+    raw = build_index(vectors, backend, codes=codes)
+    assert raw.codes["bytes"] == (32 if "int" in codes else 4)
+
+
+def test_the_whitening_that_is_given_decides_gamma_and_axes(vectors):
+    whitening = Whitening(gamma=0.25, n_components=20).fit(vectors)
+    index = build_index(vectors, "jax", whitening=whitening, codes="spectrum", bytes=5)
+    code = SpectrumCode(bytes=5).fit(whitening)
+    np.testing.assert_array_equal(index.prepare.weight, code.quantiser().weight)
+    assert index.whitening["provenance"]["n"] == N
+
+
+def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
+    tuned = build_index(vectors, "faiss-flat", bytes=8)
+    assert tuned.codes["name"] == "spectrum"
+    assert "tuned for similarity" in tuned.notes[0]
+    assert "codes='spectrum' of 8 bytes" in tuned.notes[0]
+    few = build_index(vectors + 3, "faiss-flat", bytes=8)
+    assert few.codes["name"] == "spectrum"
+    assert "3000 documents are too few" in few.notes[0]
+    many = np.concatenate([vectors + 3] * 4)
+    assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
+    assert build_index(many, "faiss-flat", bytes=24).codes["name"] == "spectrum"
+    assert "cannot train" in build_index(many, "jax", bytes=8).notes[0]
+
+
+def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vectors, queries):
+    raw = build_index(vectors, "faiss-flat", codes=code)
+    mapped = build_index(code.transform(vectors), "faiss-flat", codes=code.quantiser(mapped=True))
+    assert (mapped.search(code.transform(queries), 5)[1] == raw.search(queries, 5)[1]).mean() > 0.99
+
+
+def test_what_cannot_be_is_refused(code, vectors, tmp_path):
+    with pytest.raises(InputError, match="Did you mean 'spectrum'"):
+        build_index(vectors, "faiss-flat", codes="spectrm")
+    with pytest.raises(InputError, match="trained by FAISS"):
+        build_index(vectors, "jax", codes="pq", bytes=8)
+    with pytest.raises(InputError, match="faiss-hnsw keeps no codes"):
+        build_index(vectors, "faiss-hnsw", codes="spectrum", bytes=8)
+    with pytest.raises(InputError, match="8 bytes per vector, not 9"):
+        build_index(vectors, "jax", codes=code, bytes=9)
+    with pytest.raises(InputError, match="no other"):
+        build_index(vectors, "jax", codes=code, whitening=Whitening().fit(vectors))
+    with pytest.raises(InputError, match="unit length"):
+        build_index(vectors, "jax", codes=code, normalize=False)
+    with pytest.raises(InputError, match="bytes must be an integer"):
+        build_index(vectors, "jax", bytes=0)
+    with pytest.raises(InputError, match="give a whitening"):
+        build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
+    with pytest.raises(InputError, match="needs more than 8 bytes"):
+        build_index(vectors, "faiss-flat", codes="rabitq", bytes=8)
+    code = make_code("ubinary").fit(Whitening().fit(vectors))
+    code._learned = code._learned._replace(provenance={"fingerprint": "a"})
+    with pytest.raises(MismatchError, match="The code was fitted on vectors of other"):
+        build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})
+    index = build_index(vectors, "jax", codes=UBinary().fit(vectors))
+    index.codes = {"name": "ubinary", "bytes": 5}
+    index.save(tmp_path)
+    with pytest.raises(FormatError, match="unlike the header"):
+        load_index(tmp_path)
