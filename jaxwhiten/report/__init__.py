@@ -1,6 +1,6 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
-from jaxwhiten.report import results, retrieval
+from jaxwhiten.report import codes, results, retrieval
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
     as_text,
@@ -20,6 +20,7 @@ __all__ = [
     "Run",
     "Table",
     "as_text",
+    "codes",
     "cost_table",
     "difference_table",
     "geometry_table",
