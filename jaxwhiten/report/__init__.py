@@ -1,6 +1,6 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
-from jaxwhiten.report import results, retrieval
+from jaxwhiten.report import codes, results, retrieval
 from jaxwhiten.report.page import PAGE
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
@@ -25,6 +25,7 @@ __all__ = [
     "Table",
     "as_text",
     "average_table",
+    "codes",
     "cost_table",
     "difference_table",
     "gain_table",

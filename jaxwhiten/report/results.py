@@ -151,6 +151,30 @@ class RetrievalRow(Row):
     versus_raw: Estimate | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CodeRow(Row):
+    """One code of `eval.codes`; `whitening` is what it was fitted on.
+
+    Attributes:
+      bytes: Per document.
+      rescored_mrr_at_10: Of the first results, scored again by float16 vectors.
+      sts: Mean of the STS tasks on sentences coded on both sides; None for codes that FAISS trains.
+      build_us: Microseconds per document to fit or train, code and add.
+      versus_raw: Difference of the MRR@10 to float32 vectors, in points.
+    """
+
+    code: str
+    bytes: int
+    mrr_at_10: float
+    recall_at_10: float
+    ndcg_at_10: float
+    build_us: float
+    search_ms: float
+    rescored_mrr_at_10: float | None = None
+    sts: float | None = None
+    versus_raw: Estimate | None = None
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where a run was made, and the most memory its process held."""
@@ -314,3 +338,24 @@ class RetrievalHeader(Header):
     dataset: Dataset
     protocol: RetrievalProtocol
     examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True)
+class CodesProtocol:
+    """How `eval.codes` measures, in words for captions."""
+
+    max_length: int
+    quality: str
+    outside: str
+    rescored: str
+    sts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodesHeader(Header):
+    """The header of `eval.codes`."""
+
+    program: str = "eval.codes"
+    dataset: Dataset
+    tasks: tuple[str, ...]
+    protocol: CodesProtocol

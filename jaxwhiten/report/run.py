@@ -22,10 +22,24 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError
-from jaxwhiten.report.results import FORMAT_VERSION, Header, RetrievalHeader, RetrievalRow, Row, STSHeader, STSRow
+from jaxwhiten.report.results import (
+    FORMAT_VERSION,
+    CodeRow,
+    CodesHeader,
+    Header,
+    RetrievalHeader,
+    RetrievalRow,
+    Row,
+    STSHeader,
+    STSRow,
+)
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
-_KINDS = {STSHeader.program: (STSHeader, STSRow), RetrievalHeader.program: (RetrievalHeader, RetrievalRow)}
+_KINDS: dict[str, tuple[type[Header], type[Row]]] = {
+    STSHeader.program: (STSHeader, STSRow),
+    RetrievalHeader.program: (RetrievalHeader, RetrievalRow),
+    CodesHeader.program: (CodesHeader, CodeRow),
+}
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 RowT = TypeVar("RowT", bound=Row)
@@ -89,6 +103,7 @@ class Run(Generic[HeaderT, RowT]):
 
 STSRun = Run[STSHeader, STSRow]
 RetrievalRun = Run[RetrievalHeader, RetrievalRow]
+CodesRun = Run[CodesHeader, CodeRow]
 
 
 def _read_json(path: Path) -> Any:

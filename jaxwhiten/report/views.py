@@ -14,7 +14,14 @@ from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
 MARKDOWN = "results.md"
-_PLOTS = ("score_by_k.png", "spectrum.png", "similarity.png", "quality_by_memory.png", "quality_by_time.png")
+_PLOTS = (
+    "score_by_k.png",
+    "spectrum.png",
+    "similarity.png",
+    "quality_by_memory.png",
+    "quality_by_time.png",
+    "quality_by_bytes.png",
+)
 Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str, str]]  # file name -> function, caption, section
 Tables = Mapping[str, Callable[[Any], Table | None]]  # by the section of the page
 Figures = Mapping[str, tuple[Callable[[Any], Any], int]]  # head -> the figure of a row, and its digits

@@ -1,0 +1,32 @@
+"""Quality against bytes: every code of the documents of a search, at equal bytes, fitted on them and on other text.
+
+Command: `python -m eval.codes --config configs/codes.py --config.dataset=FILE --config.outside=FOLDER_OF_TEXT`; without
+`outside` everything is fitted on the documents. The results are in docs/codes.md.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config():
+    config = ConfigDict()
+    config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
+    config.revision = ""  # commit, tag or branch on the hub
+    config.pooling = "mean"
+    config.dataset = "pydocs"  # or mrpc, quora, a file in Quora's columns
+    config.queries = 2000  # of those with gold, spread evenly; 0 for all
+    config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
+    config.outside_rows = 20_000  # sentences of it
+    config.gamma = "auto"  # power of the scaling; auto: 0.5, or 1 where the mean cosine is that of an un-tuned encoder
+    # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
+    config.codes = "spectrum,pq,opq,rabitq,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
+    config.bytes = "8,16,24,32,48,64,96,128,192"  # per vector
+    config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
+    config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none
+    config.max_length = 64  # tokens, special tokens counted
+    config.dtype = "float32"  # or bfloat16
+    config.bootstrap = 2000  # resamples of the paired intervals
+    config.seed = 0
+    config.cache = ""  # folder of the embedding cache; empty for the default one
+    config.data_dir = ""  # where data sets lie; empty for $JAXWHITEN_DATA_DIR, or a download
+    config.out = "runs/codes"
+    return config

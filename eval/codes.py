@@ -1,0 +1,290 @@
+"""Quality of search against bytes per vector: every code of the documents, beside float32 and beside each other.
+
+`python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
+
+Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
+sentences of that, the documents never seen. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot
+to the folder `out`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+import jaxwhiten
+from eval import measure
+from eval.common import Notes, finish, header_fields, make_folder, say
+from eval.settings import choices, fractions, integers
+from eval.tasks import TaskIndex, index_sentences
+from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
+from jaxwhiten.commands import launch
+from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import InputError
+from jaxwhiten.methods import make_method
+from jaxwhiten.metrics import bootstrap
+from jaxwhiten.report import codes as views
+from jaxwhiten.report import results
+from jaxwhiten.search import TRAINED, Index, build_index
+
+FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
+RAW = "float32"
+FIRST, DEEP = 10, 100
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Raw vectors of a search with its gold, and of STS sentences."""
+
+    data: RetrievalData
+    documents: np.ndarray
+    queries: np.ndarray
+    gold: metrics.Gold
+    tasks: tuple[TaskIndex, ...]
+    sentences: np.ndarray
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What codes are fitted on: its name, its moments, and rows for those that need them."""
+
+    name: str
+    rows: np.ndarray
+    moments: Moments
+    gamma: float
+
+
+def main(config: ConfigDict) -> None:
+    started = time.perf_counter()
+    names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
+    sizes = sorted(integers("bytes", config.bytes))
+    tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
+    out = Path(config.out)
+    make_folder(out)
+    data = load_retrieval(config.dataset, config.data_dir or None)
+    encoder = Encoder.from_pretrained(
+        config.model,
+        pooling=config.pooling,
+        max_length=config.max_length,
+        dtype=config.dtype,
+        revision=config.revision or None,
+    )
+    outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
+
+    store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
+    searched = encode(encoder, store, data, [load_sts(name, config.data_dir or None) for name in tasks], config.queries)
+    say(f"{data.name}: {len(searched.documents):,} documents, {len(searched.queries):,} queries")
+    fitted_on = {"documents": searched.documents}
+    if outside:
+        fitted_on["outside"] = store.encode(encoder, outside)
+    texts = len(searched.documents) + len(searched.queries) + len(searched.sentences) + len(outside)
+    encoded_in = results.Encoding(time.perf_counter() - encoding, texts, 0, note="what is in the cache is read")
+
+    run = report.Run(make_header(config, encoder, searched, tasks, encoded_in))
+    report.remove_views(out)
+    raw = np.zeros(0)
+    for fit in fits(fitted_on, config.gamma):
+        for name, size in settings(names, sizes, first=not len(raw)):
+            found = measured(name, size, fit, searched, encoder, config.rescore)
+            if found is None:
+                continue
+            row, ranks = found
+            if name == RAW:
+                raw = ranks
+            changes = paired(ranks, raw, config.bootstrap, config.seed) if name != RAW else {}
+            run.rows.append(results.CodeRow(**{**row, **changes}))
+            say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
+            run.save(out)
+    run = finish(run, started, resamples=config.bootstrap)
+    run.save(out)
+    print(views.as_text(run, views.write_codes(run, out)))
+
+
+def encode(encoder: Encoder, store: EmbeddingStore, data: RetrievalData, tasks: list, wanted: int) -> Searched:
+    """All vectors; of the queries those with gold, `wanted` of them."""
+    scored = np.flatnonzero(np.diff(data.gold.indptr))
+    chosen = scored[measure.sample_rows(len(scored), wanted)]
+    pairs = [
+        (query, doc) for query, i in enumerate(chosen) for doc in data.gold.ids[slice(*data.gold.indptr[i : i + 2])]
+    ]
+    sentences, indices = index_sentences(tasks, test_only=True) if tasks else ([], [])
+    gold = metrics.Gold.from_pairs(*np.array(pairs).T, len(chosen))
+    documents = store.encode(encoder, data.documents)
+    queries = store.encode(encoder, [data.queries[i] for i in chosen])
+    vectors = store.encode(encoder, sentences) if sentences else np.zeros((0, encoder.dimension), np.float32)
+    return Searched(data, documents, queries, gold, tuple(indices), vectors)
+
+
+def first_sentences(where: str, rows: int) -> list[str]:
+    """The first sentence of each of so many passages."""
+    passages = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
+
+
+def fits(fitted_on: Mapping[str, np.ndarray], gamma: str | float) -> Iterator[Fit]:
+    """What is fitted on each set of rows, with the γ that the config names or the kind of encoder asks for."""
+    for name, rows in fitted_on.items():
+        moments = Moments().update(rows)
+        chosen = SpectrumCode.usual_gamma(moments) if gamma == "auto" else fractions("gamma", gamma)[0]
+        yield Fit(name, rows, moments, chosen)
+
+
+def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
+    """Every code at every size; the raw vectors once, the codes of one size at that."""
+    if first:
+        yield RAW, 0
+    for name in names:
+        plain = name in CODES and name != "spectrum"
+        yield from ((name, size) for size in ([0] if plain else sizes))
+
+
+def measured(
+    name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, rescore: int
+) -> tuple[dict[str, Any], np.ndarray] | None:
+    """A row's fields and the reciprocal rank of every query; None where there is no such code of that size."""
+    started = time.perf_counter()
+    try:
+        index, queries, count = coded(name, size, fit, searched)
+    except InputError as error:
+        say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
+        return None
+    built = time.perf_counter() - started
+    _, ids = index.search(queries, min(DEEP, index.size), prepared=True)
+    seconds = measure.batched_seconds(index, queries, FIRST, prepared=True)
+    ranks = metrics.reciprocal_ranks(ids, searched.gold, FIRST)
+    again = rescored(ids[:, :rescore], searched) if rescore and name != RAW else None
+    return {
+        "model": encoder.name,
+        "pooling": encoder.pooling,
+        "whitening": "none" if name == RAW else fit.name,
+        "k": queries.shape[1],
+        "beta": None,
+        "gamma": fit.gamma if name in ("spectrum", "whitening", *TRAINED) else None,
+        "n_fit": 0 if name == RAW else len(fit.rows),
+        "transductive": False,
+        "code": name,
+        "bytes": count,
+        "mrr_at_10": float(ranks.mean()),
+        "recall_at_10": metrics.recall_at_k(ids, searched.gold, FIRST),
+        "ndcg_at_10": metrics.ndcg_at_k(ids, searched.gold, FIRST),
+        "rescored_mrr_at_10": None if again is None else metrics.mrr_at_k(again, searched.gold, FIRST),
+        "sts": None if name in TRAINED or not searched.tasks else sts_average(name, size, fit, searched),
+        "build_us": 1e6 * built / index.size,
+        "search_ms": 1000 * seconds / len(queries),
+    }, ranks
+
+
+def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np.ndarray, int]:
+    """The documents in an index that is exact but for their code, the queries for it, and the bytes per document."""
+    documents, queries = searched.documents, searched.queries
+    if name in (RAW, *FLOATS):
+        change = reduction(name, size // 2, fit)
+        stored = change(documents)
+        if name != RAW:
+            stored = jaxwhiten.normalize(stored).astype(np.float16).astype(np.float32)
+        index = build_index(stored, "faiss-flat")
+        return index, index.prepare(change(queries)), stored.shape[1] * (4 if name == RAW else 2)
+    if name in TRAINED:
+        index = trained(name, size, fit, documents)
+    else:
+        index = build_index(documents, "faiss-flat", codes=computed(name, size, fit))
+    return index, index.prepare(queries), index.codes["bytes"]
+
+
+def reduction(name: str, k: int, fit: Fit) -> Callable[[np.ndarray], np.ndarray]:
+    """The map of vectors to k dimensions."""
+    d = fit.rows.shape[1]
+    if name == RAW:
+        return lambda x: x
+    if not 1 <= k <= d:
+        raise InputError(f"the vectors have {d} dimensions, not {k}")
+    if name == "truncation":
+        return lambda x: x[:, :k]
+    if name == "random-projection":
+        return make_method(name, n_components=k).fit(fit.rows).transform
+    return whitening(fit, k, 0.0 if name == "pca" else fit.gamma).transform
+
+
+def computed(name: str, size: int, fit: Fit) -> Code:
+    """A code that needs no training, fitted."""
+    return SpectrumCode(bytes=size).fit(whitening(fit)) if name == "spectrum" else make_code(name).fit(fit.rows)
+
+
+def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
+    """A code that FAISS trains on the rows of the fit, behind their whitening, with the documents in it."""
+    index = build_index(fit.rows, "faiss-flat", whitening=whitening(fit), codes=name, bytes=size)
+    if fit.rows is not documents:
+        index._inner.reset()
+        index._inner.add(index.prepare(documents))
+        index.size = len(documents)
+    return index
+
+
+def whitening(fit: Fit, k: int | None = None, gamma: float | None = None) -> Whitening:
+    """The whitening of a fit, without its warnings: small k and γ are what is compared here."""
+    with Notes().of("", ""):
+        return Whitening.from_moments(fit.moments, n_components=k, gamma=fit.gamma if gamma is None else gamma)
+
+
+def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
+    """The first results in the order of their float16 vectors."""
+    documents = jaxwhiten.normalize(searched.documents).astype(np.float16)
+    queries = jaxwhiten.normalize(searched.queries)
+    scores = np.stack([documents[found].astype(np.float32) @ query for found, query in zip(ids, queries, strict=True)])
+    return np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable"), axis=1)
+
+
+def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
+    """The mean of the STS tasks (wmean) on sentences that are coded on both sides."""
+    if name in (RAW, *FLOATS):
+        x = reduction(name, size // 2, fit)(searched.sentences)
+    else:
+        code = computed(name, size, fit)
+        x = code.decode(code.encode(searched.sentences))
+    scores = [
+        metrics.sts_scores(metrics.cosine_pairs(x[task.left], x[task.right]), task.gold, task.subset)["wmean"]
+        for task in searched.tasks
+    ]
+    return float(np.mean(scores))
+
+
+def paired(ranks: np.ndarray, raw: np.ndarray, resamples: int, seed: int) -> dict[str, results.Estimate]:
+    """The difference to float32 with its interval, both in points."""
+    if not resamples:
+        return {}
+    difference = 100 * (ranks - raw)
+    ends = bootstrap.bootstrap_mean(difference, resamples, seed)
+    return {"versus_raw": results.Estimate(float(difference.mean()), *ends)}
+
+
+def make_header(
+    config: ConfigDict, encoder: Encoder, searched: Searched, tasks: tuple[str, ...], encoding: results.Encoding
+) -> results.CodesHeader:
+    """What `run.json` says about the rows."""
+    data, queries = searched.data, len(searched.queries)
+    return results.CodesHeader(
+        title=f"Codes on {data.name}: {encoder.name}",
+        dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
+        tasks=tasks,
+        protocol=results.CodesProtocol(
+            max_length=encoder.max_length,
+            quality=f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
+            outside=f"first sentences of {config.outside_rows:,} passages" if config.outside else "",
+            rescored=f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
+            sts="mean of the tasks (wmean), both sides coded" if tasks else "",
+        ),
+        **header_fields(config, encoder, encoding),
+    )
+
+
+if __name__ == "__main__":
+    launch.run(main, "configs/codes.py")

@@ -1,0 +1,133 @@
+"""What a run of `eval.codes` looks like: quality against bytes as a table per fit and a plot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from jaxwhiten.report import views
+from jaxwhiten.report.results import SIGNIFICANT, CodeRow
+from jaxwhiten.report.run import CodesRun
+from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
+from jaxwhiten.report.table import Table, number
+
+_FIGURES: views.Figures = {
+    "MRR@10": (attrgetter("mrr_at_10"), 4),
+    "nDCG@10": (attrgetter("ndcg_at_10"), 4),
+    "recall@10": (attrgetter("recall_at_10"), 4),
+    "rescored MRR@10": (attrgetter("rescored_mrr_at_10"), 4),
+    "STS": (attrgetter("sts"), 2),
+    "build µs": (attrgetter("build_us"), 1),
+    "search ms": (attrgetter("search_ms"), 3),
+}
+_MARKERS = "osD^vPX*<>hd"
+
+
+def _raw(run: CodesRun) -> CodeRow | None:
+    return next((row for row in run.rows if row.whitening == "none"), None)
+
+
+def _caption(run: CodesRun) -> str:
+    data, protocol = run.header.dataset, run.header.protocol
+    return (
+        f"{data.name}: {data.documents:,} documents, {protocol.quality}. {run.header.model}, at most"
+        f" {protocol.max_length} tokens. documents: fitted on the documents"
+        + (f"; outside: on {protocol.outside}, the documents never seen." if protocol.outside else ".")
+    )
+
+
+def bytes_table(run: CodesRun) -> Table | None:
+    """Quality at equal bytes: a row per code and fit, a column per size.
+
+    Returns:
+      Differences of the MRR@10 to float32, in points; None where no row has one.
+    """
+    raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
+    if raw is None or not rows:
+        return None
+    sizes = sorted({row.bytes for row in rows})
+    lines = list(dict.fromkeys((row.whitening, row.code) for row in rows))
+    cells = []
+    for fit, code in lines:
+        found = {row.bytes: row.versus_raw for row in rows if (row.whitening, row.code) == (fit, code)}
+        shown = ((found.get(size), size) for size in sizes)
+        cells.append([fit, code, *("" if d is None else number(d.value, signed=True) + d.mark for d, _ in shown)])
+    caption = (
+        f"{_caption(run)} MRR@10 x 100 as difference to float32 ({raw.bytes:,} bytes: {100 * raw.mrr_at_10:.2f})."
+        f" {SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap over queries)."
+    )
+    heads = ["fitted on", "code", *(f"{size} B" for size in sizes)]
+    return Table(heads, cells, 2, caption, groups=[fit for fit, _ in lines])
+
+
+def figures_table(run: CodesRun) -> Table:
+    """Everything that was measured, one line per code, size and fit."""
+    cells = []
+    for row in run.rows:
+        ends = row.versus_raw
+        interval = f"{number(ends.low, signed=True)} to {number(ends.high, signed=True)}" if ends else number(None)
+        cells.append([row.whitening, row.code, str(row.bytes), interval, *views.figure_cells(row, _FIGURES)])
+    protocol = run.header.protocol
+    caption = (
+        f"{_caption(run)} Rescored: {protocol.rescored or 'not run'}. STS: {protocol.sts or 'not run'}. build: fitting,"
+        " coding and adding, per document; search: one batched search for 10 results, per query."
+    )
+    heads = ["fitted on", "code", "bytes", "MRR@10 − raw", *_FIGURES]
+    return Table(heads, cells, 2, caption, groups=[row.whitening for row in run.rows], key_columns=3)
+
+
+def plot_codes(run: CodesRun, path: Path) -> Path | None:
+    """MRR@10 against bytes with intervals, one panel per fit, one line per code; float32 is the dotted line."""
+    import matplotlib
+
+    raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
+    if raw is None or not rows:
+        return None
+    panels, codes = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("whitening", "code"))
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(5.2 * len(panels) + 1, 4.8)
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, fit in zip(axes, panels, strict=True):
+            for place, code in enumerate(codes):
+                of_code = sorted((row for row in rows if (row.whitening, row.code) == (fit, code)), key=_bytes)
+                centre = [100 * row.mrr_at_10 for row in of_code]
+                ends = [row.versus_raw for row in of_code]
+                bars = [[e.value - e.low for e in ends if e], [e.high - e.value for e in ends if e]]
+                look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
+                axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
+            axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
+            axis.set(title=f"fitted on {fit}" if fit == "documents" else "fitted on other text", xlabel="bytes")
+            scale_amounts(axis)
+        axes[0].set_ylabel("MRR@10 × 100")
+        figure.suptitle(run.header.title, fontsize=10)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        return save_figure(figure, path)
+
+
+def _bytes(row: CodeRow) -> int:
+    return row.bytes
+
+
+PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
+_TABLES: views.Tables = {"Quality": bytes_table, "All figures": figures_table}
+
+
+def write_codes(run: CodesRun, folder: str | os.PathLike[str]) -> list[Path]:
+    """Writes `results.md`, `report.html` and the plot of a run of `eval.codes`.
+
+    Args:
+      run: The run.
+      folder: Where to write; the folder `run.save` wrote to, as a rule.
+
+    Returns:
+      The files written, `results.md` and `report.html` first.
+    """
+    return views.write_views(run, Path(folder), _TABLES, PLOTS, run.header.dataset.name)
+
+
+def as_text(run: CodesRun, files: Sequence[Path]) -> str:
+    """What the program prints when it is done: the tables, and the names of the files written."""
+    return views.closing_text(run, _TABLES.values(), files)
