@@ -157,7 +157,8 @@ def write_folder(
 
     folder = Path(folder)
     modules = [module for _, of_step in modules_of(head, model.config, tokenizer) for module in of_step]
-    (folder / CODE_FILE).unlink(missing_ok=True)  # of a head that was here before
+    if (folder / CODE_FILE).is_file():  # of a head that was here before
+        (folder / CODE_FILE).unlink()
     save_model(model, folder, dtype=dtype)
     tokenizer.save(folder, head.form)
     listed = [_row("Transformer", 0, "")]
