@@ -19,14 +19,14 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.codes import Code, Quantiser
+from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, unknown_name
-from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.io import FORMAT_VERSION, load_tensors, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.coding import AUTO, Coding, choose
-from jaxwhiten.search.header import ATTRIBUTES, HEADER, KIND, LEFTOVER, read_documents, read_header, verified
+from jaxwhiten.search.header import ATTRIBUTES, FITTED, HEADER, KIND, LEFTOVER, read_documents, read_header, verified
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring, take_files
-from jaxwhiten.whitening import check_provenance
+from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.estimator import check_integer
 
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
@@ -46,6 +46,7 @@ class Index(ABC):
       encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
       codes: Name and bytes of the code that the documents are kept in, or None for float32.
+      fitted: The whitening or code that the codes follow from, or None.
       rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
@@ -66,6 +67,7 @@ class Index(ABC):
     encoding: dict[str, Any] | None
     whitening: dict[str, Any] | None
     codes: dict[str, Any] | None
+    fitted: Whitening | Code | None
     rescore: str | None
     notes: list[str]
     documents: Sequence[str] | None
@@ -96,7 +98,7 @@ class Index(ABC):
             raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
         index.size, index.input_dimension = vectors.shape
         index.prepare = Prepare.from_whitening(whitening, normalize)
-        index.notes, index.codes, index._coding = [], None, None
+        index.notes, index.codes, index._coding, index.fitted = [], None, None, None
         index.rescore, index._rescoring = rescore, None
         if rescore is not None:
             index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
@@ -125,7 +127,7 @@ class Index(ABC):
         if size is not None:
             check_integer("bytes", size, least=1)
         self._coding = choose(codes, size, vectors, whitening, trained=self.trains)
-        self.codes, self.prepare = self._coding.facts, self._coding.prepare
+        self.codes, self.prepare, self.fitted = self._coding.facts, self._coding.prepare, self._coding.fitted
         self.notes += self._coding.notes
 
     def add(
@@ -259,7 +261,7 @@ class Index(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Serialised size of the index in bytes, without header and texts; the copy to rescore by is counted."""
+        """Serialised size of the index in bytes, without header, texts and fit; the copy to rescore by is counted."""
         return self._nbytes + (0 if self._rescoring is None else self._rescoring.nbytes)
 
     @property
@@ -334,6 +336,8 @@ class Index(ABC):
         self._write(folder)
         if self._rescoring is not None:
             self._rescoring.write(folder)
+        if self.fitted is not None:
+            self.fitted.save(folder / FITTED)
         if self.documents is not None:
             with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
@@ -368,7 +372,8 @@ class Index(ABC):
         if documents := files.pop("documents.jsonl", None):
             index.documents = read_documents(documents, index.size)
         index._coding, index._rescoring = None, None
-        copies = take_files(files)
+        copies, fitted = take_files(files), files.pop(FITTED, None)
+        index.fitted = None if fitted is None else _read_fitted(fitted)
         try:
             if index.rescore is not None:
                 index._rescoring = Rescoring.read(
@@ -380,6 +385,13 @@ class Index(ABC):
         if index.whitening is not None and index.prepare.hash() != index.whitening.get("hash"):
             raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
         return index
+
+
+def _read_fitted(path: Path) -> Whitening | Code:
+    """The whitening or code that an index of codes follows from."""
+    tensors, header = load_tensors(path, kind=(Whitening.name, *CODES))
+    kind = CODES.get(header["kind"], Whitening)
+    return kind.from_tensors(path, tensors, header)
 
 
 def _checked_options(backend: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
