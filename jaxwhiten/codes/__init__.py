@@ -10,6 +10,7 @@ quantiser with computed centroids, so that FAISS searches it as it is.
 """
 
 from jaxwhiten.codes.code import Code
+from jaxwhiten.codes.drift import Drift, drift
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
@@ -21,6 +22,7 @@ __all__ = [
     "SPREAD_OUT",
     "Binary",
     "Code",
+    "Drift",
     "Int8",
     "Quantiser",
     "SpectrumCode",
@@ -28,6 +30,7 @@ __all__ = [
     "UInt8",
     "allocate",
     "distortions",
+    "drift",
     "lloyd_max",
     "load_code",
     "make_code",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
@@ -20,6 +21,8 @@ from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, p
 # Vectors of encoders trained on cosines have mean cosines below it; those that were only pre-trained lie far above.
 SPREAD_OUT = 0.1
 _TUNED_GAMMA, _UNTUNED_GAMMA = 0.5, 1.0
+# Points of equal probability of N(0, 1), to take means over it.
+_NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
 
 S = TypeVar("S", bound="SpectrumCode")
 
@@ -152,6 +155,29 @@ class SpectrumCode(Code):
     def distortion_(self) -> float:
         """Expected share of the whitened vectors' variance that the code loses."""
         return self._plan.distortion
+
+    def expected_loss(self, moments: Moments) -> float:
+        """`distortion_` on vectors of these moments instead of those it was fitted on, if each axis is normal.
+
+        Args:
+          moments: Of raw vectors.
+
+        Raises:
+          InputError: Moments of another width, or empty.
+        """
+        whole = self._fitted().state
+        axes, plan = whole.axes, self._plan
+        means, variances = plan.whitening.along_axes(moments)
+        scale = whole.whitening.with_params(gamma=plan.whitening.gamma).scales_[:axes]
+        deviations = np.sqrt(np.maximum(whole.whitening.eigenvalues_[:axes], np.finfo(float).tiny)) * scale
+        means, spread = means[:axes] * scale, np.sqrt(variances[:axes]) * scale
+        lost = means**2 + spread**2
+        for axis, bits in enumerate(plan.bits):
+            x = (means[axis] + spread[axis] * _NORMAL) / deviations[axis]
+            levels = lloyd_max(int(bits))
+            error = x - levels.values[np.searchsorted(levels.thresholds, x)]
+            lost[axis] = float(np.mean(error**2)) * deviations[axis] ** 2
+        return float(lost.sum() / (means**2 + spread**2).sum())
 
     @property
     def whitening(self) -> Whitening:

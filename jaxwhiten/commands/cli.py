@@ -28,6 +28,7 @@ COMMANDS = {
     "tune": "choose k, β and γ by a few scored pairs",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
+    "drift": "tell whether an index or a model fits new texts, or should be fitted again",
     "export": "write an encoder and its whitening for other libraries",
     "doctor": "check this machine, and models, data and files given",
 }

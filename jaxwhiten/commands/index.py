@@ -5,9 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import add_dimension, add_model, load_encoder, load_whitening, named_values
+from jaxwhiten.commands.arguments import (
+    DEFAULT_MODEL,
+    add_dimension,
+    add_model,
+    load_encoder,
+    load_whitening,
+    named_values,
+)
 from jaxwhiten.commands.texts import add_texts, sentences
 from jaxwhiten.errors import DataError, InputError, unknown_name
+
+# What an index that is there has decided.
+_FIXED = ("whitening", "whiten", "dimension", "bytes", "codes", "rescore", "option", "max_length")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the backend, such as nprobe=10"
     )
+    parser.add_argument(
+        "--add",
+        action="store_true",
+        help="add the texts to the index that is there, encoded and coded as its own are; --model says only where its"
+        " model has moved",
+    )
     parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
 
 
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
+    if args.add:
+        return _add(args)
     if args.whitening and args.whiten:
         raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
     if args.n_components is not None and not (args.whitening or args.whiten):
@@ -56,14 +74,18 @@ def run(args: argparse.Namespace) -> None:
         if not (args.codes or args.bytes or args.whitening or args.whiten):
             codes = encoder.head.code.code.quantiser(mapped=True)
         encoder = encoder.without_code()
-    vectors = encoder.encode(texts) if args.no_cache else EmbeddingStore().encode(encoder, texts)
+    prompt = encoder.prompt_for("document")
+    if args.no_cache:
+        vectors = encoder.encode(texts, prompt=prompt)
+    else:
+        vectors = EmbeddingStore().encode(encoder, texts, prompt=prompt)
     if args.whiten:
         whitening = Whitening(n_components=args.n_components).fit(vectors)
     index = build_index(
         vectors,
         args.backend,
         whitening=whitening,
-        encoding=encoder.encoding(),
+        encoding=encoder.encoding(prompt=prompt),
         documents=texts,
         codes=codes,
         bytes=args.bytes,
@@ -79,6 +101,22 @@ def run(args: argparse.Namespace) -> None:
     skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(f"{args.output}: {index.size:,} texts{skipped}, {kept}, {index.backend}, {index.nbytes / 1e6:.1f} MB")
     print(f'Next: jaxwhiten search {args.output} "a query"')
+
+
+def _add(args: argparse.Namespace) -> None:
+    """Adds the texts to an index, which stays whole until it is written anew."""
+    given = [f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name)]
+    if given:
+        raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")
+    from jaxwhiten.commands.search import open_index
+    from jaxwhiten.search import add_text
+
+    texts, blank = _texts(args)
+    index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
+    add_text(index, encoder, texts)
+    index.save(args.output)
+    skipped = f" ({blank:,} blank ones left out)" if blank else ""
+    print(f"{args.output}: {len(texts):,} texts added{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[str], int]:

@@ -6,8 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from jaxwhiten.errors import InputError, MismatchError
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.search import Index
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,27 +24,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per query")
 
 
+def open_index(path: str, model: str | None = None) -> tuple[Index, Encoder]:
+    """An index, and the encoder that it says its texts were encoded with; `model` says where that is now."""
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.search import load_index
+
+    index = load_index(path)
+    if index.encoding is None:
+        raise MismatchError(
+            f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
+            " Build it with `jaxwhiten index`."
+        )
+    encoding = index.encoding
+    encoder = Encoder.from_pretrained(
+        model or encoding["model"],
+        pooling=encoding["pooling"],
+        max_length=encoding["max_length"],
+        dtype=encoding.get("dtype", "float32"),
+    )
+    return index, encoder
+
+
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: give a sentence to search for.")
 
-    from jaxwhiten.encoding import Encoder
-    from jaxwhiten.search import load_index, search_text
+    from jaxwhiten.search import search_text
 
-    index = load_index(args.index)
-    if index.encoding is None:
-        raise MismatchError(
-            f"{args.index}: the index does not say how its texts were encoded, so no query can be encoded for it."
-            " Build it with `jaxwhiten index`."
-        )
-    encoding = index.encoding
-    encoder = Encoder.from_pretrained(
-        args.model or encoding["model"],
-        pooling=encoding["pooling"],
-        max_length=encoding["max_length"],
-        dtype=encoding.get("dtype", "float32"),
-    )
+    index, encoder = open_index(args.index, args.model)
     k = min(args.k, index.size)
     for query in args.query or _lines():
         (hits,) = search_text(index, encoder, [query], k)

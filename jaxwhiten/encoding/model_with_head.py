@@ -232,6 +232,10 @@ class ModelWithHead:
         """This encoder up to the vectors that its code codes: what queries are encoded by; itself without a code."""
         return self if self.head.code is None else self._with_head(self.head.without_code())
 
+    def before_whitening(self: M) -> M:
+        """This encoder up to its whitening: what gives the vectors that it was fitted on; itself without one."""
+        return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
+
     def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
         """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
 

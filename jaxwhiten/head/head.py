@@ -77,6 +77,11 @@ class Head:
         """This head up to the vectors: what queries of coded documents are encoded by."""
         return self if self.code is None else Head.of(self.steps[:-1], self.form)
 
+    def before_whitening(self) -> Head:
+        """This head up to its last known whitening: what gives the vectors that it was fitted on."""
+        places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
+        return Head.of(self.steps[: places[-1]], self.form) if places else self
+
     def then(self, *steps: Step) -> Head:
         """This head with further steps at its end."""
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))

@@ -4,13 +4,14 @@ from jaxwhiten.search.base import Index
 from jaxwhiten.search.coding import TRAINED
 from jaxwhiten.search.registry import BACKENDS, build_index, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
-from jaxwhiten.search.text import Hit, search_text
+from jaxwhiten.search.text import Hit, add_text, search_text
 
 __all__ = [
     "BACKENDS",
     "TRAINED",
     "Hit",
     "Index",
+    "add_text",
     "build_index",
     "load_index",
     "paraphrase_mining",

@@ -6,10 +6,8 @@ header names each file with its size and SHA-256; it is replaced last, so that i
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -21,36 +19,18 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.codes import Code, Quantiser
+from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
-from jaxwhiten.io import FORMAT_VERSION, check_version, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.io import FORMAT_VERSION, load_tensors, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.coding import AUTO, Coding, choose
+from jaxwhiten.search.header import ATTRIBUTES, FITTED, HEADER, KIND, LEFTOVER, read_documents, read_header, verified
 from jaxwhiten.search.prepare import Prepare, check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring, take_files
-from jaxwhiten.whitening import check_provenance
+from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.estimator import check_integer
 
-HEADER = "header.json"
-_KIND = "index"
-# What a `save` that was killed leaves in a new folder.
-_LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
-
-# Attributes of an index that are entries of its header, and their types.
-_ATTRIBUTES: Mapping[str, Any] = {
-    "backend": str,
-    "options": dict,
-    "size": int,
-    "input_dimension": int,
-    "dimension": int,
-    "encoding": dict | None,
-    "whitening": dict | None,
-    "codes": dict | None,
-    "rescore": str | None,
-    "notes": list,
-    "build_seconds": float,
-}
 
 
 class Index(ABC):
@@ -66,6 +46,7 @@ class Index(ABC):
       encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
       whitening: Hash, dimension and provenance of the whitening inside the index, or None.
       codes: Name and bytes of the code that the documents are kept in, or None for float32.
+      fitted: The whitening or code that the codes follow from, or None.
       rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
       notes: What the user should know: an option lowered, a sample taken.
       documents: The texts by id, or None.
@@ -75,6 +56,7 @@ class Index(ABC):
     default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     coded: ClassVar[tuple[str, ...]] = ()  # backends that can keep codes
     trains: ClassVar[bool] = False  # whether they can train them
+    removes: ClassVar[tuple[str, ...]] = ()  # backends that can remove documents
 
     backend: str
     options: dict[str, Any]
@@ -85,6 +67,7 @@ class Index(ABC):
     encoding: dict[str, Any] | None
     whitening: dict[str, Any] | None
     codes: dict[str, Any] | None
+    fitted: Whitening | Code | None
     rescore: str | None
     notes: list[str]
     documents: Sequence[str] | None
@@ -115,7 +98,7 @@ class Index(ABC):
             raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
         index.size, index.input_dimension = vectors.shape
         index.prepare = Prepare.from_whitening(whitening, normalize)
-        index.notes, index.codes, index._coding = [], None, None
+        index.notes, index.codes, index._coding, index.fitted = [], None, None, None
         index.rescore, index._rescoring = rescore, None
         if rescore is not None:
             index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
@@ -144,8 +127,69 @@ class Index(ABC):
         if size is not None:
             check_integer("bytes", size, least=1)
         self._coding = choose(codes, size, vectors, whitening, trained=self.trains)
-        self.codes, self.prepare = self._coding.facts, self._coding.prepare
+        self.codes, self.prepare, self.fitted = self._coding.facts, self._coding.prepare, self._coding.fitted
         self.notes += self._coding.notes
+
+    def add(
+        self,
+        vectors: Float[np.ndarray, "n d"],
+        *,
+        documents: Sequence[str] | None = None,
+        encoding: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Adds documents at the end; what was fitted or trained stays as it is. `save` writes the index anew.
+
+        Args:
+          vectors: Raw document vectors.
+          documents: Their texts, if the index keeps texts.
+          encoding: How they were encoded; checked against the index. None: not checked.
+
+        Raises:
+          InputError: A zero vector, another dimension, or texts where the index keeps none, or the reverse.
+          NonFiniteError: A NaN or an infinity.
+          MismatchError: They were encoded in another way than the documents.
+        """
+        if encoding is not None:
+            self.check_encoding(encoding)
+        check_vectors("document vectors", vectors, self.input_dimension)
+        if (documents is None) != (self.documents is None):
+            raise InputError(
+                f"The index keeps {'no ' if documents is not None else ''}texts: add documents accordingly."
+            )
+        if documents is not None and len(documents) != len(vectors):
+            raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
+        self._add(vectors)
+        self.size += len(vectors)
+        if self._rescoring is not None:
+            self._rescoring.rows = np.concatenate([self._rescoring.rows, self._rescoring.kept(vectors)])
+        if self.documents is not None and documents is not None:
+            self.documents = [*self.documents, *documents]
+
+    def remove(self, ids: Sequence[int] | Int64[np.ndarray, " n"]) -> None:
+        """Removes documents; those behind them move up, so that ids stay row numbers. `save` writes the index anew.
+
+        Args:
+          ids: Row numbers before the removal, in any order.
+
+        Raises:
+          InputError: No such document, none left, or a backend that cannot remove.
+        """
+        if self.backend not in self.removes:
+            raise InputError(f"{self.backend} cannot remove documents; of these backends some can: {self.removes}.")
+        gone = np.unique(np.asarray(ids, np.int64).reshape(-1))
+        if len(gone) and not 0 <= gone[0] <= gone[-1] < self.size:
+            raise InputError(f"No document {gone[0] if gone[0] < 0 else gone[-1]}; the index holds {self.size}.")
+        if len(gone) == self.size:
+            raise InputError("This would remove every document; an index holds at least one.")
+        if not len(gone):
+            return
+        keep = np.delete(np.arange(self.size), gone)
+        self._remove(gone, keep)
+        self.size = len(keep)
+        if self._rescoring is not None:
+            self._rescoring.rows = self._rescoring.rows[keep]
+        if self.documents is not None:
+            self.documents = [self.documents[i] for i in keep.tolist()]
 
     def search(
         self,
@@ -217,7 +261,7 @@ class Index(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Serialised size of the index in bytes, without header and texts; the copy to rescore by is counted."""
+        """Serialised size of the index in bytes, without header, texts and fit; the copy to rescore by is counted."""
         return self._nbytes + (0 if self._rescoring is None else self._rescoring.nbytes)
 
     @property
@@ -226,6 +270,14 @@ class Index(ABC):
 
     @abstractmethod
     def _build(self, vectors: np.ndarray) -> None: ...
+
+    @abstractmethod
+    def _add(self, vectors: np.ndarray) -> None:
+        """Adds raw vectors, or raises and changes nothing; `size` is still the one before."""
+
+    @abstractmethod
+    def _remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        """Removes rows, both given in ascending order; `size` is still the one before."""
 
     @abstractmethod
     def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]: ...
@@ -252,7 +304,7 @@ class Index(ABC):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: a file; an index is a folder.")
         found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        if HEADER not in found and not all(map(_LEFTOVER.fullmatch, found)):
+        if HEADER not in found and not all(map(LEFTOVER.fullmatch, found)):
             raise InputError(f"{folder}: not empty and not an index; nothing was written.")
         new: list[Path] = []
         try:
@@ -284,6 +336,8 @@ class Index(ABC):
         self._write(folder)
         if self._rescoring is not None:
             self._rescoring.write(folder)
+        if self.fitted is not None:
+            self.fitted.save(folder / FITTED)
         if self.documents is not None:
             with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
@@ -297,8 +351,8 @@ class Index(ABC):
         return files
 
     def _header(self, files: Mapping[str, Any]) -> dict[str, Any]:
-        header = {"kind": _KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__}
-        header |= {key: getattr(self, key) for key in _ATTRIBUTES}
+        header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__}
+        header |= {key: getattr(self, key) for key in ATTRIBUTES}
         header |= {"normalize": self.prepare.normalize, "files": dict(files)}
         return seal(json.loads(json.dumps(header)))
 
@@ -310,15 +364,16 @@ class Index(ABC):
         if header["backend"] not in cls.default_options:
             raise FormatError(f"{folder}: holds a {header['backend']!r} index, not one of {cls.__name__}.")
         index = cls.__new__(cls)
-        for key in _ATTRIBUTES:
+        for key in ATTRIBUTES:
             setattr(index, key, header[key])
         index.prepare = Prepare(normalize=bool(header["normalize"]))
-        files = {name: _verified(folder, entry) for name, entry in header["files"].items()}
+        files = {name: verified(folder, entry) for name, entry in header["files"].items()}
         index.documents = None
         if documents := files.pop("documents.jsonl", None):
-            index.documents = _read_documents(documents, index.size)
+            index.documents = read_documents(documents, index.size)
         index._coding, index._rescoring = None, None
-        copies = take_files(files)
+        copies, fitted = take_files(files), files.pop(FITTED, None)
+        index.fitted = None if fitted is None else _read_fitted(fitted)
         try:
             if index.rescore is not None:
                 index._rescoring = Rescoring.read(
@@ -332,58 +387,11 @@ class Index(ABC):
         return index
 
 
-def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of an index folder; FormatError if there is none, it is damaged or of another version."""
-    path = Path(folder, HEADER)
-    if not path.is_file():
-        raise FormatError(f"{path}: no such file; expected an index folder.")
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        kind = header["kind"]
-        check_version(path, header)
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
-    if kind != _KIND:
-        raise FormatError(f"{path}: describes a {kind!r}, not an index.")
-    for key, kind_of_value in {**_ATTRIBUTES, "normalize": bool, "files": dict}.items():
-        if key not in header or not isinstance(header[key], kind_of_value):
-            raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
-    if header.get("checksum") != seal(header)["checksum"]:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
-    return header
-
-
-def _read_documents(path: Path, size: int) -> list[str]:
-    """The texts of an index, one per line and vector."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            texts = [json.loads(line) for line in file]
-    except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not readable as texts ({error}). Build the index again.") from error
-    if len(texts) != size or not all(isinstance(text, str) for text in texts):
-        raise FormatError(f"{path}: does not hold {size} texts, one per vector. Build the index again.")
-    return texts
-
-
-def _verified(folder: Path, entry: Any) -> Path:
-    """The path of one file of an index after its size and checksum were compared with the header."""
-    try:
-        name, size, digest = str(entry["name"]), int(entry["bytes"]), str(entry["sha256"])
-    except (TypeError, KeyError, ValueError, OverflowError) as error:
-        raise FormatError(f"{folder / HEADER}: malformed list of files ({error}).") from error
-    path = folder / name
-    if Path(name).name != name:
-        raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r:.80}.")
-    found = None
-    with contextlib.suppress(OSError, ValueError):  # ValueError: a name that no file can have
-        found = path.stat().st_size if path.is_file() else None
-    if found is None:
-        raise FormatError(f"{folder / HEADER}: names the file {name!r:.80}, which is missing. Build the index again.")
-    if found != size:
-        raise FormatError(f"{path}: {found} bytes, the header says {size}: truncated or overwritten.")
-    if sha256_file(path) != digest:
-        raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
-    return path
+def _read_fitted(path: Path) -> Whitening | Code:
+    """The whitening or code that an index of codes follows from."""
+    tensors, header = load_tensors(path, kind=(Whitening.name, *CODES))
+    kind = CODES.get(header["kind"], Whitening)
+    return kind.from_tensors(path, tensors, header)
 
 
 def _checked_options(backend: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Coding(NamedTuple):
       quantiser: The computed quantiser behind it, or None.
       factory: What FAISS calls a quantiser that it trains, or None.
       notes: What the user should know.
+      fitted: The code or the whitening that it follows from, where there is one.
     """
 
     facts: dict[str, Any]
@@ -43,6 +44,7 @@ class Coding(NamedTuple):
     quantiser: Quantiser | None
     factory: str | None
     notes: tuple[str, ...] = ()
+    fitted: Any = None
 
 
 def choose(
@@ -63,7 +65,9 @@ def choose(
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:
             raise InputError("A fitted code has its own whitening: give build_index no other.")
-        return _computed(codes.quantiser() if isinstance(codes, Code) else codes, size)
+        if isinstance(codes, Quantiser):
+            return _computed(codes, size)
+        return _computed(codes.quantiser(), size)._replace(fitted=codes)
     names = [AUTO, *CODES, *(TRAINED if trained else ())]
     if codes not in names:
         if codes in TRAINED:
@@ -83,8 +87,10 @@ def choose(
         codes, reason = _best(size, len(vectors), whitening, trained)
         note = (f"codes={codes!r} of {size} bytes: {reason}",)
     if codes == "spectrum":
-        return _computed(SpectrumCode(bytes=size).fit(whitening).quantiser(), size)._replace(notes=note)
-    return _trained(codes, size, Prepare.from_whitening(whitening), vectors.shape[1])._replace(notes=note)
+        code = SpectrumCode(bytes=size).fit(whitening)
+        return _computed(code.quantiser(), size)._replace(notes=note, fitted=code)
+    trained_by_faiss = _trained(codes, size, Prepare.from_whitening(whitening), vectors.shape[1])
+    return trained_by_faiss._replace(notes=note, fitted=whitening if isinstance(whitening, Whitening) else None)
 
 
 def _usual_whitening(vectors: np.ndarray) -> Whitening:

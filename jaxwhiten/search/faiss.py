@@ -47,6 +47,7 @@ class FaissIndex(Index):
 
     coded = ("faiss-flat", "faiss-ivf")
     trains = True
+    removes = ("faiss-flat", "faiss-ivf", "faiss-ivfpq")
 
     default_options = MappingProxyType(
         {
@@ -79,6 +80,22 @@ class FaissIndex(Index):
             self._train(faiss, inner, stored)
             inner.add(stored)
         self._inner, self._index = inner, _behind(faiss, self._chain, inner)
+
+    def _add(self, vectors: np.ndarray) -> None:
+        for stored in [self._stored(vectors, part) for part in blocks(len(vectors), BLOCK_ROWS)]:
+            self._inner.add(stored)
+        self._index.ntotal = self._inner.ntotal
+
+    def _remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        faiss = _import_faiss(self.backend)
+        self._inner.remove_ids(gone)
+        self._index.ntotal = self._inner.ntotal
+        if "nlist" in self.options:  # lists keep the numbers their rows had
+            lists = faiss.extract_index_ivf(self._inner).invlists
+            for number in range(lists.nlist):
+                if size := lists.list_size(number):
+                    ids = faiss.rev_swig_ptr(lists.get_ids(number), size)
+                    ids[:] = np.searchsorted(keep, ids)
 
     def _stored(self, vectors: np.ndarray, part: slice) -> np.ndarray:
         x = np.ascontiguousarray(vectors[part], np.float32)

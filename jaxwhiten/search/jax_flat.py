@@ -56,13 +56,22 @@ class JaxIndex(Index):
     """
 
     default_options = MappingProxyType({"jax": {"approximate": False, "recall_target": 0.95}})
-    coded = ("jax",)
+    coded = removes = ("jax",)
 
     def _build(self, vectors: np.ndarray) -> None:
         self._check_options()
         coding = self._coding and self._coding.quantiser
         self._centroids = None if coding is None else coding.centroids
         self._place(self._stored(vectors))
+
+    def _add(self, vectors: np.ndarray) -> None:
+        self._place(np.concatenate([self._on_host(), self._stored(vectors)]))
+
+    def _remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        self._place(self._on_host()[keep])
+
+    def _on_host(self) -> np.ndarray:
+        return np.asarray(self._documents)[: self.size]
 
     def _stored(self, vectors: np.ndarray) -> np.ndarray:
         """What is kept of raw vectors: whitened ones, or their codes."""
@@ -92,7 +101,7 @@ class JaxIndex(Index):
         """Spreads the stored vectors over the devices, each with the same number of rows."""
         self._mesh = Mesh(np.array(jax.local_devices()), (_AXIS,))
         devices = self._mesh.size
-        rows = -(-self.size // (devices * _TILE)) * _TILE
+        rows = -(-len(stored) // (devices * _TILE)) * _TILE
 
         def shard(index: Any) -> np.ndarray:
             return pad_rows(stored[index[0]], rows)
@@ -148,7 +157,7 @@ class JaxIndex(Index):
         return header.tell() + self._dtype.itemsize * self.size * self._columns + transform
 
     def _write(self, folder: Path) -> None:
-        np.save(folder / (_VECTORS if self.codes is None else _CODES), np.asarray(self._documents)[: self.size])
+        np.save(folder / (_VECTORS if self.codes is None else _CODES), self._on_host())
         if self.prepare.weight is not None and self.prepare.bias is not None:
             tensors = {"weight": self.prepare.weight, "bias": self.prepare.bias}
             if self._centroids is not None:

@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from jaxwhiten.codes import Code, Quantiser
 from jaxwhiten.errors import FormatError, unknown_name
-from jaxwhiten.search.base import Index, read_header
+from jaxwhiten.search.base import Index
 from jaxwhiten.search.faiss import FaissIndex
+from jaxwhiten.search.header import read_header
 from jaxwhiten.search.jax_flat import JaxIndex
 
 BACKENDS: Mapping[str, type[Index]] = {

@@ -64,10 +64,10 @@ class Rescoring:
     def best(
         self, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """The k best of each raw query's candidates, of which −1 is none; of equal ones the first."""
+        """The k best of each raw query's candidates, of which −1 is none; of equal ones the lower id."""
         prepared = self.prepare(queries)
         scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        for row, (query, found) in enumerate(zip(prepared, candidates, strict=True)):
+        for row, (query, found) in enumerate(zip(prepared, np.sort(candidates, axis=1), strict=True)):
             rows = self.rows[np.maximum(found, 0)]
             vectors = rows.astype(np.float32) if self.code is None else self.code.decode(rows)
             cosines = np.where(found >= 0, vectors @ query, -np.inf)

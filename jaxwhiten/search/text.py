@@ -16,6 +16,34 @@ class Hit(NamedTuple):
     text: str | None
 
 
+def add_text(index: Index, encoder: Any, texts: Sequence[str]) -> None:
+    """Adds sentences to an index that keeps texts.
+
+    Args:
+      index: An index that knows how its documents were encoded.
+      encoder: The `Encoder` they were encoded with; its pooling is set to the index's, and a code at the end of its
+        head is left out: the index codes vectors itself. Where its folder names prompts, the sentences get that of a
+        document.
+      texts: The sentences.
+
+    Raises:
+      MismatchError: The encoder is not the one of the index, or truncates at another length.
+      InputError: The index keeps no texts.
+    """
+    encoder, pooling = _of_index(index, encoder)
+    if len(texts):
+        vectors = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+        index.add(vectors, documents=texts)
+
+
+def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:
+    """The encoder of an index's vectors and their pooling; MismatchError where it is another."""
+    encoder = encoder.without_code()
+    pooling = (index.encoding or {}).get("pooling") or encoder.pooling
+    index.check_encoding(encoder.encoding(pooling))
+    return encoder, pooling
+
+
 def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
     """Searches for sentences.
 
@@ -35,9 +63,7 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       InputError: k is not in 1..size.
     """
     index._check_k(k)
-    encoder = encoder.without_code()
-    pooling = (index.encoding or {}).get("pooling") or encoder.pooling
-    index.check_encoding(encoder.encoding(pooling))
+    encoder, pooling = _of_index(index, encoder)
     if not len(queries):
         return []
     vectors = encoder.encode(list(queries), pooling=pooling, prompt=encoder.prompt_for("query"))

@@ -158,6 +158,22 @@ class Whitening(SpectralMethod):
         result._learned = learned._replace(state=Spectrum(None, decomposition))
         return result
 
+    def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
+        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis.
+
+        Args:
+          moments: Of raw vectors.
+
+        Raises:
+          InputError: Moments of another width, or empty.
+          NotFittedError: Nothing was fitted yet.
+        """
+        if not moments.n or len(moments.mean) != self.n_features_in_:
+            raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
+        axes = self.components_
+        variances = np.einsum("ij,ij->j", axes, moments.covariance() @ axes)
+        return (moments.mean - self.mean_) @ axes, np.maximum(variances, 0.0)
+
     def _check_fit(self, decomposition: Decomposition) -> None:
         if self.gamma:  # at 0 nothing is scaled
             warn_of_few_rows(decomposition, self.n_components or len(decomposition.mean))

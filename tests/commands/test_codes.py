@@ -75,3 +75,19 @@ def test_a_typo_is_answered(run, tiny_model, texts, tmp_path):
     assert (done.code, "Did you mean 'spectrum'" in done.err) == (2, True)
     done = run("index", tmp_path / "texts.txt", *words, "--rescore", "int9")
     assert (done.code, "Did you mean 'int8'" in done.err) == (2, True)
+
+
+def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
+    words = ("--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "index")
+    assert run("index", tmp_path / "texts.txt", *words).code == 0
+    (tmp_path / "new.txt").write_text("something new\n\nand newer\n")
+    done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "index")
+    assert done.code == 0, done.err
+    assert "2 texts added (1 blank ones left out), 402 in all" in done.out
+    index = load_index(tmp_path / "index")
+    assert list(index.documents) == [*texts, "something new", "and newer"]
+    assert "401\tand newer" in run("search", tmp_path / "index", "and newer", "-k", 1).out
+    done = run("index", tmp_path / "new.txt", "--add", "--bytes", 8, "-o", tmp_path / "index")
+    assert (done.code, "leave --bytes out" in done.err) == (2, True)
+    done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "nowhere")
+    assert (done.code, "expected an index folder" in done.err) == (2, True)

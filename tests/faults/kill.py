@@ -1,4 +1,4 @@
-"""kill -9 at random moments of encoding to disk, fitting, index building and training; what is left must be whole.
+"""kill -9 at random moments of encoding, fitting, building an index, adding to it and training; what is left is whole.
 
 `python -m tests.faults.kill 50` kills each operation 50 times and prints what was found (docs/reliability.md); names
 of operations behind it leave out the others.
@@ -23,7 +23,7 @@ from jaxwhiten.search import load_index
 from jaxwhiten.whitening.moments import Moments
 from tests.faults import kill_training, work
 
-OPERATIONS = ("store", "encode", "fit", "index", "train")
+OPERATIONS = ("store", "encode", "fit", "index", "add", "train")
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 2.0  # seconds from `ready` to the latest kill
 
@@ -68,7 +68,10 @@ class Expected:
     def __init__(self, operation, folder, model, child):
         self.encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
         self.vectors = self.encoder.encode(work.TEXTS, pooling=work.POOLINGS)
-        if operation != "store":
+        if operation == "add":
+            work.quietly(work.command("base", folder, model))
+            self.size = len(work.TEXTS)
+        elif operation != "store":
             child.once()
         if operation == "fit":
             self.m2 = Moments.load(folder / "out.moments").M2
@@ -91,6 +94,13 @@ def check(operation, folder, expected):
         for found, wanted in zip(Whitening.load(folder / "out.whitening").kernel, expected.kernel, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
         np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.m2, rtol=1e-6)
+    elif operation == "add":
+        index = load_index(folder / "index")
+        times, rest = divmod(index.size - len(work.TEXTS), len(work.NEW))
+        assert (rest, index.size >= expected.size) == (0, True)
+        assert list(index.documents) == [*work.TEXTS, *work.NEW * times]
+        expected.size = index.size
+        assert (index.search(expected.vectors["mean"][:20], 1)[1][:, 0] == np.arange(20)).all()
     else:
         scores, ids = load_index(folder / "index").search(expected.vectors["mean"][:20], 5)
         np.testing.assert_allclose(scores, expected.answers[0], atol=1e-4)

@@ -18,6 +18,7 @@ from jaxwhiten.encoding.store import EmbeddingStore
 from tests.commands.conftest import generated
 
 TEXTS = generated(400)
+NEW = generated(20, seed=1)
 POOLINGS = ("mean", "cls")
 ROWS, COLUMNS = 3000, 384
 WIDTH = 32  # sentences a block of `encode`
@@ -32,6 +33,7 @@ def vectors():
 def prepare(folder):
     """Writes the inputs."""
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    (folder / "new.txt").write_text("\n".join(NEW) + "\n", encoding="utf-8")
     np.save(folder / "vectors.npy", vectors())
 
 
@@ -44,6 +46,8 @@ def command(operation, folder, model):
         "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
         "fit": ["fit", str(folder / "vectors.npy"), *outputs],
         "index": ["index", texts, "-o", str(folder / "index"), "--whiten", "-k", "8", *of_model],
+        "base": ["index", texts, "-o", str(folder / "index"), "--bytes", "8", "--rescore", "int8", *of_model],
+        "add": ["index", str(folder / "new.txt"), "--add", "-o", str(folder / "index")],
     }[operation]
 
 
@@ -69,6 +73,8 @@ def run(operation, folder, model, rounds=None):
             if operation == "store":
                 store_entries(warm, encoder, 0)
             else:
+                if operation == "add":
+                    quietly(command("base", warm, model))
                 quietly(command(operation, warm, model))
         print("ready", flush=True)
     number = 0
