@@ -13,7 +13,8 @@ from jaxwhiten._version import __version__
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize
     from jaxwhiten.datasets import load_sts
-    from jaxwhiten.encoding import Encoder, evaluate
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.encoding.evaluation import evaluate
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import PARAMETRIC, POOLINGS
     from jaxwhiten.search import build_index, load_index, paraphrase_mining, semantic_search
@@ -29,7 +30,7 @@ _WHERE = {
     "ScoredPairs": "whitening",
     "Whitening": "whitening",
     "build_index": "search",
-    "evaluate": "encoding",
+    "evaluate": "encoding.evaluation",
     "load_index": "search",
     "load_sts": "datasets",
     "normalize": "whitening",

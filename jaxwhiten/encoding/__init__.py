@@ -2,15 +2,12 @@
 
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.encoder import Encoder, PoolingWarning
-from jaxwhiten.encoding.evaluation import Evaluation, evaluate
 from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
 
 __all__ = [
     "EmbeddingStore",
     "Encoder",
-    "Evaluation",
     "PoolingWarning",
-    "evaluate",
     "length_ladder",
     "text_fingerprint",
 ]

@@ -1,14 +1,18 @@
 """Prompts of a folder: vectors equal to SentenceTransformer's, whatever puts the prompt there."""
 
+import functools
 import json
 import shutil
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder, build_index
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import load_model
 from jaxwhiten.search import search_text
 from tests.tiny import SENTENCES
 
@@ -37,6 +41,9 @@ def write_folder(tiny_model, folder, settings, *modes, weights=None, normalize=F
     return folder
 
 
+read = functools.partial(Encoder.from_pretrained, device="cpu:0")
+
+
 def theirs(folder, **options):
     library = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
     return library.SentenceTransformer(str(folder), device="cpu", **options)
@@ -50,7 +57,7 @@ def folder(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def both(folder):
-    return Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+    return read(folder), theirs(folder)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,7 @@ def test_queries_and_documents(both):
 @pytest.mark.parametrize("prompts", [{"query": "q: ", "document": "d: "}, {"document": "", "passage": "p: "}], ids=str)
 def test_documents_equal_sentence_transformers(tiny_model, tmp_path, prompts):
     folder = write_folder(tiny_model, tmp_path / "model", {"prompts": prompts})
-    encoder, peer = Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+    encoder, peer = read(folder), theirs(folder)
     for name in ("encode", "encode_query", "encode_document"):
         got, wanted = (getattr(model, name)(TEXTS) for model in (encoder, peer))
         np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=name)
@@ -100,7 +107,7 @@ def test_documents_equal_sentence_transformers(tiny_model, tmp_path, prompts):
 def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
     settings = {"prompts": {"query": "Music: ", "document": ""}, "default_prompt_name": "query"}
     folder = write_folder(tiny_model, tmp_path / "model", settings, *MODES, include_prompt=False)
-    encoder, peer = Encoder.from_pretrained(folder, device="cpu:0"), theirs(folder)
+    encoder, peer = read(folder), theirs(folder)
     for prompt in (None, "", "A much longer prompt, with words: ", "a " * 40):
         got, wanted = (model.encode(TEXTS, prompt=prompt) for model in (encoder, peer))
         np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(prompt))
@@ -109,13 +116,25 @@ def test_a_prompt_that_is_not_pooled(tiny_model, tmp_path):
     assert all(np.abs(got[32 * i :][:32] - vector).max() > 0.01 for i, vector in enumerate(pooled.values()))
     again = encoder.save(tmp_path / "again")
     np.testing.assert_allclose(theirs(again).encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
-    assert Encoder.from_pretrained(again, device="cpu:0").fingerprint == encoder.fingerprint
+    assert read(again).fingerprint == encoder.fingerprint
+
+
+def test_tokens_behind_a_prompt_are_averaged(tiny_model, tmp_path):
+    settings = {"prompts": {"query": "Music: "}}
+    folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model, prompt = load_model(folder)[0], tokenizer.encode("Music: ", add_special_tokens=False).ids
+    ids = tokenizer.encode("Music: two dogs").ids
+    assert ids[1 : 1 + len(prompt)] == prompt
+    (hidden,) = model(jnp.array([ids]), jnp.ones((1, len(ids)), jnp.int32)).hidden_states[-1]
+    got = read(folder).encode_query("two dogs")
+    np.testing.assert_allclose(got, np.asarray(hidden)[1 + len(prompt) :].mean(0), atol=1e-5)
 
 
 def test_the_length_of_a_prompt_compiles_nothing(tiny_model, tmp_path):
     settings = {"prompts": {"query": "a: ", "document": "a b c: "}}
     folder = write_folder(tiny_model, tmp_path / "model", settings, include_prompt=False)
-    encoder = Encoder.from_pretrained(folder, device="cpu:0")
+    encoder = read(folder)
     encoder.encode_query("a")
     (before,) = encoder._forward._compiled
     encoder.encode_document("a")
@@ -126,12 +145,12 @@ def test_weighted_tokens_behind_a_prompt_are_refused(tiny_model, tmp_path):
     weights = {"vocab": ["a"] * 200, "word_weights": {}, "unknown_word_weight": 1}
     folder = write_folder(tiny_model, tmp_path / "model", {}, weights=weights, include_prompt=False)
     with pytest.raises(ModelError, match="WordWeights before a Pooling with include_prompt false"):
-        Encoder.from_pretrained(folder)
+        read(folder)
 
 
 def test_what_is_saved_is_read_alike(both, tmp_path):
     encoder, peer = both
-    again, again_theirs = Encoder.from_pretrained(encoder.save(tmp_path / "out")), theirs(tmp_path / "out")
+    again, again_theirs = read(encoder.save(tmp_path / "out")), theirs(tmp_path / "out")
     for model in (again, again_theirs):
         np.testing.assert_allclose(model.encode(TEXTS), peer.encode(TEXTS), atol=1e-5)
         np.testing.assert_allclose(model.encode_query(TEXTS), peer.encode_query(TEXTS), atol=1e-5)
@@ -150,37 +169,37 @@ def test_what_is_saved_is_read_alike(both, tmp_path):
 
 def test_a_caller_has_the_last_word(folder, tiny_model, tmp_path):
     options = {"prompts": {"topic": "Water ", "other": "Why "}, "default_prompt_name": "other"}
-    encoder, peer = Encoder.from_pretrained(folder, **options), theirs(folder, **options)
+    encoder, peer = read(folder, **options), theirs(folder, **options)
     for name in (None, "topic", "query", "other"):
         got, wanted = (model.encode(TEXTS, prompt_name=name) for model in (encoder, peer))
         np.testing.assert_allclose(got, wanted, atol=1e-5, err_msg=str(name))
-    named = Encoder.from_pretrained(folder, pooling="cls", default_prompt_name="query", max_length=24)
+    named = read(folder, pooling="cls", default_prompt_name="query", max_length=24)
     assert (named.pooling, named.default_prompt_name) == ("auto", "query")
-    plain = Encoder.from_pretrained(folder, pooling="cls", max_length=24)
+    plain = read(folder, pooling="cls", max_length=24)
     np.testing.assert_allclose(named.encode(TEXTS), plain.encode_query(TEXTS), atol=1e-5)
     assert np.abs(named.encode(TEXTS) - plain.encode(TEXTS)).max() > 0.01
 
 
 def test_the_folders_truncate_dim(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", {"truncate_dim": 4}, normalize=True)
-    encoder, other = Encoder.from_pretrained(folder), Encoder.from_pretrained(folder, truncate_dim=9)
+    encoder, other = read(folder), read(folder, truncate_dim=9)
     np.testing.assert_allclose(encoder.encode(TEXTS), theirs(folder).encode(TEXTS), atol=1e-5)
     wanted = theirs(folder, truncate_dim=9).encode(TEXTS)
     np.testing.assert_allclose(other.encode(TEXTS), wanted, atol=1e-5)
     np.testing.assert_allclose(theirs(other.save(tmp_path / "out")).encode(TEXTS), wanted, atol=1e-5)
     (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 1000}')
-    assert Encoder.from_pretrained(folder).dimension == 32
+    assert read(folder).dimension == 32
 
 
 def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
     folder = write_folder(tiny_model, tmp_path / "model", {"prompts": PROMPTS})
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24, "do_lower_case": True}))
-    encoder = Encoder.from_pretrained(folder)
+    encoder = read(folder)
     assert encoder._named("auto", "Music: ").head.form.prompt == "music: "
 
 
 def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
-    encoder, store = Encoder.from_pretrained(folder), EmbeddingStore(tmp_path)
+    encoder, store = read(folder), EmbeddingStore(tmp_path)
     assert "prompt" not in encoder.encoding()
     assert encoder.encoding(prompt=PROMPTS["topic"]) == encoder.encoding()
     assert encoder.encoding(prompt="other: ") == {**encoder.encoding(), "prompt": "other: "}
@@ -188,12 +207,12 @@ def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
     assert len(list(tmp_path.iterdir())) == 3  # the default prompt is the default
     for prompt, vectors in found.items():
         np.testing.assert_allclose(vectors, encoder.encode(TEXTS, prompt=prompt), atol=1e-5, err_msg=str(prompt))
-    unlike = Encoder.from_pretrained(folder, default_prompt_name="query")
+    unlike = read(folder, default_prompt_name="query")
     assert unlike.fingerprint != encoder.fingerprint
 
 
 def test_a_search_puts_the_querys_prompt_before_queries(folder):
-    encoder = Encoder.from_pretrained(folder)
+    encoder = read(folder)
     prompt = encoder.prompt_for("document")
     vectors = encoder.encode_document(TEXTS)
     index = build_index(vectors, "jax", encoding=encoder.encoding(prompt=prompt), documents=TEXTS)
@@ -207,7 +226,7 @@ def test_a_search_puts_the_querys_prompt_before_queries(folder):
 
 def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
     settings = {"prompts": {"topic": "Water "}, "default_prompt_name": "topic"}
-    encoder = Encoder.from_pretrained(write_folder(tiny_model, tmp_path / "model", settings))
+    encoder = read(write_folder(tiny_model, tmp_path / "model", settings))
     assert encoder.prompt_for("query") is encoder.prompt_for("document") is None
     index = build_index(encoder.encode(TEXTS), "jax", encoding=encoder.encoding())
     ((hit,),) = search_text(index, encoder, [TEXTS[4]], 1)
@@ -215,11 +234,11 @@ def test_without_such_prompts_the_default_one_is_taken(tiny_model, tmp_path):
 
 
 def test_mistakes_are_named(folder, tiny_model, tmp_path):
-    encoder = Encoder.from_pretrained(folder)
+    encoder = read(folder)
     with pytest.raises(InputError, match=r"Unknown prompt 'querry'. Did you mean 'query'"):
         encoder.encode(TEXTS, prompt_name="querry")
     with pytest.raises(InputError, match="Unknown prompt 'nothing'"):
-        Encoder.from_pretrained(folder, default_prompt_name="nothing")
+        read(folder, default_prompt_name="nothing")
     with pytest.raises(InputError, match="takes no prompt beside it"):
         encoder.encode(TEXTS, pooling="promptbert", prompt="a ")
     with pytest.raises(InputError, match=r"holds {mask}"):
@@ -228,7 +247,7 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
         with pytest.raises(InputError, match="truncate_dim is 33; the vectors have 32 dimensions"):
             method(TEXTS, truncate_dim=33)
     with pytest.raises(InputError, match="Cannot keep 33 columns"):
-        Encoder.from_pretrained(folder, truncate_dim=33)
+        read(folder, truncate_dim=33)
 
 
 @pytest.mark.parametrize(
@@ -247,4 +266,4 @@ def test_mistakes_are_named(folder, tiny_model, tmp_path):
 def test_settings_that_cannot_be_are_named(tiny_model, tmp_path, settings, message):
     folder = write_folder(tiny_model, tmp_path / "model", settings)
     with pytest.raises(ModelError, match=f"config_sentence_transformers.json.*{message}"):
-        Encoder.from_pretrained(folder)
+        read(folder)

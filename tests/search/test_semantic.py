@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, paraphrase_mining, semantic_search
+from jaxwhiten import Encoder, normalize, paraphrase_mining, semantic_search
 from jaxwhiten.errors import InputError
 from jaxwhiten.search import paraphrase_mining_embeddings, semantic
 from tests.tiny import SENTENCES
@@ -57,6 +57,19 @@ def test_mining_equals_sentence_transformers(vectors, util, monkeypatch, top_k, 
     assert len(pairs) == len(found)
     if len(found) == 90 * 89 / 2:
         assert pairs == {(i, j) for _, i, j in wanted}
+
+
+@pytest.mark.parametrize(("top_k", "max_pairs"), [(1, 500), (4, 500), (4, 30)])
+def test_mining_equals_all_pairs(top_k, max_pairs):
+    rows = np.random.default_rng(2).normal(size=(50, 5)).astype(np.float32)
+    cosines = normalize(rows) @ normalize(rows).T
+    np.fill_diagonal(cosines, -2)
+    near = np.argsort(-cosines, axis=1)[:, :top_k]
+    pairs = {(min(i, j), max(i, j)) for i, row in enumerate(near.tolist()) for j in row}
+    wanted = sorted(((float(cosines[pair]), *pair) for pair in pairs), reverse=True)[:max_pairs]
+    found = paraphrase_mining_embeddings(rows, top_k=top_k, max_pairs=max_pairs)
+    assert [tuple(pair[1:]) for pair in found] == [pair[1:] for pair in wanted]
+    np.testing.assert_allclose([pair[0] for pair in found], [pair[0] for pair in wanted], atol=1e-5)
 
 
 def test_mining_of_sentences(tiny_model):
