@@ -223,8 +223,8 @@ def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
     """A code that FAISS trains on the rows of the fit, behind their whitening, with the documents in it."""
     index = build_index(fit.rows, "faiss-flat", whitening=whitening(fit), codes=name, bytes=size)
     if fit.rows is not documents:
-        index.remove(np.arange(index.size))
         index.add(documents)
+        index.remove(np.arange(len(fit.rows)))
     return index
 
 

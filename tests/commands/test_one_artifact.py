@@ -117,3 +117,22 @@ def test_vectors_alone_make_no_folder(run, tmp_path):
     np.save(tmp_path / "v.npy", np.random.default_rng(0).normal(size=(400, 8)).astype(np.float32))
     done = run("fit", tmp_path / "v.npy", "-o", f"{tmp_path}/folder/")
     assert (done.code, "a folder needs sentences" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("cache", [[], ["--no-cache"]], ids=["cache", "no cache"])
+def test_queries_and_documents_get_their_own_prompts(run, tiny_model, tmp_path, monkeypatch, cache):
+    """A model that was trained with them finds little without."""
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    prompts = {"query": "Music: ", "document": "salt "}
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", prompts=prompts)
+    encoder.save(tmp_path / "model")
+    texts = generated(30, seed=7)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    assert (
+        run("index", tmp_path / "texts.txt", "--model", tmp_path / "model", "-o", tmp_path / "index", *cache).code == 0
+    )
+    assert load_index(tmp_path / "index").encoding["prompt"] == "salt "
+    answer = json.loads(run("search", tmp_path / "index", texts[7], "--json", "-k", 3).out)
+    scores = normalize(encoder.encode_document(texts)) @ normalize(encoder.encode_query(texts[7]))
+    assert [hit["id"] for hit in answer["hits"]] == np.argsort(-scores, kind="stable")[:3].tolist()
+    np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], np.sort(scores)[::-1][:3], atol=1e-4)
