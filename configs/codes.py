@@ -11,7 +11,7 @@ def get_config():
     config = ConfigDict()
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""  # commit, tag or branch on the hub
-    config.pooling = "mean"
+    config.pooling = "mean"  # one of jaxwhiten.POOLINGS
     config.dataset = "pydocs"  # or mrpc, quora, a file in Quora's columns
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
@@ -25,8 +25,8 @@ def get_config():
     config.max_length = 64  # tokens, special tokens counted
     config.dtype = "float32"  # or bfloat16
     config.bootstrap = 2000  # resamples of the paired intervals
-    config.seed = 0
+    config.seed = 0  # of the resamples
     config.cache = ""  # folder of the embedding cache; empty for the default one
     config.data_dir = ""  # where data sets lie; empty for $JAXWHITEN_DATA_DIR, or a download
-    config.out = "runs/codes"
+    config.out = "runs/codes"  # folder for the results
     return config

@@ -17,7 +17,7 @@ from jaxwhiten.commands.texts import add_texts, sentences
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 # What an index that is there has decided.
-_FIXED = ("whitening", "whiten", "dimension", "bytes", "codes", "rescore", "option", "max_length")
+_FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "option", "max_length")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +105,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _add(args: argparse.Namespace) -> None:
     """Adds the texts to an index, which stays whole until it is written anew."""
-    given = [f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name)]
+    given = [
+        "-k" if name == "n_components" else f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name)
+    ]
     if given:
         raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")
     from jaxwhiten.commands.search import open_index

@@ -176,7 +176,7 @@ class Whitening(SpectralMethod):
 
     def _check_fit(self, decomposition: Decomposition) -> None:
         if self.gamma:  # at 0 nothing is scaled
-            warn_of_few_rows(decomposition, self.n_components or len(decomposition.mean))
+            warn_of_few_rows(decomposition, int(self.n_components or len(decomposition.mean)))
         self._warn_of_rank(decomposition)
 
     def _warn_of_rank(self, decomposition: Decomposition) -> None:
