@@ -41,11 +41,11 @@ def keep(run: report.Run, folder: Path) -> report.Run:
     """
     config = run.header.config
     own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
-    if "dataset" in config:
-        own["dataset"] = Path(config["dataset"]).name
+    own |= {key: Path(config[key]).name for key in ("dataset", "outside") if key in config}
     changes: dict[str, Any] = {"config": config | own}
-    if run.header.program == "eval.retrieval":
-        changes |= {"examples": (), "dataset": dataclasses.replace(run.header.dataset, conflicts=())}
+    if run.header.program != "eval.sts":
+        changes["dataset"] = dataclasses.replace(run.header.dataset, conflicts=())
+        changes |= {"examples": ()} if hasattr(run.header, "examples") else {}
     else:
         changes["similarity"] = None
     kept = dataclasses.replace(run.with_header(**changes), figures={})
@@ -68,7 +68,7 @@ def table_of(words: Sequence[str]) -> report.Table | None:
     run = load(name)
     if run is None:
         return None
-    module = report.retrieval if run.header.program == "eval.retrieval" else report
+    module = {"eval.retrieval": report.retrieval, "eval.codes": report.codes}.get(run.header.program, report)
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)
