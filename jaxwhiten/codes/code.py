@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float32, Int, UInt8
+from jaxtyping import Array, Bool, Float32, Int, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, normalize, work_dtype
 from jaxwhiten.codes.product import Quantiser
@@ -183,28 +183,46 @@ class Code(VectorMethod):
             row[:] = 1 - 2 * np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) / bits
         return out
 
-    def quantiser(self, *, mapped: bool = False) -> Quantiser:
+    def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
         """This code as a product quantiser: what FAISS and the JAX index search.
 
         Args:
           mapped: Whether the vectors come as `transform` gives them, and not raw.
+          halves: Whether each half of a byte, low bits first, has centroids of its own, which fast scans ask for.
+
+        Raises:
+          InputError: Halves are wanted, and a column lies in both halves of a byte.
         """
         byte, (weight, bias) = self.byte_of_column, self.kernel
         if mapped:
             weight, bias = np.eye(len(byte), dtype=np.float32), np.zeros(len(byte), np.float32)
-        used = np.flatnonzero(byte >= 0)
-        used = used[np.argsort(byte[used], kind="stable")]
-        counts = np.bincount(byte[used], minlength=self.nbytes)
+        decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
+        group, count = byte, self.nbytes
+        if halves:
+            high = self.in_high_half
+            group, count = np.where(byte >= 0, 2 * byte + high, -1), 2 * count
+            decoded = np.where(high, decoded[::16], decoded[:16])
+        used = np.flatnonzero(group >= 0)
+        used = used[np.argsort(group[used], kind="stable")]
+        counts = np.bincount(group[used], minlength=count)
         width = int(counts.max())
-        place = byte[used] * width + np.arange(len(used)) - np.repeat(np.cumsum(counts) - counts, counts)
-        columns = self.nbytes * width
+        place = group[used] * width + np.arange(len(used)) - np.repeat(np.cumsum(counts) - counts, counts)
+        columns = count * width
         padded, offset = np.zeros((len(weight), columns), np.float32), np.zeros(columns, np.float32)
         padded[:, place], offset[place] = weight[:, used], bias[used]
-        decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
-        centroids = np.zeros((256, columns), np.float32)
+        centroids = np.zeros((len(decoded), columns), np.float32)
         centroids[:, place] = decoded[:, used]
-        centroids = np.ascontiguousarray(centroids.reshape(256, self.nbytes, width).transpose(1, 0, 2))
+        centroids = np.ascontiguousarray(centroids.reshape(len(decoded), count, width).transpose(1, 0, 2))
         return Quantiser(self.name, padded, offset, self.normalize, centroids)
+
+    @property
+    def in_high_half(self) -> Bool[np.ndarray, " k"]:
+        """Whether each column lies in the high four bits of its byte.
+
+        Raises:
+          InputError: A column lies in both halves.
+        """
+        raise InputError(f"The columns of the code {self.name} do not lie in halves of bytes, as a fast scan asks for.")
 
     def to_faiss(self) -> Any:
         """An empty FAISS index that codes the raw vectors added to it as `encode` does.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Bool, Float32, Int
 from jaxtyping import UInt8 as Bytes
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, work_dtype
@@ -190,6 +190,10 @@ class BinaryCode(PlainCode):
     @property
     def one_bit(self) -> bool:
         return True
+
+    @property
+    def in_high_half(self) -> Bool[np.ndarray, " k"]:
+        return np.arange(self._fitted().d) % 8 < 4  # the first column is the highest bit
 
     @property
     def constants(self) -> Constants:

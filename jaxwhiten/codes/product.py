@@ -1,8 +1,9 @@
-"""A code as a product quantiser: each byte stands for one of 256 centroids of a few coordinates.
+"""A code as a product quantiser: each byte, or half of one, stands for one of its centroids of a few coordinates.
 
 References:
   Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
   computed, not trained.
+  André, Kermarrec, Le Scouarnec 2017, "Accelerated nearest neighbor search with Quick ADC", for halves of bytes.
 """
 
 from __future__ import annotations
@@ -29,32 +30,39 @@ class Quantiser(NamedTuple):
       weight: W: a vector x has the coordinates x W + b, those of each byte side by side, padded with zeros.
       bias: b.
       normalize: Whether coordinates are scaled to unit length.
-      centroids: What the values of each byte stand for, in these coordinates.
+      centroids: What the values of each byte, or of each half of one, stand for in these coordinates.
     """
 
     name: str
     weight: Float32[np.ndarray, "d coordinates"]
     bias: Float32[np.ndarray, " coordinates"]
     normalize: bool
-    centroids: Float32[np.ndarray, "bytes 256 width"]
+    centroids: Float32[np.ndarray, "groups values width"]
+
+    @property
+    def bits(self) -> int:
+        """Bits of a group: 8, or 4 for halves of bytes."""
+        return self.centroids.shape[1].bit_length() - 1
 
     @property
     def nbytes(self) -> int:
         """Bytes of a vector's code."""
-        return len(self.centroids)
+        return len(self.centroids) * self.bits // 8
 
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
+
+        Of halves of bytes an `IndexPQFastScan`, which looks distances up in registers, rounded to a byte each.
 
         Raises:
           MissingDependencyError: FAISS is not installed.
         """
         faiss = _faiss()
         count, _, width = self.centroids.shape
-        index = faiss.IndexPQ(count * width, count, 8, faiss.METRIC_L2)
+        index = faiss.IndexPQ(count * width, count, self.bits, faiss.METRIC_L2)
         self.fill(index.pq)
         index.is_trained = True
-        return index
+        return index if self.bits == 8 else faiss.IndexPQFastScan(index)
 
     def fill(self, pq: Any) -> None:
         """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""

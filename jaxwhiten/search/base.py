@@ -55,7 +55,8 @@ class Index(ABC):
 
     default_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     coded: ClassVar[tuple[str, ...]] = ()  # backends that can keep codes
-    trains: ClassVar[bool] = False  # whether they can train them
+    trains: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # the codes that a backend can train
+    halves: ClassVar[tuple[str, ...]] = ()  # backends that keep nothing but codes, and scan halves of bytes
     removes: ClassVar[tuple[str, ...]] = ()  # backends that can remove documents
 
     backend: str
@@ -102,7 +103,7 @@ class Index(ABC):
         index.rescore, index._rescoring = rescore, None
         if rescore is not None:
             index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
-        if codes is not None or bytes is not None:
+        if codes is not None or bytes is not None or backend in cls.halves:
             index._set_codes(AUTO if codes is None else codes, bytes, vectors, whitening)
         index.dimension = index.prepare.dimension(index.input_dimension)
         index.encoding = dict(encoding) if encoding is not None else None
@@ -126,7 +127,8 @@ class Index(ABC):
             raise InputError("Codes are of vectors of unit length: leave normalize=True.")
         if size is not None:
             check_integer("bytes", size, least=1)
-        self._coding = choose(codes, size, vectors, whitening, trained=self.trains)
+        trained, halves = self.trains.get(self.backend, ()), self.backend in self.halves
+        self._coding = choose(codes, size, vectors, whitening, trained=trained, halves=halves)
         self.codes, self.prepare, self.fitted = self._coding.facts, self._coding.prepare, self._coding.fitted
         self.notes += self._coding.notes
 

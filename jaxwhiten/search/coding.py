@@ -8,6 +8,7 @@ product alone does not.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +49,13 @@ class Coding(NamedTuple):
 
 
 def choose(
-    codes: str | Code | Quantiser, size: int | None, vectors: np.ndarray, whitening: Any | None, *, trained: bool
+    codes: str | Code | Quantiser,
+    size: int | None,
+    vectors: np.ndarray,
+    whitening: Any | None,
+    *,
+    trained: Sequence[str],
+    halves: bool,
 ) -> Coding:
     """The coding that the arguments of `build_index` ask for, fitted.
 
@@ -57,7 +64,8 @@ def choose(
       size: Bytes per vector; None for the default, or for what the code has.
       vectors: The documents.
       whitening: Of the vectors, or None.
-      trained: Whether the backend can train codes.
+      trained: Codes that the backend can train.
+      halves: Whether the backend scans halves of bytes.
 
     Raises:
       InputError: No such code, or one that cannot be had in so many bytes.
@@ -67,29 +75,29 @@ def choose(
             raise InputError("A fitted code has its own whitening: give build_index no other.")
         if isinstance(codes, Quantiser):
             return _computed(codes, size)
-        return _computed(codes.quantiser(), size)._replace(fitted=codes)
-    names = [AUTO, *CODES, *(TRAINED if trained else ())]
+        return _computed(codes.quantiser(halves=halves), size)._replace(fitted=codes)
+    names = [AUTO, *CODES, *trained]
     if codes not in names:
         if codes in TRAINED:
-            raise InputError(f"Codes {codes!r} are trained by FAISS; take a FAISS backend, or codes='spectrum'.")
+            raise InputError(f"Codes {codes!r} are trained by FAISS, but not by this backend; take codes='spectrum'.")
         raise unknown_name("codes", codes, names)
     if codes in CODES and codes != "spectrum":
         prepare = Prepare.from_whitening(whitening)
         code = make_code(codes)
         for part in blocks(len(vectors), BLOCK_ROWS):
             code.partial_fit(prepare(vectors[part]))
-        return _computed(_behind(prepare, code.quantiser()), size)
+        return _computed(_behind(prepare, code.quantiser(halves=halves)), size)
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes in (AUTO, "spectrum"):
         whitening = _usual_whitening(vectors)
     note: tuple[str, ...] = ()
     if codes == AUTO:
-        codes, reason = _best(size, len(vectors), whitening, trained)
+        codes, reason = _best(size, len(vectors), whitening, "pq" in trained)
         note = (f"codes={codes!r} of {size} bytes: {reason}",)
     if codes == "spectrum":
-        code = SpectrumCode(bytes=size).fit(whitening)
-        return _computed(code.quantiser(), size)._replace(notes=note, fitted=code)
-    trained_by_faiss = _trained(codes, size, Prepare.from_whitening(whitening), vectors.shape[1])
+        code = SpectrumCode(bytes=size, halves=halves or None).fit(whitening)
+        return _computed(code.quantiser(halves=halves), size)._replace(notes=note, fitted=code)
+    trained_by_faiss = _trained(codes, size, halves, Prepare.from_whitening(whitening), vectors.shape[1])
     return trained_by_faiss._replace(notes=note, fitted=whitening if isinstance(whitening, Whitening) else None)
 
 
@@ -128,13 +136,14 @@ def _behind(prepare: Prepare, quantiser: Quantiser) -> Quantiser:
     return quantiser._replace(weight=weight, bias=bias, normalize=True)
 
 
-def _trained(name: str, size: int, prepare: Prepare, d: int) -> Coding:
+def _trained(name: str, size: int, halves: bool, prepare: Prepare, d: int) -> Coding:
     k = prepare.dimension(d)
     if name in ("pq", "opq"):
-        if size > k:
-            raise InputError(f"codes={name!r} cuts vectors into as many parts as bytes: at most {k}, not {size}.")
-        columns = -(-k // size) * size
-        factory = f"PQ{size}x8np" if name == "pq" else f"OPQ{size},PQ{size}x8np"
+        parts = 2 * size if halves else size
+        if parts > k:
+            raise InputError(f"codes={name!r} of {size} bytes cuts vectors into {parts} parts: they have {k} columns.")
+        columns = -(-k // parts) * parts
+        factory = ("" if name == "pq" else f"OPQ{parts},") + f"PQ{parts}{'x4fs' if halves else 'x8np'}"
         return Coding({"name": name, "bytes": size}, _columns(prepare, d, columns), None, factory)
     if name == "rabitq":
         bits = next((b for b in range(9, 1, -1) if -(-k * b // 8) + _RABITQ_MORE <= size), 1)

@@ -118,6 +118,25 @@ def test_codes_that_faiss_trains_are_behind_the_same_option(backend, codes, size
     assert "WARNING" not in "".join(capfd.readouterr())
 
 
+@pytest.mark.parametrize("codes", ["spectrum", "ubinary", "pq"])
+def test_a_fast_scan_of_halves_of_bytes_finds_nearly_the_same(codes, vectors, queries, tmp_path):
+    size = None if codes == "ubinary" else 8
+    index = build_index(vectors, "faiss-fast", codes=codes, bytes=size)
+    exact = build_index(vectors, "faiss-flat", codes=codes, bytes=size) if codes != "pq" else None
+    assert isinstance(faiss.downcast_index(index._inner), faiss.IndexPQFastScan)
+    scores, ids = index.search(queries, 10)
+    if exact is not None:
+        wanted = exact.search(queries, 10)
+        assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(ids, wanted[1], strict=True)]) > 0.8
+        np.testing.assert_allclose(scores, wanted[0], atol=0.03)
+    assert (ids[:, 0] == np.arange(50)).mean() > (0.3 if codes == "ubinary" else 0.6)
+    index.add(vectors[:7])
+    index.save(tmp_path)
+    loaded = load_index(tmp_path)
+    assert loaded.size == N + 7
+    np.testing.assert_array_equal(loaded.search(queries, 5)[1], index.search(queries, 5)[1])
+
+
 @pytest.mark.parametrize("codes", ["int8", "uint8", "binary", "ubinary"])
 @pytest.mark.parametrize("backend", ["faiss-flat", "jax"])
 def test_plain_codes_of_whitened_vectors(backend, codes, vectors, queries):
@@ -165,6 +184,10 @@ def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vect
 def test_what_cannot_be_is_refused(code, vectors, tmp_path):
     with pytest.raises(InputError, match="Did you mean 'spectrum'"):
         build_index(vectors, "faiss-flat", codes="spectrm")
+    with pytest.raises(InputError, match="do not lie in halves"):
+        build_index(vectors, "faiss-fast", codes="int8")
+    with pytest.raises(InputError, match="cannot remove"):
+        build_index(vectors, "faiss-fast", bytes=4).remove([0])
     with pytest.raises(InputError, match="trained by FAISS"):
         build_index(vectors, "jax", codes="pq", bytes=8)
     with pytest.raises(InputError, match="faiss-hnsw keeps no codes"):
