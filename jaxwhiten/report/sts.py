@@ -23,6 +23,7 @@ SAMPLE_NOTE = (
     "other and with nothing else."
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
+_FITTED_ON = {"nli": "NLI sentences"}
 PLOTS: views.Plots = {
     "score_by_k.png": (plot_scores, "Score against the dimension kept", "Scores"),
     "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening", "Geometry"),
@@ -92,12 +93,16 @@ def average_table(run: STSRun) -> Table:
     for row in run.rows:
         ends = row.average_interval
         interval = f"{number(ends.low)}–{number(ends.high)}" if ends else number(None)
-        vectors = "raw" if row.whitening == "none" else row.label + row.knobs
-        cells.append([row.model.rpartition("/")[2], row.pooling, vectors, str(row.k)])
-        cells[-1] += [number(row.average(aggregate)), interval]
+        vectors = {None: row.whitening, (1.0, 1.0): "whitened", (1.0, 0.0): "PCA"}
+        knobs = (row.beta, row.gamma) if row.has_knobs else None
+        fitted = _FITTED_ON.get(row.whitening, "" if row.whitening == "none" else "the test sentences")
+        cells.append([row.model.rpartition("/")[2], row.pooling])
+        cells[-1] += ["raw" if row.whitening == "none" else vectors.get(knobs, row.knobs[2:])]
+        cells[-1] += [fitted + " †" * row.transductive, str(row.k), number(row.average(aggregate)), interval]
     figure = "average" if several else run.header.tasks[0]
     caption, notes = _caption(run), [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
-    return Table(["encoder", "pooling", "vectors", "k", figure, "interval"], cells, 3, caption, notes)
+    heads = ["encoder", "pooling", "vectors", "fitted on", "dimensions", figure, "interval"]
+    return Table(heads, cells, 4, caption, notes)
 
 
 def gain_table(run: STSRun) -> Table:
