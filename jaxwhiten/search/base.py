@@ -92,6 +92,7 @@ class Index(ABC):
         **options: Any,
     ) -> Index:
         """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
+        start = time.perf_counter()
         index = cls.__new__(cls)
         index.backend = backend
         check_vectors("document vectors", vectors)
@@ -115,7 +116,6 @@ class Index(ABC):
             index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
         index.documents = documents
         index.options = _checked_options(backend, cls.default_options[backend], options)
-        start = time.perf_counter()
         index._build(vectors)
         index.build_seconds = time.perf_counter() - start
         return index

@@ -99,7 +99,15 @@ def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, quer
 
 
 @pytest.mark.parametrize(
-    ("codes", "size"), [("pq", 8), ("opq", 4), ("rabitq", 12), ("rabitq", 30), ("sq4", 8), ("sq8", 8)]
+    ("codes", "size"),
+    [
+        ("pq", 4),
+        pytest.param("opq", 4, marks=pytest.mark.slow),
+        ("rabitq", 12),
+        ("rabitq", 30),
+        ("sq4", 8),
+        ("sq8", 8),
+    ],
 )
 @pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf"])
 def test_codes_that_faiss_trains_are_behind_the_same_option(backend, codes, size, vectors, queries, tmp_path, capfd):
