@@ -93,16 +93,21 @@ def average_table(run: STSRun) -> Table:
     for row in run.rows:
         ends = row.average_interval
         interval = f"{number(ends.low)}–{number(ends.high)}" if ends else number(None)
-        vectors = {None: row.whitening, (1.0, 1.0): "whitened", (1.0, 0.0): "PCA"}
-        knobs = (row.beta, row.gamma) if row.has_knobs else None
         fitted = _FITTED_ON.get(row.whitening, "" if row.whitening == "none" else "the test sentences")
-        cells.append([row.model.rpartition("/")[2], row.pooling])
-        cells[-1] += ["raw" if row.whitening == "none" else vectors.get(knobs, row.knobs[2:])]
+        cells.append([row.model.rpartition("/")[2], row.pooling, _vectors(row)])
         cells[-1] += [fitted + " †" * row.transductive, str(row.k), number(row.average(aggregate)), interval]
     figure = "average" if several else run.header.tasks[0]
     caption, notes = _caption(run), [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
     heads = ["encoder", "pooling", "vectors", "fitted on", "dimensions", figure, "interval"]
     return Table(heads, cells, 4, caption, notes)
+
+
+def _vectors(row: STSRow) -> str:
+    """What was done to the vectors of a row, in words where there are any."""
+    if not row.has_knobs:
+        return "raw" if row.whitening == "none" else row.whitening
+    names = {(1.0, 1.0): "whitened", (1.0, 0.0): "PCA"}
+    return names.get((row.beta or 0.0, row.gamma or 0.0), row.knobs.removeprefix(", "))
 
 
 def gain_table(run: STSRun) -> Table:
