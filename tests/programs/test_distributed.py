@@ -344,7 +344,7 @@ def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tm
         (["--distributed=localhost,0,2"], "expected ADDRESS:PORT,INDEX,COUNT"),
         (["--distributed=localhost:99,2,2"], "INDEX below COUNT"),
         (["--distributed", "localhost:99,0,2"], "behind an equals sign: --distributed=localhost:99,0,2"),
-        (["--distribute"], "Did you mean 'distributed'"),
+        (["--distribute"], "Did you mean '--distributed'"),
     ],
 )
 def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):
