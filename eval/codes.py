@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from eval import measure
 from eval.common import Notes, finish, header_fields, make_folder, say
+from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics, report
@@ -55,12 +56,11 @@ class Searched:
 
 @dataclass(frozen=True)
 class Fit:
-    """What codes are fitted on: its name, its moments, and rows for those that need them."""
+    """What codes are fitted on: its name, its whitening with the γ that is used, and rows for those that need them."""
 
     name: str
     rows: np.ndarray
-    moments: Moments
-    gamma: float
+    whitening: Whitening
 
 
 def main(config: ConfigDict) -> None:
@@ -135,7 +135,8 @@ def fits(fitted_on: Mapping[str, np.ndarray], gamma: str | float) -> Iterator[Fi
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
         chosen = SpectrumCode.usual_gamma(moments) if gamma == "auto" else fractions("gamma", gamma)[0]
-        yield Fit(name, rows, moments, chosen)
+        with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
+            yield Fit(name, rows, Whitening.from_moments(moments, gamma=chosen))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -168,7 +169,7 @@ def measured(
         "whitening": "none" if name == RAW else fit.name,
         "k": queries.shape[1],
         "beta": None,
-        "gamma": fit.gamma if name in ("spectrum", "whitening", *TRAINED) else None,
+        "gamma": fit.whitening.gamma if name in ("spectrum", "whitening", *TRAINED) else None,
         "n_fit": 0 if name == RAW else len(fit.rows),
         "transductive": False,
         "code": name,
@@ -211,27 +212,21 @@ def reduction(name: str, k: int, fit: Fit) -> Callable[[np.ndarray], np.ndarray]
         return lambda x: x[:, :k]
     if name == "random-projection":
         return make_method(name, n_components=k).fit(fit.rows).transform
-    return whitening(fit, k, 0.0 if name == "pca" else fit.gamma).transform
+    return with_params(fit.whitening, n_components=k, **({"gamma": 0.0} if name == "pca" else {})).transform
 
 
 def computed(name: str, size: int, fit: Fit) -> Code:
     """A code that needs no training, fitted."""
-    return SpectrumCode(bytes=size).fit(whitening(fit)) if name == "spectrum" else make_code(name).fit(fit.rows)
+    return SpectrumCode(bytes=size).fit(fit.whitening) if name == "spectrum" else make_code(name).fit(fit.rows)
 
 
 def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
     """A code that FAISS trains on the rows of the fit, behind their whitening, with the documents in it."""
-    index = build_index(fit.rows, "faiss-flat", whitening=whitening(fit), codes=name, bytes=size)
+    index = build_index(fit.rows, "faiss-flat", whitening=fit.whitening, codes=name, bytes=size)
     if fit.rows is not documents:
         index.add(documents)
         index.remove(np.arange(len(fit.rows)))
     return index
-
-
-def whitening(fit: Fit, k: int | None = None, gamma: float | None = None) -> Whitening:
-    """The whitening of a fit, without its warnings: small k and γ are what is compared here."""
-    with Notes().of("", ""):
-        return Whitening.from_moments(fit.moments, n_components=k, gamma=fit.gamma if gamma is None else gamma)
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:

@@ -62,12 +62,8 @@ def load(name: str) -> report.Run | None:
     return report.Run.load(kept) if (kept / "run.json").is_file() else None
 
 
-def table_of(words: Sequence[str]) -> report.Table | None:
-    """The table that the words of a place ask for; None where the run is not there."""
-    name, view, *conditions = words
-    run = load(name)
-    if run is None:
-        return None
+def table_of(run: report.Run, view: str, conditions: Sequence[str]) -> report.Table | None:
+    """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
     module = {"eval.retrieval": report.retrieval, "eval.codes": report.codes}.get(run.header.program, report)
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
@@ -111,10 +107,12 @@ def fill(path: Path) -> list[str]:
         parts = [part.split() for part in match["words"].split(" + ")]
         if any(len(words) < 2 for words in parts):
             raise InputError(f"{path}: `{match['words']}` names no run and table.")
-        if absent := [words[0] for words in parts if load(words[0]) is None]:
+        runs = {name: load(name) for name in dict.fromkeys(words[0] for words in parts)}
+        if absent := [name for name, run in runs.items() if run is None]:
             missing.extend(absent)
             return match[0]
-        tables = [table for words in parts if (table := table_of(words)) is not None]
+        found = (table_of(runs[name], view, conditions) for name, view, *conditions in parts)
+        tables = [table for table in found if table is not None]
         return f"{match[1]}\n{joined(tables).markdown() if tables else ''}\n\n"
 
     text = path.read_text(encoding="utf-8")

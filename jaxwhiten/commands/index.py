@@ -14,7 +14,7 @@ from jaxwhiten.commands.arguments import (
     named_values,
 )
 from jaxwhiten.commands.texts import add_texts, sentences
-from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.errors import DataError, InputError, spelled, unknown_name
 
 # What an index that is there has decided.
 _FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "option", "max_length")
@@ -105,9 +105,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _add(args: argparse.Namespace) -> None:
     """Adds the texts to an index, which stays whole until it is written anew."""
-    given = [
-        "-k" if name == "n_components" else f"--{name.replace('_', '-')}" for name in _FIXED if getattr(args, name)
-    ]
+    given = [spelled(name) for name in _FIXED if getattr(args, name)]
     if given:
         raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")
     from jaxwhiten.commands.search import open_index

@@ -52,8 +52,8 @@ def bytes_table(run: CodesRun) -> Table | None:
     cells = []
     for fit, code in lines:
         found = {row.bytes: row.versus_raw for row in rows if (row.whitening, row.code) == (fit, code)}
-        shown = ((found.get(size), size) for size in sizes)
-        cells.append([fit, code, *("" if d is None else number(d.value, signed=True) + d.mark for d, _ in shown)])
+        shown = (found.get(size) for size in sizes)
+        cells.append([fit, code, *("" if d is None else number(d.value, signed=True) + d.mark for d in shown)])
     caption = (
         f"{_caption(run)} MRR@10 x 100 as difference to float32 ({raw.bytes:,} bytes: {100 * raw.mrr_at_10:.2f})."
         f" {SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap over queries)."
@@ -91,7 +91,9 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, fit in zip(axes, panels, strict=True):
             for place, code in enumerate(codes):
-                of_code = sorted((row for row in rows if (row.whitening, row.code) == (fit, code)), key=_bytes)
+                of_code = sorted(
+                    (row for row in rows if (row.whitening, row.code) == (fit, code)), key=attrgetter("bytes")
+                )
                 centre = [100 * row.mrr_at_10 for row in of_code]
                 ends = [row.versus_raw for row in of_code]
                 bars = [[e.value - e.low for e in ends if e], [e.high - e.value for e in ends if e]]
@@ -105,10 +107,6 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
         return save_figure(figure, path)
-
-
-def _bytes(row: CodeRow) -> int:
-    return row.bytes
 
 
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
