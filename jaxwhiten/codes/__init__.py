@@ -15,11 +15,10 @@ from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
 from jaxwhiten.codes.registry import CODES, load_code, make_code
-from jaxwhiten.codes.spectrum import SPREAD_OUT, SpectrumCode
+from jaxwhiten.codes.spectrum import SpectrumCode
 
 __all__ = [
     "CODES",
-    "SPREAD_OUT",
     "Binary",
     "Code",
     "Drift",

@@ -14,12 +14,10 @@ from jaxtyping import Bool, Float32, Int, UInt8
 from jaxwhiten.codes.code import Code, Constants
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, parameters
 
-# Vectors of encoders trained on cosines have mean cosines below it; those that were only pre-trained lie far above.
-SPREAD_OUT = 0.1
 _TUNED_GAMMA, _UNTUNED_GAMMA = 0.5, 1.0
 _NEXT_TO_NOTHING = 1.005
 # Points of equal probability of N(0, 1), to take means over it.
@@ -264,8 +262,7 @@ class SpectrumCode(Code):
 
 def _usual_gamma(mean: np.ndarray, trace: float) -> float:
     """γ by the mean cosine of two rows, which separates the kinds of encoders."""
-    square = float(mean @ mean)
-    return _UNTUNED_GAMMA if square > SPREAD_OUT * (square + trace) else _TUNED_GAMMA
+    return _UNTUNED_GAMMA if mean_cosine(mean, trace) > SPREAD_OUT else _TUNED_GAMMA
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.codes import CODES, SPREAD_OUT, Code, Quantiser, SpectrumCode, make_code
+from jaxwhiten.codes import CODES, Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
 
 AUTO = "auto"
 TRAINED = ("pq", "opq", "rabitq", "sq4", "sq8")
@@ -108,8 +108,7 @@ def _usual_whitening(vectors: np.ndarray) -> Whitening:
 
 def _best(size: int, n: int, whitening: Any, trained: bool) -> tuple[str, str]:
     """The code that was best for this kind of vectors, and why."""
-    mean, trace = whitening.mean_, float(whitening.eigenvalues_.sum())
-    cosine = float(mean @ mean) / (float(mean @ mean) + trace)
+    cosine = mean_cosine(whitening.mean_, float(whitening.eigenvalues_.sum()))
     if cosine <= SPREAD_OUT:
         return "spectrum", f"a mean cosine of {cosine:.2f} is that of an encoder tuned for similarity"
     kind = f"a mean cosine of {cosine:.2f} is that of an encoder that was not tuned for similarity"

@@ -4,18 +4,20 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.whitening.gathering import merge_moments
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.provenance import check_provenance
-from jaxwhiten.whitening.spectrum import spectrum, suggest
+from jaxwhiten.whitening.spectrum import SPREAD_OUT, mean_cosine, spectrum, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
 __all__ = [
     "GRID",
+    "SPREAD_OUT",
     "Moments",
     "ScoredPairs",
     "Tuning",
     "Whitening",
     "WhiteningWarning",
     "check_provenance",
+    "mean_cosine",
     "merge_moments",
     "normalize",
     "spectrum",

@@ -13,8 +13,8 @@ from jaxwhiten.whitening.whitening import Whitening
 
 _ROWS_PER_DIRECTION = 10
 _SHARE = 0.95  # of the variance that the suggested k holds at least
-# Vectors of encoders trained on cosines lie below; those of encoders that were only pre-trained far above.
-_SPREAD_OUT = 0.1
+# Mean cosines of encoders trained on cosines lie below; those of encoders that were only pre-trained far above.
+SPREAD_OUT = 0.1
 
 
 class Isotropy(TypedDict):
@@ -62,10 +62,15 @@ class Suggestion(NamedTuple):
     reasons: tuple[str, ...]
 
 
+def mean_cosine(mean: np.ndarray, trace: float) -> float:
+    """|μ|² / (|μ|² + tr Σ), which tells kinds of encoders apart at `SPREAD_OUT`; NaN where all rows are zero."""
+    square = float(mean @ mean)
+    return square / (square + trace) if square + trace > 0 else math.nan
+
+
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
-    square, trace = float(mean @ mean), float(variances.sum())
     return {
-        "mean_cosine": square / (square + trace) if square + trace > 0 else math.nan,
+        "mean_cosine": mean_cosine(mean, float(variances.sum())),
         "isoscore": isoscore_from_covariance(np.diag(variances)) if len(variances) > 1 else math.nan,
     }
 
@@ -137,7 +142,7 @@ def suggest(whitening: Whitening) -> Suggestion:
         reasons.append(f"β=1: the mean is {100 * cosine:.1f} % of the squared length, so β hardly matters")
     else:
         reasons.append(f"β=1: the mean alone gives two different rows a cosine of about {cosine:.2f}")
-    if cosine < _SPREAD_OUT:
+    if cosine < SPREAD_OUT:
         gamma = 0.0
         reasons.append(
             "γ=0: the rows already point into many directions, as those of encoders trained for cosines do; scaling the"
