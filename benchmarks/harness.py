@@ -6,20 +6,45 @@ import datetime
 import gc
 import importlib.metadata
 import json
+import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import threadpoolctl
+
 from jaxwhiten.runtime import hardware
 
 RESULTS = Path("runs/benchmarks")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "numpy",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "onnxruntime",
+    "openvino",
+    "nncf",
+    "optimum-intel",
+    "keras-hub",
+    "model2vec",
+    "faiss-cpu",
+    "scikit-learn",
+)
+# What matrix products make use of, as Linux names it.
+FLAGS = frozenset(("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8", "asimd", "sve"))
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "XLA_FLAGS")
+LOAD = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # of the machine, before a benchmark adds its own
 PAUSE = 0.05  # seconds before each run, in which threads that the last one left waiting in a loop go to sleep
 
 
 def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """Times each contestant `rounds` times, in turn, so that a drift of the machine's speed hits all of them.
+    """Times each contestant `rounds` times, in rotated order, so that a drift of the machine's speed hits all of them.
 
     Args:
       contestants: Name -> what to time.
@@ -33,14 +58,20 @@ def interleave(contestants: Mapping[str, Callable[[], object]], rounds: int, war
         for run in contestants.values():
             run()
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, run in contestants.items():
+    for number in range(rounds):
+        for name in rotated(list(contestants), number):
             gc.collect()
             time.sleep(PAUSE)
             start = time.perf_counter()
-            run()
+            contestants[name]()
             seconds[name].append(time.perf_counter() - start)
     return seconds
+
+
+def rotated(names: list[str], number: int) -> list[str]:
+    """The names in the order of a round: each begins one in turn, so that none always follows the same other."""
+    first = number % len(names) if names else 0
+    return [*names[first:], *names[:first]]
 
 
 def ratio(seconds: Mapping[str, list[float]], ours: str, peer: str) -> dict[str, float]:
@@ -86,24 +117,26 @@ def machine() -> dict[str, object]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    packages = (
-        "jax",
-        "jaxlib",
-        "flax",
-        "numpy",
-        "torch",
-        "sentence-transformers",
-        "onnxruntime",
-        "faiss-cpu",
-        "scikit-learn",
-    )
     return {
         "cpu": cpu,
         "cores": hardware.cores(),
+        "flags": sorted(_cpu_flags() & FLAGS),
+        "load_at_start": LOAD,
+        "threads": {name: os.environ[name] for name in THREADS if name in os.environ},
+        "pools": [
+            {key: pool.get(key) for key in ("user_api", "internal_api", "num_threads", "version")}
+            for pool in threadpoolctl.threadpool_info()
+        ],
         "python": platform.python_version(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "versions": {name: v for name in packages if (v := _version(name))},
+        "versions": {name: v for name in PACKAGES if (v := _version(name))},
     }
+
+
+def _cpu_flags() -> set[str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    named = [line for line in lines if line.partition(":")[0].strip() in ("flags", "Features")]
+    return set(named[0].partition(":")[2].split()) if named else set()
 
 
 def _version(package: str) -> str | None:
@@ -113,12 +146,24 @@ def _version(package: str) -> str | None:
         return None
 
 
+def command() -> str:
+    """The program as it was started."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return " ".join(["python", "-m", spec.name if spec else sys.argv[0], *sys.argv[1:]])
+
+
 def save(name: str, result: Mapping[str, object]) -> Path:
-    """Writes `runs/benchmarks/NAME.json` with the machine and this process's peak memory beside the result."""
+    """Writes `runs/benchmarks/NAME.json` with the machine and this process's peak memory beside the result.
+
+    `make tables` keeps it in benchmarks/results and writes the tables of the documents from it.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(
-        json.dumps({"machine": machine(), "peak_memory_gb": hardware.peak_memory(), **result}, indent=2) + "\n"
+        json.dumps(
+            {"command": command(), "machine": machine(), "peak_memory_gb": hardware.peak_memory(), **result}, indent=2
+        )
+        + "\n"
     )
     print(f"wrote {path}")
     return path
