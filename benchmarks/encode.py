@@ -1,15 +1,20 @@
-"""Encoding beside sentence-transformers and ONNX Runtime: the same weights, texts and lengths, in turn.
+"""Encoding beside its peers: the same weights and texts, in rotated order, speed with quality.
 
     python -m benchmarks.encode [--rounds 4] [--tokens N] [--no-base]
 
-Texts that every machine has: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library
-of up to 512 tokens, `mixed` their first sentences and their rests, up to 128 tokens. all-MiniLM-L6-v2 on each, and a
-random encoder of BERT-base's size on a sixth of `mixed`, in two rounds. sentence-transformers sorts by length itself
-and pads to the longest of a batch of 32, its default; ONNX Runtime gets length-sorted batches of about 2,048 tokens,
-padded to their longest. On a GPU (`pip install 'jaxwhiten[cuda,parity]'` and a PyTorch with CUDA), all in bfloat16:
-sentence-transformers there with SDPA attention and batches of 32 and of 256; ONNX Runtime on the CPU would be no peer,
-and is left out. Mean pooling, no normalisation. Rates are of whole calls, tokenisation included; `share` is the
-rate of forward FLOPs of real tokens over that of a large matmul of that dtype in the same round: clocks rise and fall.
+Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that every machine
+has: `short` are the sentences of sts_sample, `long` docstrings of the running Python's standard library of up to 512
+tokens, `mixed` their first sentences and their rests, up to 128 tokens; versions of Python differ in these two.
+all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a sixth of `mixed`, in two rounds, for those that
+keep our vectors. sentence-transformers sorts by length itself and pads to the longest of a batch of 32, its default;
+ONNX Runtime and OpenVINO get length-sorted batches of about 2,048 tokens, padded to their longest. On a GPU
+(`pip install 'jaxwhiten[cuda,parity]'` and a PyTorch with CUDA), all in bfloat16: sentence-transformers there with SDPA
+attention and batches of 32 and of 256; engines of the CPU would be no peers, and are left out.
+
+Mean pooling. Rates are of whole calls, tokenisation included, and every contestant has had one call before; a first
+call is timed by itself. The minimum cosine is that to our vectors; Spearman × 100 is on STS-B where it is at hand.
+`share` is the rate of forward FLOPs of real tokens over that of a large matmul of that dtype in the same round: clocks
+rise and fall.
 """
 
 from __future__ import annotations
@@ -27,14 +32,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.contestants import CONTESTANTS, Encode, Job
 from benchmarks.harness import in_words, interleave, median, ratio, save, torch_device
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, metrics
 from jaxwhiten.datasets import load_pydocs, load_sts
+from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model, resolve_folder
 from jaxwhiten.text import BulkTokenizer
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-TOKEN_BUDGET = 2048  # of ONNX Runtime's batches
+MINILM, OURS = "all-MiniLM-L6-v2", "jaxwhiten"
 MATMULS = 4  # in a row
 
 
@@ -45,7 +52,7 @@ class Setting(NamedTuple):
     dtype: str  # of matrix products
     tokens: int  # of each kind of text
     matmul: int  # rows of a square matrix, large enough to be multiplied at the device's rate
-    tolerance: float  # of vectors, relative to the largest component
+    tolerance: float  # the least cosine of vectors that count as the same
 
     @property
     def matmul_flops(self) -> float:
@@ -54,8 +61,8 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "cpu": Setting("cpu", "float32", 32_000, 3072, 1e-4),
-    "cuda": Setting("cuda", "bfloat16", 2_000_000, 8192, 5e-2),
+    "cpu": Setting("cpu", "float32", 32_000, 3072, 0.99999),
+    "cuda": Setting("cuda", "bfloat16", 2_000_000, 8192, 0.99),
 }
 
 
@@ -74,67 +81,6 @@ def texts_of(kind: str, tokenizer: BulkTokenizer, tokens: int) -> list[str]:
         lengths = tokenizer(texts).lengths
     texts = texts * -(-tokens // int(lengths.sum()))  # over again, where more are asked for than there are
     return texts[: max(int(np.searchsorted(np.cumsum(np.resize(lengths, len(texts))), tokens)), 1)]
-
-
-def peer_sentence_transformers(folder: Path, max_length: int, dtype: str, device: str, batch_size: int = 32):
-    """sentence-transformers with its own batching."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer import modules
-
-    attention = {"attn_implementation": "sdpa"}
-    transformer = modules.Transformer(str(folder), model_kwargs=attention, max_seq_length=max_length)
-    pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
-    model = SentenceTransformer(modules=[transformer, pooling], device=device).to(getattr(torch, dtype))
-    return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)
-
-
-def peer_onnxruntime(folder: Path, tokenizer: BulkTokenizer, scratch: Path):
-    """ONNX Runtime on the graph PyTorch exports, with the same tokenizer and length sorting as ours."""
-    import onnxruntime
-    import torch
-    from transformers import AutoModel
-
-    class MeanPooled(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
-
-        def forward(self, ids, mask):
-            hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
-            weights = mask[:, :, None].float()
-            return (hidden * weights).sum(1) / weights.sum(1)
-
-    ids, path, axes = torch.ones(2, 7, dtype=torch.long), scratch / "model.onnx", {0: "batch", 1: "length"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            MeanPooled(),
-            (ids, torch.ones_like(ids)),
-            path,
-            input_names=["ids", "mask"],
-            output_names=["vectors"],
-            dynamic_axes={"ids": axes, "mask": axes, "vectors": {0: "batch"}},
-            dynamo=False,
-        )
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-    def encode(texts: list[str]) -> np.ndarray:
-        tokens = tokenizer(texts)
-        order, start, parts = np.argsort(-tokens.lengths, kind="stable"), 0, []
-        while start < len(order):
-            length = int(tokens.lengths[order[start]])
-            rows = order[start : start + max(TOKEN_BUDGET // length, 1)]
-            start += len(rows)
-            mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
-            padded = tokens.padded(rows, len(rows), length, 0).astype(np.int64)
-            parts.append((rows, session.run(None, {"ids": padded, "mask": mask})[0]))
-        out = np.empty((len(texts), parts[0][1].shape[1]), np.float32)
-        for rows, vectors in parts:
-            out[rows] = vectors
-        return out
-
-    return encode
 
 
 def write_random_base(folder: Path, tokenizer_folder: Path) -> None:
@@ -172,51 +118,98 @@ def forward_flops(lengths: np.ndarray, sizes) -> float:
     return sizes.num_layers * float((lengths * sizes.layer_flops + attention).sum())
 
 
-def peers(
-    model: Path, tokenizer: BulkTokenizer, max_length: int, scratch: Path, setting: Setting, bfloat16: bool
-) -> dict[str, Callable[[list[str]], np.ndarray]]:
-    """What ours is compared with on this device."""
+def contestants(job: Job, setting: Setting, large: bool, bfloat16: bool) -> tuple[dict[str, Encode], dict[str, str]]:
+    """Those that run here, and why others do not."""
+    found: dict[str, Encode] = {}
+    skipped: dict[str, str] = {}
+    for name, contestant in CONTESTANTS.items():
+        if (setting.device != "cpu" and not contestant.gpu) or (large and not contestant.large):
+            continue
+        if setting.device == "cpu" and (name.endswith("of 256") or ("bfloat16" in name and not bfloat16)):
+            continue
+        try:
+            found[name] = contestant.make(job)
+        except ImportError as error:
+            skipped[name] = f"not installed: {error}"
+        except Exception as error:  # a peer that cannot be had must not cost the others their figures
+            skipped[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+        if name in skipped:
+            print(f"  skipped {name}: {skipped[name]}", flush=True)
+    if OURS not in found:
+        raise SystemExit(f"{OURS} does not run here, {skipped.get(OURS)}")
+    return found, skipped
 
-    def sentence_transformers(dtype: str, **how):
-        return peer_sentence_transformers(model, max_length, dtype, setting.device, **how)
 
-    if setting.device != "cpu":
-        return {
-            "sentence-transformers": sentence_transformers(setting.dtype),
-            "the same, batches of 256": sentence_transformers(setting.dtype, batch_size=256),
-        }
-    found = {
-        "sentence-transformers": sentence_transformers("float32"),
-        "onnxruntime": peer_onnxruntime(model, tokenizer, scratch),
-    }
-    return found | ({"sentence-transformers bfloat16": sentence_transformers("bfloat16")} if bfloat16 else {})
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """Row by row; None where the vectors have other dimensions."""
+    return metrics.cosine_pairs(a.astype(np.float32), b) if a.shape == b.shape else None
 
 
-def measure(label: str, model: Path, kind: str, max_length: int, setting: Setting, rounds: int, bfloat16: bool) -> dict:
-    """All contestants on one kind of text."""
+def sts_spearman(encode: Encode) -> tuple[str, float]:
+    """Spearman × 100 on the test split of STS-B, or of the sample that ships here."""
+    try:
+        name, pairs = "STS-B", load_sts("STS-B").splits["test"]
+    except DataNotFoundError:
+        name, pairs = "sts_sample", load_sts("sts_sample").splits["test"]
+    vectors = np.asarray(encode([*pairs.sentence1, *pairs.sentence2]), np.float32)
+    half = len(pairs.sentence1)
+    return name, 100 * metrics.spearman(metrics.cosine_pairs(vectors[:half], vectors[half:]), np.asarray(pairs.score))
+
+
+def measure(
+    label: str, model: Path, kind: str, max_length: int, setting: Setting, rounds: int, bfloat16: bool, scored: bool
+) -> dict:
+    """All contestants on one kind of text; `scored` adds their Spearman correlations."""
     sizes = load_model(model)[1]
     tokenizer = BulkTokenizer(model, max_length)
     texts = texts_of(kind, tokenizer, setting.tokens)
     lengths = tokenizer(texts).lengths
+    large = label != MINILM
     encoder = Encoder.from_pretrained(model, pooling="mean", max_length=max_length, dtype=setting.dtype)
-    start = time.perf_counter()
-    first = encoder.encode(texts, show_progress=False)
-    first_seconds = time.perf_counter() - start
-    with tempfile.TemporaryDirectory() as scratch:
-        contestants = {
-            "jaxwhiten": lambda texts: encoder.encode(texts, show_progress=False),
-            **peers(model, tokenizer, max_length, Path(scratch), setting, bfloat16),
-        }
-        for name in contestants.keys() - {"sentence-transformers bfloat16"}:
-            found = np.abs(contestants[name](texts) - first).max() / np.abs(first).max()
-            assert found < setting.tolerance, f"{name} gives other vectors: {found}"
-        timed = {"matmul": large_matmuls(setting), **contestants}
-        seconds = interleave({name: lambda run=run: run(texts) for name, run in timed.items()}, rounds)
-    matmul = seconds.pop("matmul")
-    work = forward_flops(lengths, sizes) / setting.matmul_flops
     padded = sum(batch.tokens for batch in encoder.plan(lengths))
     total = int(lengths.sum())
-    result = {
+    print(f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, padding {1 - total / padded:.0%}")
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(model, max_length, tokenizer, texts, Path(scratch), setting.device, setting.dtype)
+        found, skipped = contestants(job, setting, large, bfloat16)
+        first_seconds, vectors, scores = {}, {}, {}
+        for name, encode in found.items():
+            start = time.perf_counter()
+            vectors[name] = np.asarray(encode(texts), np.float32)
+            first_seconds[name] = time.perf_counter() - start
+            if scored:
+                scored_on, scores[name] = sts_spearman(encode)
+        same = {name: cosines(x, vectors[OURS]) for name, x in vectors.items()}
+        for name, cosine in same.items():
+            if CONTESTANTS[name].exact and (cosine is None or cosine.min() < setting.tolerance):
+                raise SystemExit(f"{name} gives other vectors, so there is nothing to compare")
+        timed = {"matmul": large_matmuls(setting), **found}
+        seconds = interleave({name: lambda run=run: run(texts) for name, run in timed.items()}, rounds, warmup=0)
+    matmul = seconds.pop("matmul")
+    work = forward_flops(lengths, sizes) / setting.matmul_flops
+    rows = {
+        name: {
+            "seconds": s,
+            "first_call_seconds": first_seconds[name],
+            "texts_per_second": len(texts) / median(s),
+            "tokens_per_second": total / median(s),
+            "share_of_matmul_rate": work * median([a / b for a, b in zip(matmul, s, strict=True)]),
+            "speed_of_ours": ratio(seconds, OURS, name),
+            "minimum_cosine": None if same[name] is None else float(same[name].min()),
+            "spearman": scores.get(name),
+        }
+        for name, s in seconds.items()
+    }
+    for name, row in rows.items():
+        cosine, spearman = row["minimum_cosine"], row["spearman"]
+        print(
+            f"  {name:40}{row['texts_per_second']:8.0f} texts/s  share {row['share_of_matmul_rate']:.2f}"
+            f"  min cosine {'–' if cosine is None else f'{cosine:.4f}'}"
+            f"{'' if spearman is None else f'  {scored_on} {spearman:.2f}'}"
+            f"  {'' if name == OURS else in_words(row['speed_of_ours'])}",
+            flush=True,
+        )
+    return {
         "encoder": label,
         "texts": kind,
         "count": len(texts),
@@ -224,29 +217,11 @@ def measure(label: str, model: Path, kind: str, max_length: int, setting: Settin
         "max_length": max_length,
         "setting": setting._asdict(),
         "padding_share": 1 - total / padded,
-        "first_call_seconds": first_seconds,
-        "seconds": seconds,
-        "sentences_per_second": {name: len(texts) / median(s) for name, s in seconds.items()},
-        "tokens_per_second": {name: total / median(s) for name, s in seconds.items()},
         "matmul_flops_per_second": setting.matmul_flops / median(matmul),
-        "share_of_matmul_rate": {
-            name: work * median([a / b for a, b in zip(matmul, s, strict=True)]) for name, s in seconds.items()
-        },
-        "ratio": {name: ratio(seconds, "jaxwhiten", name) for name in contestants if name != "jaxwhiten"},
+        "scored_on": scored_on if scored else None,
+        "contestants": rows,
+        "skipped": skipped,
     }
-    print(
-        f"\n{label}, {kind}: {len(texts)} texts of {total / len(texts):.0f} tokens, "
-        f"padding {result['padding_share']:.0%}, {setting.dtype} matmul at "
-        f"{result['matmul_flops_per_second'] / 1e9:.0f} GFLOP/s"
-    )
-    for name in contestants:
-        print(
-            f"  {name:31}{result['sentences_per_second'][name]:8.0f} texts/s"
-            f"{result['tokens_per_second'][name]:9.0f} tokens/s"
-            f"  share {result['share_of_matmul_rate'][name]:.2f}  {in_words(result['ratio'].get(name))}",
-            flush=True,
-        )
-    return result
 
 
 def main() -> None:
@@ -268,12 +243,13 @@ def main() -> None:
         print("this CPU has no fast bfloat16: sentence-transformers is timed in float32 only")
     how = {"rounds": args.rounds, "bfloat16": bfloat16}
     kinds = (("short", 64), ("mixed", 128), ("long", 512))
-    results = [measure("all-MiniLM-L6-v2", folder, *kind, setting, **how) for kind in kinds]
+    results = [measure(MINILM, folder, *kind, setting, scored=kind[0] == "mixed", **how) for kind in kinds]
     if not args.no_base:
         with tempfile.TemporaryDirectory() as base:
             write_random_base(Path(base), folder)
             few = setting._replace(tokens=max(setting.tokens // 6, 1))
-            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **(how | {"rounds": 2})))
+            how |= {"rounds": min(2, args.rounds), "scored": False}
+            results.append(measure("BERT-base's size", Path(base), "mixed", 128, few, **how))
     save("encode", {"bfloat16": bfloat16, "results": results})
 
 

@@ -4,7 +4,7 @@
 
 Vectors are those of `benchmarks.wikipedia`; without its text, of the docstrings of Python's standard library.
 
-1. Inverted lists (FAISS, nlist 1024) and, with `--kinds ivf hnsw`, graphs, of raw vectors and of three controls: centred
+1. Inverted lists (FAISS, nlist 1024) and, with `--kinds ivf hnsw`, graphs, of raw vectors and three controls: centred
    only, PCA (centred, rotated, cut), whitened. nprobe or efSearch is raised until recall@10 against exact search among
    the same vectors reaches `--recall`; times are at that recall. `imbalance` is FAISS's factor by which uneven lists
    raise the work: 1 is even.

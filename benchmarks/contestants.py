@@ -1,0 +1,241 @@
+"""Who takes part in `benchmarks.encode`: a name, and a function from a job to one from texts to vectors.
+
+A contestant whose packages are not installed raises ImportError when it is made, and is named as skipped. A new one is
+a line in CONTESTANTS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxwhiten import Encoder
+from jaxwhiten.text import BulkTokenizer
+
+TOKEN_BUDGET = 2048  # of the batches of engines that have none of their own
+CALIBRATION = 300  # texts
+Encode = Callable[[list[str]], np.ndarray]
+
+
+class Job(NamedTuple):
+    """What is encoded, and with what.
+
+    Attributes:
+      folder: Of the model: sentence-transformers' and Hugging Face's files.
+      max_length: Tokens.
+      tokenizer: Of the model.
+      texts: Some like those to encode, for engines that have to be calibrated.
+      scratch: An empty folder for files; contestants share what they export.
+      device: As PyTorch calls it.
+      dtype: Of the matrix products of ours.
+    """
+
+    folder: Path
+    max_length: int
+    tokenizer: BulkTokenizer
+    texts: list[str]
+    scratch: Path
+    device: str
+    dtype: str
+
+
+class Contestant(NamedTuple):
+    """How a contestant is made, and what it is good for.
+
+    Attributes:
+      make: From a job to a function from texts to vectors.
+      exact: Whether its vectors are ours but for rounding in float32.
+      large: Whether it runs with an encoder of random weights, too.
+      gpu: Whether it runs on a GPU.
+    """
+
+    make: Callable[[Job], Encode]
+    exact: bool = False
+    large: bool = False
+    gpu: bool = False
+
+
+def ours(job: Job, **how: Any) -> Encode:
+    """`Encoder.encode`; `how` are further arguments of `Encoder.from_pretrained`."""
+    how = {"dtype": job.dtype, **how}
+    encoder = Encoder.from_pretrained(job.folder, pooling="mean", max_length=job.max_length, **how)
+    return lambda texts: encoder.encode(texts, show_progress=False)
+
+
+def sentence_transformers(
+    job: Job, backend: str = "torch", dtype: str = "float32", batch_size: int = 32, **how: Any
+) -> Encode:
+    """`SentenceTransformer.encode`, which sorts by length; SDPA attention in PyTorch, the file's default elsewhere."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    if backend == "openvino":
+        import optimum.intel
+    if backend == "onnx":
+        import optimum.onnxruntime  # noqa: F401
+    more = {"attn_implementation": "sdpa"} if backend == "torch" else {"export": True, **how}
+    with quiet():
+        transformer = modules.Transformer(
+            str(job.folder), model_kwargs=more, max_seq_length=job.max_length, backend=backend
+        )
+        pooling = modules.Pooling(transformer.get_embedding_dimension(), "mean")
+        model = SentenceTransformer(modules=[transformer, pooling], device=job.device, backend=backend)
+    if backend == "torch":
+        model = model.to(getattr(torch, dtype))
+    return lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False)
+
+
+def onnxruntime(job: Job, int8: bool = False) -> Encode:
+    """ONNX Runtime on the graph that PyTorch exports, length-sorted; int8 by its dynamic quantisation."""
+    import onnxruntime
+
+    path = exported(job)
+    if int8:
+        from onnxruntime.quantization import quantize_dynamic
+
+        small = path.with_name("int8.onnx")
+        with quiet():
+            quantize_dynamic(path, small)
+        path = small
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return length_sorted(job, lambda ids, mask: session.run(None, {"ids": ids, "mask": mask})[0])
+
+
+def openvino(job: Job, precision: str) -> Encode:
+    """OpenVINO on the same graph, length-sorted; int8 by NNCF's post-training quantisation for transformers."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(exported(job))
+    if precision == "int8":
+        with quiet():
+            import nncf
+
+            tokens = job.tokenizer(job.texts[:CALIBRATION])
+            samples = [
+                (tokens.padded(np.array([i]), 1, int(n), 0).astype(np.int64), int(n))
+                for i, n in enumerate(tokens.lengths)
+            ]
+            data = nncf.Dataset(samples, lambda it: {"ids": it[0], "mask": np.ones((1, it[1]), np.int64)})
+            model = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples))
+    hint = {"INFERENCE_PRECISION_HINT": "bf16" if precision == "bfloat16" else "f32"}
+    compiled = core.compile_model(model, "CPU", {**hint, "PERFORMANCE_HINT": "LATENCY"})
+    return length_sorted(job, lambda ids, mask: compiled({"ids": ids, "mask": mask})[0])
+
+
+def keras_hub(job: Job) -> Encode:
+    """keras-hub's `TextEmbedder` on JAX, which pads every text to the longest allowed and normalises."""
+    os.environ["KERAS_BACKEND"], os.environ["TF_CPP_MIN_LOG_LEVEL"] = "jax", "3"
+    with quiet():
+        import keras_hub
+
+        model = keras_hub.models.TextEmbedder.from_preset(str(job.folder))
+    model.preprocessor.sequence_length = job.max_length
+    return lambda texts: np.asarray(model.encode_text(texts, batch_size=32, verbose=0))
+
+
+def model2vec(job: Job) -> Encode:
+    """model2vec's distillation of the encoder: a vector per token of the vocabulary, averaged; 256 dimensions."""
+    with quiet():
+        from model2vec.distill import distill
+
+        model = distill(str(job.folder), pca_dims=256)
+    return lambda texts: model.encode(texts, max_length=job.max_length)
+
+
+# Names say the precision where there are several. OpenVINO computes in bfloat16 if it is not told otherwise.
+CONTESTANTS = {
+    "jaxwhiten": Contestant(ours, exact=True, large=True, gpu=True),
+    "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
+    "sentence-transformers bfloat16": Contestant(
+        functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True
+    ),
+    "sentence-transformers bfloat16, batches of 256": Contestant(
+        functools.partial(sentence_transformers, dtype="bfloat16", batch_size=256), gpu=True
+    ),
+    "sentence-transformers, backend onnx": Contestant(functools.partial(sentence_transformers, backend="onnx")),
+    "sentence-transformers, backend openvino": Contestant(functools.partial(sentence_transformers, backend="openvino")),
+    "ONNX Runtime": Contestant(onnxruntime, exact=True, large=True),
+    "ONNX Runtime int8": Contestant(functools.partial(onnxruntime, int8=True)),
+    "OpenVINO float32": Contestant(functools.partial(openvino, precision="float32"), exact=True, large=True),
+    "OpenVINO bfloat16": Contestant(functools.partial(openvino, precision="bfloat16"), large=True),
+    "OpenVINO int8": Contestant(functools.partial(openvino, precision="int8")),
+    "keras-hub": Contestant(keras_hub),
+    "model2vec": Contestant(model2vec),
+}
+
+
+def exported(job: Job) -> Path:
+    """The graph that PyTorch exports, mean pooling included; made once per job."""
+    import torch
+    from transformers import AutoModel
+
+    path = job.scratch / "model.onnx"
+    if path.exists():
+        return path
+
+    class MeanPooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = AutoModel.from_pretrained(job.folder, attn_implementation="eager").eval()
+
+        def forward(self, ids, mask):  # type: ignore[no-untyped-def]
+            hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            weights = mask[:, :, None].float()
+            return (hidden * weights).sum(1) / weights.sum(1)
+
+    ids, axes = torch.ones(2, 7, dtype=torch.long), {0: "batch", 1: "length"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            MeanPooled(),
+            (ids, torch.ones_like(ids)),
+            path,
+            input_names=["ids", "mask"],
+            output_names=["vectors"],
+            dynamic_axes={"ids": axes, "mask": axes, "vectors": {0: "batch"}},
+            dynamo=False,
+        )
+    return path
+
+
+def length_sorted(job: Job, run: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Encode:
+    """Batches of about `TOKEN_BUDGET` tokens for an engine, padded to their longest, by our tokenizer."""
+
+    def encode(texts: list[str]) -> np.ndarray:
+        tokens = job.tokenizer(texts)
+        order, start, parts = np.argsort(-tokens.lengths, kind="stable"), 0, []
+        while start < len(order):
+            length = int(tokens.lengths[order[start]])
+            rows = order[start : start + max(TOKEN_BUDGET // length, 1)]
+            start += len(rows)
+            mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
+            padded = tokens.padded(rows, len(rows), length, 0).astype(np.int64)
+            parts.append((rows, run(padded, mask)))
+        out = np.empty((len(texts), parts[0][1].shape[1]), np.float32)
+        for rows, vectors in parts:
+            out[rows] = vectors
+        return out
+
+    return encode
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what exporters print."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
