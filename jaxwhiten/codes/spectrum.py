@@ -121,7 +121,7 @@ class SpectrumCode(Code):
     @staticmethod
     def usual_gamma(moments: Moments) -> float:
         """The γ that vectors of these moments are coded with if none is given."""
-        return _usual_gamma(moments.mean, float(np.trace(moments.M2)) / moments.n)
+        return _usual_gamma(moments.mean, float(np.trace(moments.M2)) / moments.weight)
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""

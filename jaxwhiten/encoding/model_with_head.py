@@ -19,6 +19,7 @@ from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.encoding.idf import checked_weights, inverse_document_frequencies
 from jaxwhiten.encoding.stream import BatchRunner, ReadyHead
+from jaxwhiten.encoding.table import TableRunner
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Step, Tables, Whiten, canonical, code_steps
 from jaxwhiten.models import TransformerEncoder
@@ -53,7 +54,9 @@ class ModelWithHead:
                 f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
             )
         self.max_length = max_length
-        self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, self.config.vocab_size)
+        self.tokenizer = BulkTokenizer(
+            Path(tokenizer_folder), max_length, self.config.vocab_size, special_tokens=not self.config.static
+        )
         if self.tokenizer.vocab_size > self.config.vocab_size:
             raise ModelError(
                 f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
@@ -62,7 +65,8 @@ class ModelWithHead:
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         self._forward = Forward(model, device)
         self.dtype = self._forward.dtype
-        self._runner = BatchRunner(self._forward, max_length, self.config.pad_token_id)
+        runner = TableRunner if self.config.static else BatchRunner
+        self._runner = runner(self._forward, max_length, self.config.pad_token_id)
         head = head or Head.named(pooling, self._tables)
         self._set_head(head if prompt is None else head.with_prompt(prompt))
         keep_compiled()

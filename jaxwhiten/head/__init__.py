@@ -4,7 +4,7 @@ from jaxwhiten.head.coding import CODE_FILE, Code, code_steps
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import Head, pool, run
 from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
-from jaxwhiten.head.pooling import AfterPrompt, Pooling
+from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import Settings
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import STEPS, Module, States, StateStep, Step, Target, VectorStep, array, dense_module, step
@@ -22,6 +22,7 @@ __all__ = [
     "Dense",
     "Head",
     "LayerMix",
+    "Mean",
     "Module",
     "Normalize",
     "Pooling",

@@ -1,8 +1,9 @@
 """Heads in sentence-transformers folders: `modules.json` and the files it names, read and written.
 
-Modules read and written here are those of the registry (`jaxwhiten.head.steps.STEPS`), the Transformer before them, and
-Dropout, which does nothing when encoding. What no module can say lies in a file of its own beside them: the source of a
-whitening, and a code at the end of the head, without which other libraries read the vectors that are coded.
+Modules read and written here are those of the registry (`jaxwhiten.head.steps.STEPS`), the Transformer before them, or
+the StaticEmbedding, which pools, too, and Dropout, which does nothing when encoding. What no module can say lies in a
+file of its own beside them: the source of a whitening, and a code at the end of the head, without which other libraries
+read the vectors that are coded.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.coding import CODE_FILE, Code
 from jaxwhiten.head.head import Head
-from jaxwhiten.head.pooling import AfterPrompt, Pooling
+from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import SETTINGS_FILE, Settings
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target, read_optional
-from jaxwhiten.models import EncoderConfig, TransformerEncoder, loading, save_model
+from jaxwhiten.models import EncoderConfig, StaticEncoder, TransformerEncoder, loading, save_model
+from jaxwhiten.models.static import MAX_LENGTH, save_static
+from jaxwhiten.models.static import MODULE as STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm
 
 _IGNORED = ("Transformer", "Dropout")
@@ -36,7 +39,7 @@ def says_head(folder: Path) -> bool:
 
 
 def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
-    """Reads what a sentence-transformers folder does after its Transformer.
+    """Reads what a sentence-transformers folder does after its Transformer, or its StaticEmbedding.
 
     Args:
       folder: Holds `modules.json`, or at least `1_Pooling/config.json`.
@@ -51,16 +54,17 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
     listed = _listed(folder)
     kinds = [kind for kind, _ in listed]
     where = folder / "modules.json"
-    if kinds[:1] != ["Transformer"] or kinds.count("Pooling") != 1:
+    if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
-    steps: list[Step] = []
+    steps: list[Step] = [Mean()] if config.static else []
     width = config.hidden_size
     for kind, place in listed[1:]:
         classes = STEPS.get(kind, ())
         pooled = any(isinstance(step, Pooling) for step in steps)
-        if kind == "Transformer" or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
+        if kind in ("Transformer", STATIC) or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
             raise ModelError(f"{where}: {kind} is in a place where it is not supported, after {kinds}.")
-        found = Found(place, folder, loading.transformer_folder(folder), config, width)
+        first = listed[0][1] if config.static else loading.transformer_folder(folder)
+        found = Found(place, folder, first, config, width)
         step = next((step for c in classes if (step := c.from_folder(found)) is not None), None)
         if step is not None:
             width = step.output_width(width)
@@ -85,7 +89,10 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         named = [(str(row["type"]), str(row["path"])) for row in rows]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{file}: not a readable list of modules ({error}).") from error
-    supported = [*_IGNORED, *STEPS]
+    named = [(kind, "" if path == "." else path) for kind, path in named]  # as model2vec says it
+    if not named:
+        raise ModelError(f"{file}: lists no modules.")
+    supported = [*_IGNORED, STATIC, *STEPS]
     for kind, path in named:
         package, _, name = kind.rpartition(".")
         if package.split(".")[0] != "sentence_transformers" or name not in supported:
@@ -97,8 +104,11 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
 
 def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
     """The default prompt before every sentence, lower-casing, and the longest sentence."""
-    of_transformer = read_optional(listed[0][1] / "sentence_bert_config.json")
+    kind, first = listed[0]
+    of_transformer = read_optional(first / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
+    if kind == STATIC:
+        max_length = read_optional(first / "config.json").get("max_length") or MAX_LENGTH
     try:
         form = TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
     except InputError as error:
@@ -117,8 +127,13 @@ def modules_of(
     """
     head.width(config)
     width, number, found = config.hidden_size, 0, list[tuple[Step, list[tuple[str, Module]]]]()
+    if config.static and not isinstance(head.steps[0], Mean):
+        raise InputError(
+            f"{head.summary}: a static encoder's folder says the mean of its tokens, and no other pooling."
+        )
     for step in head.steps:
-        modules = step.to_folder(Target(config, width, tokenizer))
+        pools = config.static and isinstance(step, Mean)  # as its first module does
+        modules = [] if pools else step.to_folder(Target(config, width, tokenizer))
         found.append((step, [(f"{number + i}_{module.kind}", module) for i, module in enumerate(modules, start=1)]))
         number += len(modules)
         width = step.output_width(width)
@@ -159,9 +174,13 @@ def write_folder(
     modules = [module for _, of_step in modules_of(head, model.config, tokenizer) for module in of_step]
     if (folder / CODE_FILE).is_file():  # of a head that was here before
         (folder / CODE_FILE).unlink()
-    save_model(model, folder, dtype=dtype)
+    if isinstance(model, StaticEncoder):
+        unit_length = [module.kind for _, module in modules] == ["Normalize"]
+        save_static(model, folder, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
+    else:
+        save_model(model, folder, dtype=dtype)
     tokenizer.save(folder, head.form)
-    listed = [_row("Transformer", 0, "")]
+    listed = [_row(STATIC if model.config.static else "Transformer", 0, "")]
     changes: dict[str, Any] = {}
     for number, (path, module) in enumerate(modules, start=1):
         listed.append(_row(module.kind, number, path))
@@ -178,8 +197,9 @@ def write_folder(
         step.save_beside(folder)
     if changes:
         io.write_json(folder / "config.json", loading.read_json(folder / "config.json") | changes)
-    of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
-    io.write_json(folder / "sentence_bert_config.json", of_transformer)
+    if not model.config.static:
+        of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
+        io.write_json(folder / "sentence_bert_config.json", of_transformer)
     settings = settings or Settings(similarity_fn_name="cosine")
     if head.form.prompt and not settings.default_prompt_name:
         prompts = {**settings.prompts, _UNNAMED: head.form.prompt}

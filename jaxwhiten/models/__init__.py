@@ -5,6 +5,7 @@ from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.loading import init_model, load_config, load_model, resolve_folder, save_model
 from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.static import StaticEncoder
 from jaxwhiten.models.transformer import TransformerEncoder
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "EncoderConfig",
     "EncoderOutput",
     "MaskedLM",
+    "StaticEncoder",
     "TransformerEncoder",
     "init_masked_lm",
     "init_model",

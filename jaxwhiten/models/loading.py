@@ -10,10 +10,11 @@ from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
-from jaxwhiten.models import checkpoint
+from jaxwhiten.models import checkpoint, static
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES
@@ -165,7 +166,11 @@ def load_model(
     Raises:
       ModelError: A file cannot be read; the message names the file or tensor.
     """
-    folder = transformer_folder(resolve_folder(model, revision=revision))
+    folder = resolve_folder(model, revision=revision)
+    if (table := static.static_folder(folder)) is not None:
+        encoder = static.load_static(table, _dtype(dtype))
+        return encoder, encoder.config, table
+    folder = transformer_folder(folder)
     config = load_config(folder)
     module, state = _abstract(config, dtype, remat)
     values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state)
@@ -194,10 +199,14 @@ def init_model(
     Raises:
       InputError: An unknown dtype.
     """
-    if dtype not in DTYPES:
-        raise unknown_name("dtype", dtype, DTYPES)
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
-    return TransformerEncoder(config, dtype=DTYPES[dtype], remat=remat, rngs=rngs)
+    return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
+
+
+def _dtype(name: str) -> DTypeLike:
+    if name not in DTYPES:
+        raise unknown_name("dtype", name, DTYPES)
+    return DTYPES[name]
 
 
 def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "float32") -> None:

@@ -104,15 +104,18 @@ class BulkTokenizer:
       folder: Holds `tokenizer.json`, or the older `vocab.txt` and its companions.
       max_length: Longest sentence in tokens, special tokens counted.
       model_vocab: Rows of the model's word embedding, or None; a token id that has no row is refused.
+      special_tokens: Whether sentences are put between the model's special tokens.
 
     Raises:
       ModelError: No tokenizer in the folder, or one that cannot be read.
     """
 
-    def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None):
-        self._folder, self._model_vocab = folder, model_vocab
+    def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
+        self._folder, self._model_vocab, self._special_tokens = folder, model_vocab, special_tokens
         self._tokenizer = _load(folder)
         with _refusing(folder, "is damaged"):
+            if not special_tokens:
+                self._tokenizer.post_processor = None
             self._tokenizer.enable_truncation(max_length)
             self._tokenizer.no_padding()
         self.max_length = max_length
@@ -223,10 +226,13 @@ class BulkTokenizer:
           folder: The model folder.
           form: A template is written into `tokenizer.json`, so that every library puts it around a sentence.
         """
-        copy_tokenizer(self._folder, folder)
-        if form.prompt is not None:
-            return
+        if self._special_tokens:
+            copy_tokenizer(self._folder, folder)
+            if form.prompt is not None:
+                return
         io.write_text(folder / "tokenizer.json", self.to_json(form))
+        if not self._special_tokens:
+            return
         settings = folder / "tokenizer_config.json"
         raw = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
         # A tokenizer class of one family would write its own special tokens over the template.

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.whitening.moments import Moments
+from jaxwhiten.errors import InputError, spelled
+from jaxwhiten.whitening.moments import Moments, weights_problem
 
 
 def _double_device() -> jax.Device | None:
@@ -30,6 +31,7 @@ class Decomposition:
     values: np.ndarray
     cubic: np.ndarray
     quartic: float
+    weights: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, moments: Moments) -> Decomposition:
@@ -41,18 +43,35 @@ class Decomposition:
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
         vectors = np.ascontiguousarray(vectors)
-        return cls(moments.n, moments.mean.copy(), vectors, values, moments.cubic.copy(), moments.quartic)
+        sums = moments.cubic.copy(), moments.quartic, moments.weights
+        return cls(moments.n, moments.mean.copy(), vectors, values, *sums)
 
     def moments(self) -> Moments:
         """The moments this was made from."""
-        M2 = (self.vectors * (self.values * self.n)) @ self.vectors.T
-        return Moments(self.n, self.mean.copy(), (M2 + M2.T) / 2, self.cubic.copy(), self.quartic)
+        result = Moments(self.n, self.mean.copy(), self.vectors, self.cubic.copy(), self.quartic, weights=self.weights)
+        M2 = (self.vectors * (self.values * result.weight)) @ self.vectors.T
+        result.M2 = (M2 + M2.T) / 2
+        return result
+
+    @property
+    def effective_n(self) -> float:
+        """As that of the moments."""
+        return self.weights[0] ** 2 / self.weights[1] if self.weights else float(self.n)
 
     def ledoit_wolf(self) -> float:
-        """The shrinkage coefficient of Ledoit and Wolf, exact: Σ ‖x−μ‖⁴ is part of the moments."""
+        """The shrinkage coefficient of Ledoit and Wolf, exact: Σ ‖x−μ‖⁴ is part of the moments.
+
+        Raises:
+          InputError: Rows of unequal weights, of which Σ w² yᵀy would be needed, too.
+        """
+        if not np.isclose(self.effective_n, self.n, rtol=1e-9):
+            raise InputError(
+                f"The Ledoit-Wolf coefficient is not known for rows of unequal weights: give {spelled('shrinkage')} a"
+                " number from 0 to 1, or leave it out."
+            )
         d, squares = len(self.values), float(self.values @ self.values)
         distance = squares - float(self.values.sum()) ** 2 / d
-        error = (self.quartic / self.n - squares) / self.n
+        error = (self.quartic / (self.weights[0] if self.weights else self.n) - squares) / self.n
         return min(max(error / distance, 0.0), 1.0) if distance > 0 and error > 0 else 0.0
 
     def effective_dimensions(self) -> np.ndarray:
@@ -85,13 +104,15 @@ class Decomposition:
     def tensors(self) -> dict[str, np.ndarray]:
         """Everything, by name, as it is written to a file."""
         named = {"mean": self.mean, "components": self.vectors, "eigenvalues": self.values, "cubic": self.cubic}
+        named |= {"weights": np.array(self.weights)} if self.weights else {}
         return named | {"n": np.array([self.n], np.int64), "quartic": np.array([self.quartic])}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, np.ndarray]) -> Decomposition:
         """The reverse of `tensors`; KeyError or ValueError if something is missing or not a number."""
         mean, vectors, values, cubic = (tensors[name] for name in ("mean", "components", "eigenvalues", "cubic"))
-        return cls(int(tensors["n"].item()), mean, vectors, values, cubic, float(tensors["quartic"].item()))
+        sums = cubic, float(tensors["quartic"].item()), tuple(map(float, tensors.get("weights", ())))
+        return cls(int(tensors["n"].item()), mean, vectors, values, *sums)
 
     def problem(self) -> str | None:
         """What makes these numbers impossible, or None."""
@@ -107,4 +128,4 @@ class Decomposition:
             return "eigenvalues are negative or not descending"
         if np.abs(np.einsum("ij,ij->j", self.vectors, self.vectors) - 1).max() > 1e-6:
             return "the components are not of unit length"
-        return None
+        return weights_problem(self.weights)

@@ -37,13 +37,14 @@ def merge_moments(moments: Moments) -> Moments:
 
 
 def _pack(moments: Moments, d: int) -> np.ndarray:
-    packed = np.zeros(2 + 2 * d + d * d)  # moments of no rows are zeros; n is exact up to 2^53
+    packed = np.zeros(4 + 2 * d + d * d)  # moments of no rows are zeros; n is exact up to 2^53
     if moments.n:
-        scalars = np.array([moments.n, moments.quartic])
+        scalars = np.array([moments.n, moments.quartic, *(moments.weights or (0.0, 0.0))])
         packed[:] = np.concatenate([scalars, moments.mean, moments.cubic, moments.M2.ravel()])
     return packed
 
 
 def _unpack(packed: np.ndarray, d: int) -> Moments:
-    (n, quartic), mean, cubic, M2 = np.split(packed, [2, 2 + d, 2 + 2 * d])
-    return Moments(int(n), mean, M2.reshape(d, d), cubic, float(quartic))
+    (n, quartic, *weights), mean, cubic, M2 = np.split(packed, [4, 4 + d, 4 + 2 * d])
+    sums = tuple(map(float, weights)) if any(weights) else ()
+    return Moments(int(n), mean, M2.reshape(d, d), cubic, float(quartic), weights=sums)

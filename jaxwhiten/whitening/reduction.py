@@ -2,7 +2,7 @@
 
 With y = (x − c) · scale about an approximate centre c, and s = ‖y‖², they are Σ yᵀy, Σ y, Σ s y, Σ s and Σ s²: all that
 is needed to move to the true mean, to merge with other blocks, and to compute the Ledoit-Wolf coefficient later without
-another pass over the data.
+another pass over the data. Where rows have weights w, each term counts w times: y and s are multiplied by √w.
 
 Two routes compute them and are tested against each other. On accelerators, and wherever there is more than one device,
 it is `jax.pmap` with `lax.psum` over all local devices. On a lone CPU device there is nothing to reduce over, and XLA
@@ -48,6 +48,26 @@ _MATRICES_BYTES = 512 << 20
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
 
 
+class Shares(NamedTuple):
+    """How much the rows of a block count. The weights w of its sums are relative to the largest of them."""
+
+    n: int  # rows that count
+    total: float  # Σ w
+    largest: float = 1.0
+    roots: np.ndarray | None = None  # [n], √w; None where all rows count once
+    sums: tuple[float, ...] = ()  # of the weights as they were given, and of their squares
+
+    @classmethod
+    def of(cls, rows: int, weights: np.ndarray | None) -> Shares:
+        """Of float64 weights, none below 0; without weights every row counts once."""
+        if weights is None:
+            return cls(rows, float(rows))
+        largest = float(weights.max(initial=0.0)) or 1.0
+        relative = weights / largest
+        sums = float(weights.sum()), float(weights @ weights)
+        return cls(int(np.count_nonzero(weights)), float(relative.sum()), largest, np.sqrt(relative), sums)
+
+
 class Sums(NamedTuple):
     """Sums over rows y = (x − centre) · scale; s = ‖y‖². Device arrays that may still be computed, or NumPy's."""
 
@@ -63,19 +83,21 @@ class BlockSums(NamedTuple):
     sums: Sums
     centre: np.ndarray
     scale: float
+    shares: Shares
 
     def usable(self) -> bool:
         """Whether the sums are finite, and none can have vanished in float32."""
         if not np.isfinite(self.sums.vectors).all() or not np.isfinite(self.sums.squares).all():
             return False
         in_float32 = np.float32 in (self.centre.dtype, self.sums.squares.dtype)
-        return not in_float32 or float(self.sums.squares[0]) >= 1e-16 * (self.rows.stop - self.rows.start)
+        return not in_float32 or float(self.sums.squares[0]) >= 1e-16 * self.shares.total
 
 
-def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
+def block_sums(X: np.ndarray, devices: Sequence[jax.Device], weights: np.ndarray | None = None) -> Iterator[BlockSums]:
     """The sums of X block by block, each block dispatched before the sums of the last one are fetched.
 
-    The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite.
+    The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite. Weights are float64, finite,
+    and none is below 0.
     """
     n, d = X.shape
     dtype = work_dtype(X.dtype)
@@ -84,26 +106,38 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
     def dispatch(rows: slice) -> BlockSums:
         block = X[rows]
-        centre, scale = centre_and_scale(block, dtype)
-        sums = sums_on_host(block, centre, scale) if on_host else sums_on_devices(block, centre, scale, devices, full)
-        return BlockSums(rows, sums, centre, scale)
+        shares = Shares.of(len(block), None if weights is None else weights[rows])
+        centre, scale = centre_and_scale(block, dtype, shares.roots)
+        if on_host:
+            sums = sums_on_host(block, centre, scale, shares.roots)
+        else:
+            sums = sums_on_devices(block, centre, scale, devices, full, shares.roots)
+        return BlockSums(rows, sums, centre, scale, shares)
 
     for found in one_ahead(map(dispatch, blocks(n, full))):
         block = X[found.rows]
-        yield found if found.usable() else sums_in_float64(block, found.rows)
+        yield found if found.usable() else sums_in_float64(block, found.rows, found.shares)
         release_pages(block)
 
 
-def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
+def sums_in_float64(block: np.ndarray, rows: slice, shares: Shares) -> BlockSums:
     """The sums of rows whose powers leave the range of float32; NonFiniteError if the rows are not finite."""
     check_finite(block, rows.start)
-    centre, scale = centre_and_scale(block, np.dtype(np.float64))
-    return BlockSums(rows, sums_on_host(block, centre, scale), centre, scale)
+    centre, scale = centre_and_scale(block, np.dtype(np.float64), shares.roots)
+    return BlockSums(rows, sums_on_host(block, centre, scale, shares.roots), centre, scale, shares)
 
 
-def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
-    """An approximate centre in the working dtype, and a power of two that keeps fourth powers within its range."""
-    sample = block[:: max(1, len(block) // _SAMPLE_ROWS)].astype(np.float64)
+def centre_and_scale(block: np.ndarray, dtype: np.dtype, roots: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """An approximate centre in the working dtype, and a power of two that keeps fourth powers within its range.
+
+    They follow from a sample in which a row occurs as often as its weight makes it.
+    """
+    if roots is None:
+        sample = block[:: max(1, len(block) // _SAMPLE_ROWS)].astype(np.float64)
+    else:
+        cumulated = np.cumsum(roots**2)
+        places = np.searchsorted(cumulated, cumulated[-1] * (np.arange(_SAMPLE_ROWS) + 0.5) / _SAMPLE_ROWS)
+        sample = block[np.minimum(places, len(block) - 1)].astype(np.float64)
     with np.errstate(all="ignore"):
         centre = sample.mean(axis=0).astype(dtype)
         spread = float(np.max(np.abs(sample - centre)))
@@ -111,7 +145,7 @@ def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, fl
     return centre, 1.0 if abs(exponent) <= 16 else float(np.ldexp(1.0, -int(np.clip(exponent, -120, 120))))
 
 
-def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
+def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float, roots: np.ndarray | None = None) -> Sums:
     """The sums in float64, of chunks computed in `centre`'s dtype by BLAS.
 
     Every core takes its own chunks; only matrices too wide to have one per core are left to BLAS's own threads.
@@ -121,31 +155,39 @@ def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
     alone = cores * d * d * (8 + centre.dtype.itemsize) > _MATRICES_BYTES
     threads = 1 if alone else cores
     most = max(_LEAST_CHUNK, min(_CHUNK_BYTES, _CHUNKS_BYTES // threads) // (d * centre.dtype.itemsize))
-    shares = [[block[rows] for rows in share] for share in blas.deal(range(n), most, threads)]
-    total, *others = blas.on_cores(lambda share: _sums_of(share, centre, scale), shares)
+    roots = None if roots is None else roots.astype(centre.dtype)
+    dealt = [
+        [(block[rows], None if roots is None else roots[rows]) for rows in share]
+        for share in blas.deal(range(n), most, threads)
+    ]
+    total, *others = blas.on_cores(lambda chunks: _sums_of(chunks, centre, scale), dealt)
     for other in others:
         for sums, more in zip(total, other, strict=True):
             sums += more
     return total
 
 
-def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> Sums:
-    """The sums of some chunks, the first of which has the most rows."""
+def _sums_of(chunks: Sequence[tuple[np.ndarray, np.ndarray | None]], centre: np.ndarray, scale: float) -> Sums:
+    """The sums of some chunks with the roots of their weights; the first has the most rows."""
     d, dtype = len(centre), centre.dtype
     total = Sums(np.zeros((d, d)), np.zeros((2, d)), np.zeros(2))
-    centred, product = np.empty((len(chunks[0]), d), dtype), np.empty((d, d), dtype)
-    weights = np.ones((2, _FILL_ROWS), dtype)  # 1 and s
+    centred, product = np.empty((len(chunks[0][0]), d), dtype), np.empty((d, d), dtype)
+    factors = np.ones((2, _FILL_ROWS), dtype)  # √w and √w s
     with np.errstate(all="ignore"):
-        for chunk in chunks:
+        for chunk, roots in chunks:
             for start in range(0, len(chunk), _FILL_ROWS):
                 rows = chunk[start : start + _FILL_ROWS]
-                y, ones_and_s = centred[start : start + len(rows)], weights[:, : len(rows)]
+                y, (root, s) = centred[start : start + len(rows)], factors[:, : len(rows)]
                 np.subtract(rows, centre, out=y, casting="same_kind")
                 if scale != 1.0:
                     y *= dtype.type(scale)
-                s = np.vecdot(y, y, out=ones_and_s[1])
-                total.vectors[:] += ones_and_s @ y
-                total.squares[:] += s.sum(dtype=np.float64), np.vecdot(s, s, dtype=np.float64)
+                np.vecdot(y, y, out=s)
+                if roots is not None:
+                    root[:] = roots[start : start + len(rows)]
+                    y *= root[:, None]
+                    s *= root
+                total.vectors[:] += factors[:, : len(rows)] @ y
+                total.squares[:] += np.vecdot(root, s, dtype=np.float64), np.vecdot(s, s, dtype=np.float64)
             Y = centred[: len(chunk)]
             total.product[:] += np.matmul(Y.T, Y, out=product)  # NumPy sees the symmetry and calls syrk
     return total
@@ -155,19 +197,24 @@ def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> 
 def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
     """The pmapped sums, compiled once per (rows per device, d, dtype)."""
 
-    def sums(x: jax.Array, count: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
-        weight = (jnp.arange(x.shape[0]) < count).astype(centre.dtype)
-        y = (x.astype(centre.dtype) - centre) * (scale * weight)[:, None]
-        s = jnp.sum(y * y, axis=1)
+    def sums(x: jax.Array, roots: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+        y = (x.astype(centre.dtype) - centre) * (scale * (roots > 0))[:, None]
+        s = jnp.sum(y * y, axis=1) * roots
+        y = y * roots[:, None]
         times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-        found = Sums(times(y.T, y), times(jnp.stack([weight, s]), y), jnp.stack([s.sum(), (s * s).sum()]))
+        found = Sums(times(y.T, y), times(jnp.stack([roots, s]), y), jnp.stack([(roots * s).sum(), (s * s).sum()]))
         return lax.psum(found, "rows")
 
     return jax.pmap(sums, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
 
 
 def sums_on_devices(
-    block: np.ndarray, centre: np.ndarray, scale: float, devices: Sequence[jax.Device], full: int
+    block: np.ndarray,
+    centre: np.ndarray,
+    scale: float,
+    devices: Sequence[jax.Device],
+    full: int,
+    roots: np.ndarray | None = None,
 ) -> Sums:
     """Starts the sums of one block on all devices and returns at once. Rows that do not divide are padded, weight 0."""
     n, d = block.shape
@@ -180,8 +227,12 @@ def sums_on_devices(
         centre, scale = np.zeros(d, dtype), 1.0
     rows = row_bucket(n, full, len(devices))
     each = rows // len(devices)
-    counts = np.clip(n - each * np.arange(len(devices)), 0, each).astype(np.int32)
+    counted = np.zeros(rows, centre.dtype)  # not the padding
+    counted[:n] = 1 if roots is None else roots
     with jax.enable_x64(centre.dtype == np.float64):
         return _device_sums(tuple(devices))(
-            pad_rows(x, rows).reshape(len(devices), each, d), counts, centre, np.asarray(scale, centre.dtype)
+            pad_rows(x, rows).reshape(len(devices), each, d),
+            counted.reshape(len(devices), each),
+            centre,
+            np.asarray(scale, centre.dtype),
         )

@@ -123,7 +123,7 @@ def suggest(whitening: Whitening) -> Suggestion:
       β and γ below 1 on vectors of fine-tuned encoders.
     """
     facts = spectrum(whitening, ks=range(1, whitening.n_features_in_ + 1))
-    n, d, rank = facts["n"], facts["dimension"], facts["rank"]
+    n, d, rank = int(whitening.provenance.get("effective_n", facts["n"])), facts["dimension"], facts["rank"]
     shares = [row["share"] for row in facts["explained"]]
     supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
     enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)

@@ -44,7 +44,7 @@ def _warn(message: str) -> None:
 
 def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> None:
     """Warns where a whitening that keeps k columns was fitted on too few rows to scale them by their variances."""
-    n, d, effective = decomposition.n, len(decomposition.mean), decomposition.effective_dimensions()
+    n, d, effective = decomposition.effective_n, len(decomposition.mean), decomposition.effective_dimensions()
     needed = np.maximum(_ROWS_PER_COLUMN * np.arange(1, d + 1), np.ceil(_ROWS_PER_EFFECTIVE * effective))
     if n >= needed[k - 1]:
         return
@@ -52,10 +52,11 @@ def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> 
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
+    rows = "rows" if n == decomposition.n else f"effective rows, {decomposition.n:,} of unequal weights"
     fewer = f", or keep at most {most} columns: {remedy}{spelled('n_components', most)}" if most else ""
     _warn(
-        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}: the "
-        f"variances it scales by are unreliable. Give more rows{fewer}."
+        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n:.0f} {rows}, fewer than {few}:"
+        f" the variances it scales by are unreliable. Give more rows{fewer}."
     )
 
 
@@ -112,6 +113,7 @@ class Whitening(SpectralMethod):
         decomposition = Decomposition.of(moments)
         facts = {**stamp(), **moments.provenance, **(provenance or {})}
         result._learned = Learned(Spectrum(None, decomposition), moments.n, len(moments.mean), facts)
+        result._coefficient(decomposition)  # refused for unequal weights
         result._check_fit(decomposition)
         return result
 
@@ -255,7 +257,9 @@ class Whitening(SpectralMethod):
         return self._decomposition.rank(self.eigenvalue_floor)
 
     def _facts(self) -> dict[str, Any]:
-        return super()._facts() | {"rank": self.rank_}
+        weighted = self._decomposition.weights
+        effective = {"effective_n": self._decomposition.effective_n} if weighted else {}
+        return super()._facts() | {"rank": self.rank_, **effective}
 
     def _coefficient(self, decomposition: Decomposition) -> float:
         if self.shrinkage is None:

@@ -19,7 +19,9 @@ def test_moments_travel_bit_for_bit():
     moments = Moments().update(np.random.default_rng(1).standard_normal((7, 4)) * 1e-9 + 1e3)
     words = gathering._pack(moments, 4).view(np.uint32).copy()
     found = gathering._unpack(words.view(np.float64), 4)
-    assert (found.n, found.quartic) == (moments.n, moments.quartic)
+    assert (found.n, found.quartic, found.weights) == (moments.n, moments.quartic, ())
     for name in ("mean", "M2", "cubic"):
         assert getattr(found, name).tobytes() == getattr(moments, name).tobytes()
     assert gathering._unpack(gathering._pack(Moments(), 4), 4).n == 0
+    weighted = Moments().update(np.eye(3), [1.0, 2.5, 1e-7])
+    assert gathering._unpack(gathering._pack(weighted, 3), 3).weights == weighted.weights

@@ -137,10 +137,10 @@ def test_devices_without_float64(monkeypatch, count, size):
     centre, scale = reduction.centre_and_scale(X, np.dtype(np.float64))
     sums = reduction.sums_on_devices(X, centre, 1.0 if size < 1 else scale, jax.local_devices()[:count], 512)
     assert sums.product.dtype == np.float32
-    found = reduction.BlockSums(slice(0, 500), sums, centre, 1.0 if size < 1 else scale)
+    found = reduction.BlockSums(slice(0, 500), sums, centre, 1.0 if size < 1 else scale, reduction.Shares.of(500, None))
     if size < 1:
         assert not found.usable()
-        found = reduction.sums_in_float64(X, found.rows)
+        found = reduction.sums_in_float64(X, found.rows, found.shares)
     assert_equals(moments._moments_of(found), X, 1e-12 if size < 1 else 1e-5)
 
 
@@ -312,6 +312,79 @@ def test_parts_from_threads_merge_to_the_whole():
     assert_equals(total, X)
 
 
+def draws(n, seed=0):
+    """Weights as uneven as those of words: some 0, the largest 10,000 times the median."""
+    weights = np.random.default_rng(seed).pareto(1.0, n) ** 2
+    weights[:: max(3, n // 7)] = 0.0
+    return weights
+
+
+@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_equal_numpy(count, size, dtype):
+    X, weights = sample(999, 7, 100.0).astype(dtype), draws(999) * size
+    found, total = Moments(), Moments()
+    for part in map(moments._moments_of, reduction.block_sums(X, jax.local_devices()[:count], weights)):
+        found.merge(part)
+    for block, share in zip(np.split(X, [5, 6, 500]), np.split(weights, [5, 6, 500]), strict=True):
+        total.update(block, share)
+    x = X.astype(np.float64)
+    mean = np.average(x, axis=0, weights=weights)
+    squares = ((x - mean) ** 2).sum(axis=1)
+    for ddof in (0, 1):
+        expected = np.cov(x, rowvar=False, aweights=weights, ddof=ddof)
+        deviation = np.sqrt(np.diag(expected))
+        for m in (found, total):
+            tolerance = (1e-9 if dtype == np.float64 else 1e-5) * np.outer(deviation, deviation)
+            assert np.all(np.abs(m.covariance(ddof) - expected) <= tolerance)
+    for m in (found, total):
+        assert m.n == np.count_nonzero(weights)
+        assert m.weight == pytest.approx(weights.sum(), rel=1e-12)
+        assert m.effective_n == pytest.approx(weights.sum() ** 2 / (weights @ weights), rel=1e-12)
+        assert np.allclose(m.mean, mean, rtol=1e-6)
+        assert m.quartic == pytest.approx(weights @ squares**2, rel=1e-5)
+        assert np.allclose(m.cubic, (weights * squares) @ (x - mean), rtol=1e-4, atol=1e-5 * abs(m.cubic).max())
+
+
+def test_whole_weights_are_repeated_rows_and_merge_with_rows_without(tmp_path):
+    X, repeats = sample(300, 5, 10.0), np.random.default_rng(0).integers(0, 4, 300)
+    expected = Moments().update(np.repeat(X, repeats, axis=0)).update(X)
+    found = Moments().update(X, repeats).merge(Moments().update(X))
+    other = Moments().update(X).merge(Moments().update(X, repeats))
+    for m in (found, other):
+        assert (m.n, m.weight) == (300 + np.count_nonzero(repeats), expected.n)
+        assert m.effective_n == pytest.approx(expected.n**2 / ((repeats**2).sum() + 300))
+        for name in ("mean", "M2", "cubic", "quartic"):
+            assert np.allclose(getattr(m, name), getattr(expected, name), rtol=1e-9, atol=1e-9 * expected.quartic)
+    found.save(tmp_path / "m.safetensors")
+    back = Moments.load(tmp_path / "m.safetensors")
+    assert (back.n, back.weights, back.provenance["effective_n"]) == (found.n, found.weights, found.effective_n)
+    assert "effective_n" in repr(back)
+    assert not Moments().update(X, np.zeros(300)).n
+    assert Moments().update(X, np.ones(300)).covariance(1) == pytest.approx(np.cov(X, rowvar=False))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.0, 3.0], "Weight 1 is -2:"),
+        ([1.0, 2.0, np.nan], "Weight 2 is nan:"),
+        ([np.inf, 2.0, 1.0], "Weight 0 is inf:"),
+        ([1.0, 2.0], r"shape \(2,\)"),
+        (["a", "b", "c"], "one per row"),
+        ([1e200, 1.0, 1.0], "leave float64"),
+        ([0.0, 1e-200, 0.0], "leave float64"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(weights, message):
+    state = Moments().update(np.eye(3))
+    before = pickle.dumps(state)
+    with pytest.raises(InputError, match=message):
+        state.update(np.eye(3), weights)
+    assert pickle.dumps(state) == before
+
+
 def test_save_and_load(tmp_path):
     path = tmp_path / "m.safetensors"
     state = Moments().update(sample(50, 4))
@@ -356,6 +429,8 @@ def put(name, index, value):
         (lambda t: t.update(M2=t["M2"].astype(np.float32)), "float64"),
         (lambda t: t.update(n=np.array([1, 2])), "not complete"),
         (lambda t: t.pop("cubic"), "not complete"),
+        (lambda t: t.update(weights=np.array([50.0, -1.0])), "sums of the weights"),
+        (lambda t: t.update(weights=np.array([50.0])), "sums of the weights"),
     ],
 )
 def test_impossible_files_are_refused(tmp_path, change, message):

@@ -569,3 +569,28 @@ def test_normalize_refuses_what_has_no_direction():
             normalize(np.array([[1.0, 2.0], [bad, 1.0]]))
     assert normalize(np.zeros((0, 3))).shape == (0, 3)
     assert arrays.normalize is normalize
+
+
+def test_weighted_moments(tmp_path):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(400, 4)) * [4, 3, 2, 1], rng.pareto(2.0, 400)
+    moments = Moments().update(X, weights)
+    whitening = Whitening.from_moments(moments, n_components=3)
+    z = whitening.transform(X)
+    assert np.allclose(np.cov(z, rowvar=False, aweights=weights, ddof=0), np.eye(3), atol=1e-9)
+    whitening.save(tmp_path / "w.safetensors")
+    back = Whitening.load(tmp_path / "w.safetensors")
+    assert back.provenance["effective_n"] == moments.effective_n
+    more = moments.merge(Moments().update(X + 1))
+    assert np.allclose(back.partial_fit(X + 1).transform(X), Whitening.from_moments(more, n_components=3).transform(X))
+    assert back.provenance["effective_n"] == pytest.approx(more.effective_n)
+    for refused in (
+        lambda: Whitening.from_moments(more, shrinkage="ledoit-wolf"),
+        lambda: back.with_params(shrinkage="ledoit-wolf").transform(X),
+    ):
+        with pytest.raises(InputError, match="unequal weights"):
+            refused()
+    equal = Whitening.from_moments(Moments().update(X, np.full(400, 3.0)), shrinkage="ledoit-wolf")
+    assert equal.shrinkage_ == pytest.approx(Whitening(shrinkage="ledoit-wolf").fit(X).shrinkage_)
+    with pytest.warns(WhiteningWarning, match="effective rows, 400 of unequal weights"):
+        Whitening.from_moments(Moments().update(X, 1.0 / np.arange(1, 401) ** 2))

@@ -1,0 +1,107 @@
+"""Static encoders: one vector per token of the vocabulary, whatever stands beside it, and nothing else.
+
+A folder of one is read by sentence-transformers (StaticEmbedding) and by model2vec; both take the mean of the vectors.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import checkpoint
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.layers import EncoderOutput
+from jaxwhiten.models.transformer import TransformerEncoder
+
+MODULE = "StaticEmbedding"
+MAX_LENGTH = 512  # tokens, where a folder does not say; model2vec's default
+_TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
+_LONGEST = 1 << 20
+
+
+class StaticEncoder(TransformerEncoder):
+    """A table of token vectors, as an encoder without layers: its hidden states are the rows of the tokens.
+
+    Args:
+      table: float32 [vocab, d].
+      dtype: Dtype of the hidden states.
+    """
+
+    def __init__(self, table: Float[np.ndarray, "vocab d"], dtype: DTypeLike = jnp.float32):
+        rows, width = table.shape
+        self.config = EncoderConfig(
+            model_type="static",
+            vocab_size=rows,
+            hidden_size=width,
+            num_layers=1,
+            num_heads=1,
+            intermediate_size=1,
+            max_positions=_LONGEST,
+            type_vocab_size=0,
+            pooler=False,
+            learned_positions=False,
+        )
+        self.dtype = dtype
+        self.embedding = nnx.Param(jnp.asarray(table, jnp.float32))
+
+    def __call__(
+        self, input_ids: Int[Array, "batch length"], attention_mask: Int[Array, "batch length"], *_: Any, **__: Any
+    ) -> EncoderOutput:
+        """The rows of the tokens, as the embedding output and as the last hidden state."""
+        x = self.embedding[...].astype(self.dtype)[input_ids]
+        return EncoderOutput((x, x), None, ())
+
+
+def static_folder(folder: Path) -> Path | None:
+    """Where the table of a static encoder's folder lies; None for other folders."""
+    try:
+        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
+        kind, path = str(first["type"]), str(first["path"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None  # no list of modules, or one that `head.folder` refuses
+    return folder / Path(path).name if kind.rpartition(".")[2] == MODULE else None
+
+
+def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
+    """Reads the table of a folder of sentence-transformers or model2vec.
+
+    Raises:
+      ModelError: No table, or one that cannot be read.
+    """
+    tensors, where = checkpoint.open_weights(folder)
+    name = next((name for name in _TABLES if name in tensors), None)
+    if name is None or len(tensors[name][0]) != 2:
+        raise ModelError(f"{where}: no table of token vectors; expected {' or '.join(_TABLES)}.")
+    table = checkpoint.read_tensor(tensors, name, tensors[name][0], where)
+    if "mapping" in tensors:  # of a vocabulary that model2vec has quantised
+        rows = np.asarray(tensors["mapping"][1]())
+        if rows.ndim != 1 or rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < len(table))).all():
+            raise ModelError(f"{where}: 'mapping' does not name rows of the {len(table)} there are.")
+        table = table[rows]
+    if "weights" in tensors:
+        table = table * checkpoint.read_tensor(tensors, "weights", (len(table),), where)[:, None]
+    return StaticEncoder(table, dtype)
+
+
+def save_static(model: StaticEncoder, folder: str | Path, *, unit_length: bool, max_length: int, dtype: str) -> None:
+    """Writes `config.json` and `model.safetensors` as model2vec does.
+
+    Args:
+      model: A static encoder.
+      folder: Created if missing.
+      unit_length: Whether model2vec scales its vectors to unit length.
+      max_length: Longest sentence in tokens.
+      dtype: Dtype of the table, `"float32"` or `"float16"`.
+    """
+    table = np.asarray(model.embedding[...]).astype(dtype)
+    raw = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": table.shape[1]}
+    raw |= {"normalize": unit_length, "max_length": max_length, "embedding_dtype": dtype}
+    checkpoint.save_folder(folder, raw, {_TABLES[0]: np.ascontiguousarray(table)}, dtype)

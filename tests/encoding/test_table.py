@@ -1,0 +1,137 @@
+"""Static encoders: one row per token and their mean, in folders that sentence-transformers and model2vec read, too."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from jaxwhiten import Encoder
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.head import Normalize
+from jaxwhiten.models import StaticEncoder, load_model
+from tests.tiny import SENTENCES
+
+WIDTH = 16
+TEXTS = [*SENTENCES, "語 and a man", "語"]  # with a token that is not in the vocabulary, and without any other
+
+
+@pytest.fixture(scope="module")
+def static(tiny_model):
+    table = np.random.default_rng(0).standard_normal((200, WIDTH)).astype(np.float32)
+    table[1] = 0.0  # [UNK], which model2vec leaves out
+    return Encoder(StaticEncoder(table), tiny_model, max_length=100, name="static").then(Normalize())
+
+
+@pytest.fixture(scope="module")
+def folder(static, tmp_path_factory):
+    return static.save(tmp_path_factory.mktemp("static") / "model")
+
+
+def test_vectors_are_means_of_rows(static, tiny_model):
+    assert static.tokenizer._tokenizer.token_to_id("[UNK]") == 1
+    tokens, plain = static.tokenizer(TEXTS), static.with_pooling("mean").encode(TEXTS)
+    table = static._runner._table
+    for text, vector, start, length in zip(TEXTS, plain, tokens.starts, tokens.lengths, strict=True):
+        rows = table[tokens.flat[start : start + length]]
+        assert length == len(Encoder.from_pretrained(tiny_model, pooling="mean").tokenizer([text]).flat) - 2 or not text
+        np.testing.assert_allclose(vector, rows.mean(axis=0) if length else np.zeros(WIDTH), atol=1e-6)
+    lengths = np.linalg.norm(static.encode(TEXTS), axis=1)
+    np.testing.assert_allclose(lengths, [bool(np.any(v)) for v in plain], atol=1e-6)
+    assert static.encode([]).shape == (0, WIDTH)
+
+
+def test_the_gather_and_the_compiled_forward_agree(static):
+    texts = [text for text in SENTENCES if text]
+    found = static.encode(texts, pooling=["mean", "max", "first_last_avg"])
+    np.testing.assert_allclose(found["mean"], found["first_last_avg"], atol=1e-6)
+    assert (found["max"] >= found["mean"] - 1e-6).all()
+
+
+def test_everything_that_follows_an_encoder_follows_it(static, folder, tmp_path):
+    small = static.whiten(SENTENCES * 5 + [f"number {i}" for i in range(40)], k=4)
+    back = Encoder.from_pretrained(small.save(tmp_path / "small"))
+    np.testing.assert_allclose(back.encode(SENTENCES), small.encode(SENTENCES), atol=1e-6)
+    assert back.head.whitening is not None
+    loaded = Encoder.from_pretrained(folder)
+    assert (loaded.fingerprint, loaded.max_length) == (static.fingerprint, 100)
+    stored = EmbeddingStore(tmp_path / "store").encode(loaded, SENTENCES)
+    np.testing.assert_array_equal(stored, static.encode(SENTENCES))
+    streamed = np.concatenate(list(static.encode_stream(SENTENCES, block_size=3)))
+    np.testing.assert_array_equal(streamed, stored)
+    np.testing.assert_array_equal(static.encode_query(SENTENCES[0]), stored[0])
+    assert static.encode(SENTENCES, precision="ubinary").shape == (len(SENTENCES), WIDTH // 8)
+    with pytest.raises(InputError, match="the mean of its tokens"):
+        static.with_pooling("max").save(tmp_path / "max")
+
+
+def test_sentence_transformers_reads_the_folder(static, folder, tmp_path):
+    library = pytest.importorskip("sentence_transformers")
+    model = library.SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(model.encode(TEXTS), static.encode(TEXTS), atol=1e-6)
+    model.save(str(tmp_path / "theirs"))
+    np.testing.assert_allclose(
+        Encoder.from_pretrained(tmp_path / "theirs").encode(TEXTS), static.encode(TEXTS), atol=1e-6
+    )
+
+
+def test_model2vec_reads_the_folder(static, folder, tmp_path):
+    library = pytest.importorskip("model2vec")
+    model = library.StaticModel.from_pretrained(folder)
+    np.testing.assert_allclose(model.encode(TEXTS), static.encode(TEXTS), atol=1e-6)
+    model.save_pretrained(tmp_path / "theirs")
+    np.testing.assert_allclose(
+        Encoder.from_pretrained(tmp_path / "theirs").encode(TEXTS), static.encode(TEXTS), atol=1e-6
+    )
+
+
+def test_half_the_bytes(static, tmp_path):
+    place = static.save(tmp_path / "half", dtype="float16")
+    assert load_file(place / "model.safetensors")["embeddings"].dtype == np.float16
+    np.testing.assert_allclose(Encoder.from_pretrained(place).encode(SENTENCES), static.encode(SENTENCES), atol=2e-3)
+
+
+def change(folder, tmp_path, tensors=None, modules=None):
+    place = tmp_path / "changed"
+    place.mkdir()
+    for file in folder.iterdir():
+        if file.is_file():
+            (place / file.name).write_bytes(file.read_bytes())
+    if tensors is not None:
+        save_file(tensors, place / "model.safetensors")
+    if modules is not None:
+        (place / "modules.json").write_text(json.dumps(modules))
+    return place
+
+
+def test_a_quantised_vocabulary(static, folder, tmp_path):
+    rows = np.arange(200) % 7
+    tensors = {"embeddings": static._runner._table[:7].copy(), "mapping": rows}
+    tensors["weights"] = np.linspace(0, 1, 200, dtype=np.float32)
+    model, _, _ = load_model(change(folder, tmp_path, tensors))
+    np.testing.assert_allclose(
+        model.embedding[...], tensors["embeddings"][rows] * tensors["weights"][:, None], atol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"table": np.zeros((200, 2), np.float32)}, "no table of token vectors"),
+        ({"embeddings": np.zeros(200, np.float32)}, "no table of token vectors"),
+        ({"embeddings": np.zeros((200, 2), np.float32), "mapping": np.full(200, 200)}, "does not name rows"),
+        ({"embeddings": np.full((200, 2), np.nan, np.float32)}, "NaN"),
+        ({"embeddings": np.zeros((3, 2), np.float32)}, "do not belong together"),
+    ],
+)
+def test_damaged_tables_are_refused(folder, tmp_path, tensors, message):
+    with pytest.raises(ModelError, match=message):
+        Encoder.from_pretrained(change(folder, tmp_path, tensors))
+
+
+def test_a_pooling_after_the_table_is_refused(folder, tmp_path):
+    names = ("StaticEmbedding", "Pooling")
+    modules = [{"type": f"sentence_transformers.models.{name}", "path": ""} for name in names]
+    with pytest.raises(ModelError, match="expected one Transformer"):
+        Encoder.from_pretrained(change(folder, tmp_path, modules=modules))
