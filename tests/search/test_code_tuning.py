@@ -1,4 +1,4 @@
-"""γ and the code chosen by pseudo-queries: their words, the figures by definition, and when the usual choice is left."""
+"""γ and the code chosen by pseudo-queries: their words, the figures by definition, and when the usual one is left."""
 
 import numpy as np
 import pytest
