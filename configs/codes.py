@@ -18,7 +18,7 @@ def get_config():
     config.outside_rows = 20_000  # sentences of it
     config.gamma = "auto"  # power of the scaling; auto: 0.5, or 1 where the mean cosine is that of an un-tuned encoder
     # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
-    config.codes = "spectrum,pq,opq,rabitq,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
+    config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
     config.bytes = "8,16,24,32,48,64,96,128,192"  # per vector
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none

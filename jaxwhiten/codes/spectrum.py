@@ -37,8 +37,7 @@ class _State:
         """The code of `count` bytes; kept, since nothing here changes."""
         gamma = self.gamma if gamma is None else gamma
         if gamma is None:
-            mean, values = self.whitening.mean_, self.whitening.eigenvalues_
-            gamma = _usual_gamma(mean, float(values.sum()))
+            gamma = SpectrumCode.usual_gamma(self.whitening)
         gamma = float(gamma)
         key = count, gamma, halves
         if key not in self._plans:
@@ -119,9 +118,11 @@ class SpectrumCode(Code):
         return self
 
     @staticmethod
-    def usual_gamma(moments: Moments) -> float:
-        """The γ that vectors of these moments are coded with if none is given."""
-        return _usual_gamma(moments.mean, float(np.trace(moments.M2)) / moments.weight)
+    def usual_gamma(fitted: Moments | Whitening) -> float:
+        """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given."""
+        if isinstance(fitted, Moments):
+            return _usual_gamma(fitted.mean, float(np.trace(fitted.M2)) / fitted.weight)
+        return _usual_gamma(fitted.mean_, float(fitted.eigenvalues_.sum()))
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""

@@ -25,7 +25,7 @@ COMMANDS = {
     "apply": "whiten a file of vectors",
     "merge": "merge the moments of parts of a corpus",
     "inspect": "show what a whitening or moments file holds",
-    "tune": "choose k, β and γ by a few scored pairs",
+    "tune": "choose k, β and γ by a few scored pairs, or γ and a code without labels",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",

@@ -1,4 +1,7 @@
-"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs."""
+"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs.
+
+With --bytes, `jaxwhiten.commands.tune_codes` chooses instead.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.commands import tune_codes
 from jaxwhiten.commands.arguments import add_model, load_encoder
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
@@ -35,13 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--columns", default=",".join(_COLUMNS), metavar="A,B,SCORE", help=f"of those; default: {','.join(_COLUMNS)}"
     )
-    parser.add_argument("-k", type=int, nargs="+", metavar="K", help="default: powers of two, and all dimensions")
+    parser.add_argument(
+        "-k", dest="k", type=int, nargs="+", metavar="K", help="default: powers of two, and all dimensions"
+    )
     parser.add_argument("--beta", type=float, nargs="+", metavar="B", help="default: 0 0.25 0.5 0.75 1")
     parser.add_argument("--gamma", type=float, nargs="+", metavar="G", help="default: 0 0.25 0.5 0.75 1")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the whitening with the best setting")
     parser.add_argument("--plot", metavar="PNG", help="draw the scores")
     parser.add_argument("--json", action="store_true", help="one JSON object with the whole grid")
     parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
+    tune_codes.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -50,8 +57,13 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.plots import check_plot, plot_tuning
     from jaxwhiten.whitening import GRID, tune
 
+    tune_codes.check(args)
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
+    if args.bytes is not None:
+        encoder = _encoder(args, whitening.provenance)
+        encoder.check_whitening(whitening, args.file)
+        return tune_codes.run(args, whitening, encoder)
     (name, pairs), held = _pairs(args)
     encoder = _encoder(args, whitening.provenance)
     encoder.check_whitening(whitening, args.file)

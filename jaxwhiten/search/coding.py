@@ -20,12 +20,12 @@ from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
 from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
 
 AUTO = "auto"
-TRAINED = ("pq", "opq", "rabitq", "sq4", "sq8")
+TRAINED = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
 DEFAULT_BYTES = 48
 _FEW_BYTES = 24  # below them a trained product quantiser of whitened vectors is ahead on un-tuned encoders
 _POINTS = 39 * 256  # that k-means of a byte's centroids wants
-# Bytes that RaBitQ adds to every vector, for one bit a dimension and for more.
-_RABITQ_FACTORS, _RABITQ_MORE = 8, 20
+# Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
+_FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
 
 
 class Coding(NamedTuple):
@@ -92,7 +92,7 @@ def choose(
         whitening = _usual_whitening(vectors)
     note: tuple[str, ...] = ()
     if codes == AUTO:
-        codes, reason = _best(size, len(vectors), whitening, "pq" in trained)
+        codes, reason = best_code(size, len(vectors), whitening, "pq" in trained)
         note = (f"codes={codes!r} of {size} bytes: {reason}",)
     if codes == "spectrum":
         code = SpectrumCode(bytes=size, halves=halves or None).fit(whitening)
@@ -106,8 +106,15 @@ def _usual_whitening(vectors: np.ndarray) -> Whitening:
     return Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
 
 
-def _best(size: int, n: int, whitening: Any, trained: bool) -> tuple[str, str]:
-    """The code that was best for this kind of vectors, and why."""
+def best_code(size: int, n: int, whitening: Any, trained: bool) -> tuple[str, str]:
+    """The code that was best for this kind of vectors, and why.
+
+    Args:
+      size: Bytes per vector.
+      n: Number of vectors.
+      whitening: Of the vectors, or of others from the same encoder.
+      trained: Whether a product quantiser can be trained.
+    """
     cosine = mean_cosine(whitening.mean_, float(whitening.eigenvalues_.sum()))
     if cosine <= SPREAD_OUT:
         return "spectrum", f"a mean cosine of {cosine:.2f} is that of an encoder tuned for similarity"
@@ -144,11 +151,12 @@ def _trained(name: str, size: int, halves: bool, prepare: Prepare, d: int) -> Co
         columns = -(-k // parts) * parts
         factory = ("" if name == "pq" else f"OPQ{parts},") + f"PQ{parts}{'x4fs' if halves else 'x8np'}"
         return Coding({"name": name, "bytes": size}, _columns(prepare, d, columns), None, factory)
-    if name == "rabitq":
-        bits = next((b for b in range(9, 1, -1) if -(-k * b // 8) + _RABITQ_MORE <= size), 1)
-        columns = k if bits > 1 else min(k, 8 * (size - _RABITQ_FACTORS))
-        used = -(-columns * bits // 8) + (_RABITQ_MORE if bits > 1 else _RABITQ_FACTORS)
-        factory = "RaBitQ" if bits == 1 else f"RaBitQ{bits}"
+    if name in _FACTORS:
+        one, more, most = _FACTORS[name]
+        bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
+        columns = k if bits > 1 else min(k, 8 * (size - one))
+        used = -(-columns * bits // 8) + (more if bits > 1 else one)
+        factory = {"rabitq": "RaBitQ", "eden": "EDEN"}[name] + (str(bits) if bits > 1 else "")
     else:
         bits = int(name.removeprefix("sq"))
         columns = min(k, 8 * size // bits)

@@ -25,6 +25,8 @@ from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
 _MIN_POINTS = 39
 _FILE = "index.faiss"
 _SEED = 1234
+# Rounds of a rotation's training and what it sees: with FAISS's own values it takes ten times as long.
+_OPQ = {"niter": 5, "niter_pq_0": 10, "max_train_points": 10_240}
 _KMEANS = {"max_points_per_centroid": 256, "seed": _SEED}
 # np: without polysemous training.
 _FACTORY = {"flat": "Flat", "hnsw": "HNSW{m}", "ivf": "IVF{nlist},Flat", "ivfpq": "IVF{nlist},PQ{m}x{bits}np"}
@@ -143,6 +145,8 @@ class FaissIndex(Index):
         if coding.quantiser is not None and not lists:
             return coding.quantiser.empty_pq()
         kind = coding.factory or f"PQ{coding.facts['bytes']}x8np"
+        if kind.startswith("EDEN") and not hasattr(faiss, "IndexEDEN"):
+            raise InputError(f"FAISS {faiss.__version__} has no EDEN: take faiss-cpu 1.15 or newer, or codes='rabitq'.")
         rotation, comma, rest = kind.rpartition(",")
         index = faiss.index_factory(self.dimension, rotation + comma + lists + rest, faiss.METRIC_L2)
         for quantiser in self._product_quantisers(faiss, index):
@@ -159,7 +163,10 @@ class FaissIndex(Index):
         found = []
         if isinstance(index, faiss.IndexPreTransform):
             self._rotating = faiss.ProductQuantizer(index.d, self.codes["bytes"] if self.codes else 1, 8)
-            faiss.downcast_VectorTransform(index.chain.at(0)).pq = self._rotating  # only pointed to
+            rotation = faiss.downcast_VectorTransform(index.chain.at(0))
+            rotation.pq = self._rotating  # only pointed to
+            for name, value in _OPQ.items():
+                setattr(rotation, name, value)
             found, index = [self._rotating], faiss.downcast_index(index.index)
         return [*found, index.pq] if hasattr(index, "pq") else found
 

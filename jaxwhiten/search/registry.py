@@ -44,8 +44,8 @@ def build_index(
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
       documents: The texts, one per vector.
       codes: Keeps the documents in codes: a name of `jaxwhiten.codes.CODES`; one that FAISS trains, `"pq"`, `"opq"`,
-        `"rabitq"`, `"sq4"` or `"sq8"`; `"auto"` for the best of this kind of vectors; a fitted code of raw vectors, or
-        the quantiser of one. None for float32.
+        `"rabitq"`, `"eden"`, `"sq4"` or `"sq8"`; `"auto"` for the best of this kind of vectors; a fitted code of raw
+        vectors, or the quantiser of one. None for float32.
       bytes: Per document; without `codes` it stands for `codes="auto"`.
       rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, by which four candidates for each result are
         scored again. Once loaded, the copy is a memory map.

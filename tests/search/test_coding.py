@@ -105,6 +105,8 @@ def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, quer
         pytest.param("opq", 4, marks=pytest.mark.slow),
         ("rabitq", 12),
         ("rabitq", 30),
+        ("eden", 12),
+        ("eden", 20),
         ("sq4", 8),
         ("sq8", 8),
     ],
