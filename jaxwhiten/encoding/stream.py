@@ -19,7 +19,8 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.encoding.batching import Batch, halved, plan_batches
+from jaxwhiten.encoding import layout
+from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.forward import Forward, Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
@@ -45,16 +46,21 @@ class BatchRunner:
 
     Attributes:
       token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
+      share_rows: Whether several short sentences stand in a row, see `layout`.
     """
 
     def __init__(self, forward: Forward, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
+        self.share_rows = layout.shares_rows(forward.platform)
 
-    def plan(self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None) -> Iterator[Batch]:
-        """Cuts sentences of these lengths into batches, see `plan_batches`."""
-        return plan_batches(
+    def plan(
+        self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, heads: Iterable[ReadyHead] = ()
+    ) -> Iterator[Batch]:
+        """Cuts sentences of these lengths into batches that serve these heads, see `layout.plan`."""
+        return layout.plan(
             lengths,
+            share_rows=self.share_rows and all(ready.head.by_segment for ready in heads),
             max_length=self._max_length,
             token_budget=self.token_budget,
             multiple=self._forward.devices,
@@ -77,7 +83,7 @@ class BatchRunner:
         def read(batch: Batch, fetch: _Fetch | None) -> None:
             try:
                 for name, vectors in (fetch or self._start(tokens, batch, steps))().items():
-                    out[name][batch.rows] = vectors[: len(batch.rows)]
+                    out[name][batch.rows] = vectors[batch.vectors]
             except jax.errors.JaxRuntimeError as error:
                 for part in self._smaller(batch, tokens.lengths, error):
                     read(part, None)
@@ -88,7 +94,7 @@ class BatchRunner:
             if done is not None:
                 done(len(batch.rows))
 
-        for batch in self.plan(tokens.lengths, max_rows):
+        for batch in self.plan(tokens.lengths, max_rows, heads.values()):
             for part in self._within_budget(batch, tokens.lengths):
                 try:
                     pending.append((part, self._start(tokens, part, steps)))
@@ -105,14 +111,14 @@ class BatchRunner:
         if batch.tokens <= self.token_budget or batch.height <= self._forward.devices:
             yield batch
             return
-        for part in halved(batch, lengths, self._forward.devices):
+        for part in batch.halved(lengths, self._forward.devices):
             yield from self._within_budget(part, lengths)
 
     def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
         """The halves of a batch that the devices had no room for; batches from here on are no larger than they."""
         if not self._forward.is_out_of_memory(error):
             raise error
-        parts = halved(batch, lengths, self._forward.devices)
+        parts = batch.halved(lengths, self._forward.devices)
         size = f"{batch.height} sentences of {batch.length} tokens"
         if parts[0].height == batch.height:
             raise JaxwhitenError(
@@ -129,10 +135,7 @@ class BatchRunner:
         return parts
 
     def _start(self, tokens: TokenIds, batch: Batch, steps: Heads) -> _Fetch:
-        ids = tokens.padded(batch.rows, batch.height, batch.length, self._pad_id)
-        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
-        lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._forward.start(ids, lengths, batch.tokens, steps)
+        return self._forward.start(*batch.arrays(tokens, self._pad_id), batch.tokens, steps)
 
 
 def run_blocks(

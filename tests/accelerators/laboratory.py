@@ -3,7 +3,7 @@
 A TPU's own compiler (libtpu) and the GPU's compile on any machine. What they show is the structure of a program, its
 static memory plan, its collectives and its precision: neither speed nor numerics.
 
-Compiling happens in a process of its own, see `tests.accelerators.aot`: libtpu installs signal handlers and locks a file.
+Compiling happens in a process of its own (`tests.accelerators.aot`): libtpu installs signal handlers, locks a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ H100 = (
     "gpu_device_info { threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152 "
     "shared_memory_per_core: 233472 threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128 "
     "block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535 memory_bandwidth: 3352320000000 "
-    "l2_cache_size: 52428800 clock_rate_ghz: 1.98 device_memory_size: 84978434048 shared_memory_per_block_optin: 232448 "
+    "l2_cache_size: 52428800 clock_rate_ghz: 1.98 device_memory_size: 84978434048 "
+    "shared_memory_per_block_optin: 232448 "
     "cuda_compute_capability { major: 9 } registers_per_core_limit: 65536 registers_per_block_limit: 65536 } "
     'platform_name: "CUDA" dnn_version_info { major: 9 minor: 8 } device_description_str: "NVIDIA H100 80GB HBM3"'
 )
@@ -146,9 +147,8 @@ class Report:
     faults: tuple[str, ...]
 
 
-_COLLECTIVE = re.compile(
-    r"= (?P<shapes>\(.*?\)|\S+) (?P<kind>all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
-)
+_KINDS = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+_COLLECTIVE = re.compile(rf"= (?P<shapes>\(.*?\)|\S+) (?P<kind>{_KINDS})(?:-start)?\(")
 _ELEMENT = re.compile(r"\b(pred|bf16|[fsuc]\d+)\[")
 _CALL = re.compile(r'custom_call_target="([^"]+)"')
 _HOST = re.compile(r"\b(infeed|outfeed)\(|is_host_transfer=true|(MoveToHost|MoveToDevice|xla_python_\w*callback)")

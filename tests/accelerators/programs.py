@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec
 from jaxwhiten import losses
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.forward import forward
+from jaxwhiten.encoding.layout import SLOTS
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.search.jax_flat import _searcher
@@ -53,14 +54,24 @@ def encode(
     tokens: int | None = None,
     heads: Callable[[], dict[str, tuple[Step, ...]]] = lambda: {"mean": Head.named("mean").steps},
     dtype: str = "bfloat16",
+    sentences: int = 0,
 ) -> Callable[[Target], Any]:
-    """The forward pass over rows of a length on each device, `tokens` of which are none of padding."""
+    """The forward pass over rows of a length on each device.
+
+    Args:
+      config: Of the encoder.
+      rows, length: Of a batch.
+      tokens: Those that are none of padding, where they are packed.
+      heads: What follows.
+      dtype: Of matrix products.
+      sentences: How many each row may hold; 0 for one, without segments.
+    """
 
     def lower(target: Target) -> Any:
         mesh = target.mesh()
         graph, state = model_of(config, dtype)
         ids = jax.ShapeDtypeStruct((rows, mesh.size, length), jnp.int32)
-        lengths = jax.ShapeDtypeStruct((rows, mesh.size), jnp.int32)
+        lengths = jax.ShapeDtypeStruct((rows, mesh.size, *[sentences] * bool(sentences)), jnp.int32)
         state, steps = shaped(state, mesh), shaped(heads(), mesh)
         ids, lengths = (shaped(x, mesh, None, "data") for x in (ids, lengths))
         return forward.lower(graph, state, ids, lengths, steps, tokens, mesh)
@@ -188,6 +199,13 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, float32", encode(BASE, 512, 128, dtype="float32"), 2.0),
     Program("encode, large, 128 × 512", encode(LARGE, 128, 512), 2.5),
     Program("encode, base, 4,096 × 16 packed in 24", encode(BASE, 4096, 24, TOKENS), 2.0),
+    Program("encode, base, 4,096 × 16 padded to 24", encode(BASE, 4096, 24), 2.0),
+    Program("encode, base, 4,096 × 16 in rows of 128", encode(BASE, 512, 128, sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0),
+    Program("encode, large, rows of 128", encode(LARGE, 512, 128, sentences=SLOTS), 2.5),
+    Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
     Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED),
     Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED),
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
