@@ -65,6 +65,7 @@ class Forward:
       dtype: What matrix products run in.
       platform: Of the devices.
       devices: How many there are; the rows of a batch are dealt out to them in turn.
+      mesh: Of them, in one axis `data`.
       in_flight: Batches to have started before the oldest is waited for.
     """
 
@@ -74,6 +75,7 @@ class Forward:
         self.config = model.config
         self.dtype = jnp.dtype(model.dtype).name
         self.platform, self.devices = devices[0].platform, len(devices)
+        self.mesh = mesh
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
@@ -111,19 +113,22 @@ class Forward:
         lengths: Int[np.ndarray, "batch ..."],
         tokens: int,
         heads: Heads,
-    ) -> Callable[[], dict[str, np.ndarray]]:
+        finish: Callable[[dict[str, jax.Array]], Any] | None = None,
+    ) -> Callable[[], Any]:
         """Starts one batch, and gives a function that waits for its [batch, d] by name.
 
         Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
         `tokens` is the size of `ids`.
 
         Rows are a multiple of the devices. `tokens` is the room for tokens on all of them together (`batching`); rows
-        at the end may find none. On a CPU several batches run side by side.
+        at the end may find none. On a CPU several batches run side by side. `finish` is given what is on the devices,
+        [row of its device, device, ..., d], in place of the copy to the host.
         """
+        finish = finish or _rows
         if self._threads is None:
             vectors = self._dispatch(ids, lengths, tokens, heads)
-            return lambda: _rows(vectors)
-        return self._threads.submit(lambda: _rows(self._dispatch(ids, lengths, tokens, heads))).result
+            return lambda: finish(vectors)
+        return self._threads.submit(lambda: finish(self._dispatch(ids, lengths, tokens, heads))).result
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
         """Dispatches one batch; the result, [row of its device, device, d], is not waited for."""

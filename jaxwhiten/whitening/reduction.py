@@ -151,17 +151,21 @@ def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> 
     return total
 
 
+def row_sums(x: jax.Array, weight: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+    """The sums of rows on one device; those of weight 0 do not count."""
+    y = (x.astype(centre.dtype) - centre) * (scale * weight)[:, None]
+    s = jnp.sum(y * y, axis=1)
+    times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+    return Sums(times(y.T, y), times(jnp.stack([weight, s]), y), jnp.stack([s.sum(), (s * s).sum()]))
+
+
 @functools.cache
 def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
     """The pmapped sums, compiled once per (rows per device, d, dtype)."""
 
     def sums(x: jax.Array, count: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
         weight = (jnp.arange(x.shape[0]) < count).astype(centre.dtype)
-        y = (x.astype(centre.dtype) - centre) * (scale * weight)[:, None]
-        s = jnp.sum(y * y, axis=1)
-        times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-        found = Sums(times(y.T, y), times(jnp.stack([weight, s]), y), jnp.stack([s.sum(), (s * s).sum()]))
-        return lax.psum(found, "rows")
+        return lax.psum(row_sums(x, weight, centre, scale), "rows")
 
     return jax.pmap(sums, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
 

@@ -29,7 +29,8 @@ from jaxwhiten.training.masked import split_masked_lm
 from jaxwhiten.training.step import TrainState
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import _map_block
-from jaxwhiten.whitening.reduction import _device_sums
+from jaxwhiten.whitening.on_devices import _add
+from jaxwhiten.whitening.reduction import Sums, _device_sums
 from tests.accelerators.laboratory import Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 
@@ -105,6 +106,21 @@ def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target
         counts = jax.ShapeDtypeStruct((len(target.devices),), jnp.int32)
         centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
         return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
+
+    return lower
+
+
+def reduce_vectors(rows: int, sentences: int, d: int) -> Callable[[Target], Any]:
+    """The sums of vectors that the forward pass left, added to those of the batches before."""
+
+    def lower(target: Target) -> Any:
+        mesh = target.mesh()
+        weight = jax.ShapeDtypeStruct((rows, mesh.size, sentences), jnp.float32)
+        vectors = jax.ShapeDtypeStruct((*weight.shape, d), jnp.float32)
+        vectors, weight = (shaped(x, mesh, None, "data") for x in (vectors, weight))
+        sizes = ((d, d), (2, d), (2,), (d,), ())
+        *total, centre, scale = (shaped(jax.ShapeDtypeStruct(size, jnp.float32), mesh) for size in sizes)
+        return _add.lower(Sums(*total), vectors, weight, centre, scale, mesh)
 
     return lower
 
@@ -208,6 +224,8 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
     Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED),
     Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED),
+    Program("reduce vectors, 8,192 × 768", reduce_vectors(512, SLOTS, 768), 0.1, REDUCED),
+    Program("reduce vectors, 256 × 64", reduce_vectors(16, SLOTS, 64), 0.01, REDUCED, slow=False),
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
