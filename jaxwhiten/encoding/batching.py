@@ -14,6 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Int
 
+from jaxwhiten.text import TokenIds
+
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
@@ -30,6 +32,23 @@ class Batch:
     height: int
     length: int
     tokens: int
+
+    @property
+    def vectors(self) -> Int[np.ndarray, " rows"] | slice:
+        """Where among a batch's vectors those of its sentences stand."""
+        return slice(len(self.rows))
+
+    def halved(self, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
+        """The batch as several of half its height, in the same order; one batch where it cannot be split."""
+        height = max(-(-self.height // 2) // multiple, 1) * multiple
+        parts = [self.rows[start : start + height] for start in range(0, len(self.rows), height)]
+        return [_batch(rows, lengths, height, self.length, self.tokens // 2, multiple) for rows in parts]
+
+    def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ids and lengths that `Forward.start` takes."""
+        lengths = np.ones(self.height, np.int32)  # a padding row attends to its first position: no NaN
+        lengths[: len(self.rows)] = tokens.lengths[self.rows]
+        return tokens.padded(self.rows, self.height, self.length, pad_id), lengths
 
 
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
@@ -59,13 +78,6 @@ def _batch(
     budget = max(token_budget // multiple, 1)
     eighths = max(-(-8 * int(lengths[rows[::multiple]].sum()) // budget), 4)
     return Batch(rows, height, length, min(multiple * -(-budget * eighths // 8), height * length))
-
-
-def halved(batch: Batch, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
-    """The batch as several of half its height, in the same order; one batch where it cannot be split."""
-    height = max(-(-batch.height // 2) // multiple, 1) * multiple
-    parts = [batch.rows[start : start + height] for start in range(0, len(batch.rows), height)]
-    return [_batch(rows, lengths, height, batch.length, batch.tokens // 2, multiple) for rows in parts]
 
 
 def plan_batches(

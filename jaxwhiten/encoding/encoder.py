@@ -345,6 +345,8 @@ class Encoder(ModelWithHead):
     def moments(self, sentences: Iterable[str]) -> Moments:
         """Moments of the vectors of any number of sentences, in bounded memory.
 
+        On an accelerator the vectors stay there, and sums are fetched.
+
         Args:
           sentences: Read once.
 
@@ -352,8 +354,16 @@ class Encoder(ModelWithHead):
           InputError: An item is not a string; its index is named.
         """
         moments = Moments()
-        for block in self.encode_stream(sentences):
-            moments.update(block)
+        if not self._runner.reduces or self.head.code is not None:
+            for block in self.encode_stream(sentences):
+                moments.update(block)
+            return moments
+        heads, _ = self._chosen(None, None, None)
+        texts = checked_blocks(sentences, BLOCK * self._forward.devices)
+        with progress(len(sentences) if isinstance(sentences, Sequence) else None, None) as bar:
+            for found in run_blocks(texts, self.tokenizer, self._runner, heads, None, bar, self._runner.moments):
+                for part in found.values():
+                    moments.merge(part)
         return moments
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:

@@ -20,6 +20,7 @@ from jaxtyping import Int
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import TransformerEncoder
+from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
 
 # A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
@@ -64,6 +65,7 @@ class Forward:
       dtype: What matrix products run in.
       platform: Of the devices.
       devices: How many there are; the rows of a batch are dealt out to them in turn.
+      mesh: Of them, in one axis `data`.
       in_flight: Batches to have started before the oldest is waited for.
     """
 
@@ -73,6 +75,7 @@ class Forward:
         self.config = model.config
         self.dtype = jnp.dtype(model.dtype).name
         self.platform, self.devices = devices[0].platform, len(devices)
+        self.mesh = mesh
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
@@ -107,26 +110,32 @@ class Forward:
     def start(
         self,
         ids: Int[np.ndarray, "batch length"],
-        lengths: Int[np.ndarray, " batch"],
+        lengths: Int[np.ndarray, "batch ..."],
         tokens: int,
         heads: Heads,
-    ) -> Callable[[], dict[str, np.ndarray]]:
+        finish: Callable[[dict[str, jax.Array]], Any] | None = None,
+    ) -> Callable[[], Any]:
         """Starts one batch, and gives a function that waits for its [batch, d] by name.
 
+        Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
+        `tokens` is the size of `ids`.
+
         Rows are a multiple of the devices. `tokens` is the room for tokens on all of them together (`batching`); rows
-        at the end may find none. On a CPU several batches run side by side.
+        at the end may find none. On a CPU several batches run side by side. `finish` is given what is on the devices,
+        [row of its device, device, ..., d], in place of the copy to the host.
         """
+        finish = finish or _rows
         if self._threads is None:
             vectors = self._dispatch(ids, lengths, tokens, heads)
-            return lambda: _rows(vectors)
-        return self._threads.submit(lambda: _rows(self._dispatch(ids, lengths, tokens, heads))).result
+            return lambda: finish(vectors)
+        return self._threads.submit(lambda: finish(self._dispatch(ids, lengths, tokens, heads))).result
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
         """Dispatches one batch; the result, [row of its device, device, d], is not waited for."""
-        rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices)
+        rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
         arguments = (self._model[1], *jax.device_put(rows, self._dealt), dict(heads))
-        return self._compile(ids.shape, each, arguments)(*arguments)
+        return self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it while others of that shape wait."""
@@ -158,9 +167,12 @@ def forward(
 
     def on_device(state: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, jax.Array]:
         ids, lengths = ids[:, 0], lengths[:, 0]
-        mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
-        output = nnx.merge(graph, state)(ids, mask, tokens=tokens)
-        return {name: run(steps, output, mask, ids)[:, None] for name, steps in heads.items()}
+        segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
+        tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
+        mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
+        output = nnx.merge(graph, state)(ids, mask, tokens=tokens, segments=segments)
+        found = {name: run(steps, output, mask, ids, segments) for name, steps in heads.items()}
+        return {name: x.reshape(len(ids), 1, *lengths.shape[1:], x.shape[-1]) for name, x in found.items()}
 
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)

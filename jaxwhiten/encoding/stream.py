@@ -11,7 +11,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,17 +19,20 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.encoding.batching import Batch, halved, plan_batches
-from jaxwhiten.encoding.forward import Forward, Heads
+from jaxwhiten.encoding import layout
+from jaxwhiten.encoding.batching import Batch
+from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.whitening import Moments
+from jaxwhiten.whitening.on_devices import DeviceMoments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
 
-_Fetch = Callable[[], dict[str, np.ndarray]]
+_Fetch = Callable[[], Any]
 
 
 class ReadyHead(NamedTuple):
@@ -45,16 +48,23 @@ class BatchRunner:
 
     Attributes:
       token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
+      share_rows: Whether several short sentences stand in a row, see `layout`.
+      reduces: Whether vectors of which only moments are wanted are reduced where they are.
     """
 
     def __init__(self, forward: Forward, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
+        self.share_rows = layout.shares_rows(forward.platform)
+        self.reduces = forward.platform != "cpu"
 
-    def plan(self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None) -> Iterator[Batch]:
-        """Cuts sentences of these lengths into batches, see `plan_batches`."""
-        return plan_batches(
+    def plan(
+        self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, heads: Iterable[ReadyHead] = ()
+    ) -> Iterator[Batch]:
+        """Cuts sentences of these lengths into batches that serve these heads, see `layout.plan`."""
+        return layout.plan(
             lengths,
+            share_rows=self.share_rows and all(ready.head.by_segment for ready in heads),
             max_length=self._max_length,
             token_budget=self.token_budget,
             multiple=self._forward.devices,
@@ -71,16 +81,61 @@ class BatchRunner:
         """The vectors of all sentences, in their order. `done` is told how many sentences each fetched batch had."""
         n = len(tokens.lengths)
         out = {name: np.empty((n, width), head.dtype) for name, (head, _, width) in heads.items()}
+
+        def keep(batch: Batch, found: dict[str, np.ndarray]) -> None:
+            for name, vectors in found.items():
+                out[name][batch.rows] = vectors[batch.vectors]
+
+        self._each(tokens, heads, keep, None, max_rows, done)
+        return out
+
+    def moments(
+        self,
+        tokens: TokenIds,
+        heads: Mapping[str, ReadyHead],
+        max_rows: int | None = None,
+        done: Callable[[int], object] | None = None,
+    ) -> dict[str, Moments]:
+        """The moments of all sentences' vectors, which stay on the devices; `done` as in `run`."""
+        sums = {name: DeviceMoments(self._forward.mesh) for name in heads}
+
+        def add(batch: Batch, found: dict[str, jax.Array]) -> None:
+            for name, vectors in found.items():
+                counts = np.zeros(vectors.size // vectors.shape[-1], bool)
+                counts[batch.vectors] = True
+                sums[name].add(vectors, counts.reshape(vectors.shape[:-1]))
+
+        self._each(tokens, heads, add, jax.block_until_ready, max_rows, done)
+        found = {name: of_head.moments() for name, of_head in sums.items()}
+        kept = {name: moments for name, moments in found.items() if moments is not None}
+        if rest := {name: heads[name] for name in heads if name not in kept}:  # not finite, or beyond float32
+            kept |= {name: Moments().update(x) for name, x in self.run(tokens, rest, max_rows).items()}
+        return kept
+
+    def _each(
+        self,
+        tokens: TokenIds,
+        heads: Mapping[str, ReadyHead],
+        take: Callable[[Batch, Any], None],
+        finish: Callable[[Any], Any] | None,
+        max_rows: int | None,
+        done: Callable[[int], object] | None,
+    ) -> None:
+        """Gives every batch and what `Forward.start` finds of it to `take`, in order."""
         steps = {name: head.steps for name, head in heads.items()}
         pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
 
+        def start(batch: Batch) -> _Fetch:
+            return self._forward.start(*batch.arrays(tokens, self._pad_id), batch.tokens, steps, finish)
+
         def read(batch: Batch, fetch: _Fetch | None) -> None:
             try:
-                for name, vectors in (fetch or self._start(tokens, batch, steps))().items():
-                    out[name][batch.rows] = vectors[: len(batch.rows)]
+                found = (fetch or start(batch))()
             except jax.errors.JaxRuntimeError as error:
                 for part in self._smaller(batch, tokens.lengths, error):
                     read(part, None)
+            else:
+                take(batch, found)
 
         def read_oldest() -> None:
             batch, fetch = pending.popleft()
@@ -88,31 +143,30 @@ class BatchRunner:
             if done is not None:
                 done(len(batch.rows))
 
-        for batch in self.plan(tokens.lengths, max_rows):
+        for batch in self.plan(tokens.lengths, max_rows, heads.values()):
             for part in self._within_budget(batch, tokens.lengths):
                 try:
-                    pending.append((part, self._start(tokens, part, steps)))
+                    pending.append((part, start(part)))
                 except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
                     pending.append((part, None))
                 while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
                     read_oldest()
         while pending:
             read_oldest()
-        return out
 
     def _within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
         """The batch, or parts of it where the budget has shrunk since it was planned."""
         if batch.tokens <= self.token_budget or batch.height <= self._forward.devices:
             yield batch
             return
-        for part in halved(batch, lengths, self._forward.devices):
+        for part in batch.halved(lengths, self._forward.devices):
             yield from self._within_budget(part, lengths)
 
     def _smaller(self, batch: Batch, lengths: Int[np.ndarray, " n"], error: Exception) -> list[Batch]:
         """The halves of a batch that the devices had no room for; batches from here on are no larger than they."""
         if not self._forward.is_out_of_memory(error):
             raise error
-        parts = halved(batch, lengths, self._forward.devices)
+        parts = batch.halved(lengths, self._forward.devices)
         size = f"{batch.height} sentences of {batch.length} tokens"
         if parts[0].height == batch.height:
             raise JaxwhitenError(
@@ -128,12 +182,6 @@ class BatchRunner:
             )
         return parts
 
-    def _start(self, tokens: TokenIds, batch: Batch, steps: Heads) -> _Fetch:
-        ids = tokens.padded(batch.rows, batch.height, batch.length, self._pad_id)
-        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
-        lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-        return self._forward.start(ids, lengths, batch.tokens, steps)
-
 
 def run_blocks(
     blocks: Iterable[list[str]],
@@ -142,8 +190,13 @@ def run_blocks(
     heads: Mapping[str, ReadyHead],
     max_rows: int | None,
     bar: tqdm,
-) -> Iterator[dict[str, np.ndarray]]:
-    """The vectors of each block by name. Heads that read the sentence in the same form share a forward pass."""
+    run: Callable[..., dict[str, Any]] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The vectors of each block by name. Heads that read the sentence in the same form share a forward pass.
+
+    `run` takes the place of `BatchRunner.run`.
+    """
+    run = run or runner.run
     if max_rows is not None and max_rows < 1:
         raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
@@ -160,9 +213,9 @@ def run_blocks(
         upcoming = pool.submit(tokenize_next)
         while (tokens := upcoming.result()) is not None:
             upcoming = pool.submit(tokenize_next)
-            out: dict[str, np.ndarray] = {}
+            out: dict[str, Any] = {}
             for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-                out |= runner.run(of_form, group, max_rows, bar.update if number == 0 else None)
+                out |= run(of_form, group, max_rows, bar.update if number == 0 else None)
             yield {name: out[name] for name in heads}
     except KeyboardInterrupt:
         wait = False  # the sentences may come from a pipe that stays silent

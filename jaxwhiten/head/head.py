@@ -19,6 +19,7 @@ from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import GraphStates, States, Step
 from jaxwhiten.head.vectors import Whiten
 from jaxwhiten.models import EncoderConfig, EncoderOutput
+from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
 
@@ -72,6 +73,11 @@ class Head:
     def dtype(self) -> type[np.generic]:
         """Of what the head gives: float32, or uint8 behind a code."""
         return self.steps[-1].dtype
+
+    @property
+    def by_segment(self) -> bool:
+        """Whether rows may hold several sentences."""
+        return all(step.by_segment() for step in self.steps)
 
     def without_code(self) -> Head:
         """This head up to the vectors: what queries of coded documents are encoded by."""
@@ -154,11 +160,20 @@ def run(
     output: EncoderOutput,
     mask: Int[Array, "batch length"],
     ids: Int[Array, "batch length"] | None = None,
-) -> Shaped[Array, "batch k"]:
-    """Applies the steps of a head to what the encoder returned, see `pool`: float32, or uint8 behind a code."""
-    x: Any = States(output, mask, mask.astype(jnp.float32), ids)
+    segments: Segments | None = None,
+) -> Shaped[Array, "vectors k"]:
+    """Applies the steps of a head to what the encoder returned, see `pool`: float32, or uint8 behind a code.
+
+    One vector per row; with segments one per sentence of each row, those of the first row first.
+    """
+    if segments is not None:
+        mask = segments.members().astype(mask.dtype)
+        ids = None if ids is None else ids[:, None]
+    x: Any = States(output, mask, mask.astype(jnp.float32), ids, segments=segments)
     for step in steps:
         x = step(x)  # type: ignore[operator]
+        if isinstance(step, Pooling) and segments is not None:
+            x = x.reshape(-1, x.shape[-1])
     return x
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import (
@@ -33,8 +34,8 @@ from jaxwhiten.head.steps import (
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 
-Pooled = Float[Array, "batch d"]
-HiddenState = Float[Array, "batch length d"]
+Pooled = Float[Array, "*batch d"]
+HiddenState = Float[Array, "rows length d"]
 
 
 _INSTEAD = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
@@ -42,6 +43,8 @@ _INSTEAD = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
 
 class Pooling(Step):
     """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
+
+    One that is `segmented` also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
 
     Attributes:
       mode: The mode of sentence-transformers' Pooling module that does the same, or None.
@@ -96,17 +99,21 @@ def _older_key(mode: str) -> str:
     return MODES[mode].older_key or f"pooling_mode_{mode}_tokens"
 
 
-def _weighted_sum(x: HiddenState, weights: Float[Array, "batch length"]) -> Pooled:
+def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Pooled:
+    if weights.ndim == 3:  # several sentences in a row
+        return jnp.einsum("rsl,rld->rsd", weights, x.astype(jnp.float32), precision="highest")
     return jnp.sum(x.astype(jnp.float32) * weights[:, :, None], axis=1)
 
 
-def _over(total: Pooled, weight: Float[Array, "batch 1"]) -> Pooled:
+def _over(total: Pooled, weight: Float[Array, "*batch 1"]) -> Pooled:
     """The quotient; a row whose weight is 0 gives zeros."""
     return total / jnp.where(weight > 0, weight, 1.0)
 
 
-def _token(x: HiddenState, place: Int[Array, " batch"]) -> Pooled:
-    return jnp.take_along_axis(x, place[:, None, None], axis=1)[:, 0].astype(jnp.float32)
+def _token(x: HiddenState, place: Int[Array, "*batch"]) -> Pooled:
+    """The tokens at these places of their rows."""
+    found = jnp.take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
+    return found.reshape(*place.shape, x.shape[-1]).astype(jnp.float32)
 
 
 def _onnx_sum(graph: Any, x: GraphStates, weights: str) -> tuple[str, str]:
@@ -120,12 +127,15 @@ def _onnx_sum(graph: Any, x: GraphStates, weights: str) -> tuple[str, str]:
 class Cls(Pooling):
     """First token."""
 
+    segmented = True
     mode = "cls"
     older_key = "pooling_mode_cls_token"
     torch = "pooled = x[:, 0]"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return x[:, states.start].astype(jnp.float32)
+        if states.segments is None:
+            return x[:, states.start].astype(jnp.float32)
+        return _token(x, states.place(states.start))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         return graph.op("Gather", x.mixed, graph.constant("first", np.int64(0)), axis=1)
@@ -135,14 +145,21 @@ class Cls(Pooling):
 class Max(Pooling):
     """Largest value of each column."""
 
+    segmented = True
     mode = "max"
     torch = "pooled = x.masked_fill(mask == 0, -torch.inf).amax(1)"
 
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
         x: HiddenState = sum(share * hidden[layer].astype(jnp.float32) for layer, share in states.mix)
-        pooled = (states.mask > 0) & (jnp.arange(x.shape[1]) >= states.start)
-        return jnp.max(jnp.where(pooled[:, :, None], x, jnp.finfo(jnp.float32).min), axis=1)
+        pooled = (states.mask > 0) & (states.positions >= states.start)
+
+        def largest(pooled: Bool[Array, "rows length"]) -> Float[Array, "rows d"]:
+            return jnp.max(jnp.where(pooled[:, :, None], x, jnp.finfo(jnp.float32).min), axis=1)
+
+        if states.segments is None:
+            return largest(pooled)
+        return jax.lax.map(largest, pooled.swapaxes(0, 1)).swapaxes(0, 1)
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         mask = graph.op("Cast", graph.op("Unsqueeze", "attention_mask", graph.integers(2)), to=9)  # bool
@@ -154,11 +171,12 @@ class Max(Pooling):
 class Mean(Pooling):
     """Mean of the tokens, each by its weight."""
 
+    segmented = True
     mode = "mean"
     torch = "pooled = (x * mask).sum(1) / mask.sum(1)"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _over(_weighted_sum(x, states.weights), jnp.sum(states.weights, axis=1, keepdims=True))
+        return _over(_weighted_sum(x, states.weights), jnp.sum(states.weights, axis=-1, keepdims=True))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         return graph.op("Div", *_onnx_sum(graph, x, x.weights))
@@ -168,12 +186,13 @@ class Mean(Pooling):
 class MeanSqrtLen(Pooling):
     """Sum of the tokens over the square root of their number."""
 
+    segmented = True
     mode = "mean_sqrt_len_tokens"
     older_key = "pooling_mode_mean_sqrt_len_tokens"
     torch = "pooled = (x * mask).sum(1) / mask.sum(1).sqrt()"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _over(_weighted_sum(x, states.weights), jnp.sqrt(jnp.sum(states.weights, axis=1, keepdims=True)))
+        return _over(_weighted_sum(x, states.weights), jnp.sqrt(jnp.sum(states.weights, axis=-1, keepdims=True)))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         total, weight = _onnx_sum(graph, x, x.weights)
@@ -184,11 +203,12 @@ class MeanSqrtLen(Pooling):
 class WeightedMean(Pooling):
     """Mean of the tokens, each weighted by its position from 1."""
 
+    segmented = True
     mode = "weightedmean"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        weights = states.weights * jnp.arange(1, x.shape[1] + 1)
-        return _over(_weighted_sum(x, weights), jnp.sum(weights, axis=1, keepdims=True))
+        weights = states.weights * (states.positions + 1)
+        return _over(_weighted_sum(x, weights), jnp.sum(weights, axis=-1, keepdims=True))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         positions = graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
@@ -199,11 +219,12 @@ class WeightedMean(Pooling):
 class LastToken(Pooling):
     """Last token."""
 
+    segmented = True
     mode = "lasttoken"
     older_key = "pooling_mode_lasttoken"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _token(x, jnp.maximum(jnp.sum(states.mask, axis=1) - 1, 0))
+        return _token(x, states.place(jnp.maximum(jnp.sum(states.mask, axis=-1) - 1, 0)))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
@@ -221,6 +242,8 @@ def _gathered(graph: Any, x: str, place: str) -> str:
 @step
 class Pooler(Pooling):
     """BERT's pooler output: a dense layer and tanh on the first token."""
+
+    segmented = True
 
     def __call__(self, states: States) -> Pooled:
         if states.output.pooler is None:
@@ -275,13 +298,15 @@ class MaskToken(Pooling):
     template: str
     mask_id: int
 
+    segmented = True
+
     def pool(self, x: HiddenState, states: States) -> Pooled:
         if states.ids is None:
             raise InputError("Pooling 'promptbert' needs the token ids.")
         here = (states.ids == self.mask_id) & (states.mask > 0)
-        last = here.shape[1] - 1 - jnp.argmax(here[:, ::-1], axis=1)
+        last = here.shape[-1] - 1 - jnp.argmax(here[..., ::-1], axis=-1)
         is_last = self.template.index("{text}") < self.template.index("{mask}")
-        return _token(x, last if is_last else jnp.argmax(here, axis=1))
+        return _token(x, last if is_last else jnp.argmax(here, axis=-1))
 
     @property
     def form(self) -> TextForm:
@@ -317,6 +342,9 @@ class Concat(Pooling):
 
     def __call__(self, states: States) -> Pooled:
         return jnp.concatenate([part(states) for part in self.parts], axis=-1)
+
+    def by_segment(self) -> bool:
+        return all(part.by_segment() for part in self.parts)
 
     def output_width(self, width: int) -> int:
         return width * len(self.parts)
@@ -364,9 +392,12 @@ class AfterPrompt(Pooling):
     length: Any = array()
 
     def __call__(self, states: States) -> Pooled:
-        behind = jnp.arange(states.mask.shape[1]) >= self.length
+        behind = states.positions >= self.length
         pooled: Pooled = self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
         return pooled
+
+    def by_segment(self) -> bool:
+        return bool(self.pooling.by_segment())
 
     def output_width(self, width: int) -> int:
         return int(self.pooling.output_width(width))

@@ -37,6 +37,7 @@ class LayerMix(StateStep):
     weights: Any = array()
 
     kinds = ("WeightedLayerPooling",)
+    segmented = True
 
     def __call__(self, states: States) -> States:
         shares = self.weights / jnp.sum(self.weights)
@@ -111,12 +112,13 @@ class TokenWeights(StateStep):
     table: str = ""
 
     kinds = ("WordWeights",)
+    segmented = True
 
     def __call__(self, states: States) -> States:
         if states.ids is None:
             raise InputError("Weights of tokens need the token ids.")
         weights = self.weights[states.ids] * states.weights
-        some = jnp.sum(weights, axis=1, keepdims=True) > 0
+        some = jnp.sum(weights, axis=-1, keepdims=True) > 0
         return dataclasses.replace(states, weights=jnp.where(some, weights, states.weights))
 
     def to_folder(self, target: Target) -> list[Module]:

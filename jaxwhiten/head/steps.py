@@ -29,11 +29,13 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
+from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
 Vectors = Float[Array, "batch d"]
@@ -61,14 +63,28 @@ class States:
       ids: Token ids, or None where they are not at hand.
       mix: Hidden states and their shares, which sum to 1.
       start: Position of the first token that is pooled; those before it are a prompt that is left out.
+      segments: The sentences of each row, where rows hold several; `*batch` is then rows and sentences, `rows` of ids
+        is rows and 1, and hidden states are [rows, length, d]. Only steps that say so (`by_segment`) see it.
     """
 
     output: EncoderOutput
-    mask: Int[Array, "batch length"]
-    weights: Float[Array, "batch length"]
-    ids: Int[Array, "batch length"] | None = None
+    mask: Int[Array, "*batch length"]
+    weights: Float[Array, "*batch length"]
+    ids: Int[Array, "*rows length"] | None = None
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
     start: Any = 0
+    segments: Segments | None = None
+
+    @property
+    def positions(self) -> Int[Array, "*rows length"]:
+        """Place of each token in its sentence."""
+        return jnp.arange(self.mask.shape[-1]) if self.segments is None else self.segments.position[:, None]
+
+    def place(self, position: Any) -> Int[Array, "*batch"]:
+        """Place in its row of each sentence's token at a position."""
+        if self.segments is None:
+            return jnp.broadcast_to(position, self.mask.shape[:-1])
+        return jnp.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,10 +173,16 @@ class Step:
     Attributes:
       kinds: Modules of sentence-transformers that `from_folder` reads.
       dtype: Of what the step gives.
+      segmented: Whether it takes rows that hold several sentences, see `States.segments`.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
     dtype: ClassVar[type[np.generic]] = np.float32
+    segmented: ClassVar[bool] = False
+
+    def by_segment(self) -> bool:
+        """Whether this step and those it is made of take rows that hold several sentences."""
+        return self.segmented
 
     def check(self, config: EncoderConfig) -> None:
         """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
@@ -223,6 +245,8 @@ class StateStep(Step):
 
 class VectorStep(Step):
     """A step after the pooling: [batch, d] to [batch, k]."""
+
+    segmented = True
 
     def __call__(self, x: Vectors) -> Mapped:
         raise NotImplementedError

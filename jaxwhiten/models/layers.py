@@ -45,12 +45,12 @@ class EncoderOutput(NamedTuple):
 
     Attributes:
       hidden_states: One array per layer, the embedding output first.
-      pooler: BERT's pooler output, or None for encoders without one.
+      pooler: BERT's pooler output of each sentence, or None for encoders without one.
       attention_diagonals: One array per layer: the attention of each token to itself.
     """
 
     hidden_states: tuple[Float[Array, "batch length d"], ...]
-    pooler: Float[Array, "batch d"] | None
+    pooler: Float[Array, "*batch d"] | None
     attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()
 
 
@@ -131,11 +131,16 @@ class Embeddings(nnx.Module):
         *,
         deterministic: bool,
         rngs: nnx.Rngs | None,
+        positions: Int[Array, "batch length"] | None = None,
     ) -> Float[Array, "batch length d"]:
         x = self.word(input_ids)
         if self.position is not None:
             first = self.position_offset
-            x = x + self.position.embedding[first : first + input_ids.shape[1]].astype(x.dtype)
+            if positions is None:
+                places = self.position.embedding[first : first + input_ids.shape[1]]
+            else:
+                places = jnp.take(self.position.embedding[...], first + positions, axis=0, mode="clip")
+            x = x + places.astype(x.dtype)
         if self.token_type is not None:
             first_type = self.token_type.embedding[0].astype(x.dtype)
             x = x + (first_type if token_type_ids is None else self.token_type(token_type_ids))

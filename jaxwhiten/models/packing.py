@@ -1,4 +1,4 @@
-"""Packing: tokens without their padding, so that token-wise layers skip the padding.
+"""Rows without padding: all tokens of a batch in one row, or several sentences in each of many rows.
 
 References:
   Zhai et al. 2022, "ByteTransformer: A High-Performance Transformer Boosted for Variable-Length Inputs" (its zero
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 
 class Packing(NamedTuple):
@@ -42,3 +42,38 @@ class Packing(NamedTuple):
     def pad(self, x: Float[Array, "tokens d"]) -> Float[Array, "batch length d"]:
         """Restores the padded rows; padding holds arbitrary tokens."""
         return jnp.take(x, self.place, axis=0, mode="clip")
+
+
+class Segments(NamedTuple):
+    """Several sentences in a row, one after the other, with what is left of the row empty.
+
+    Attributes:
+      number: Which of its row's sentences each token belongs to; the number of sentences, where it is empty.
+      position: Place of each token in its sentence.
+      first: Place in its row of each sentence's first token; arbitrary where there is no sentence.
+    """
+
+    number: Int[Array, "rows length"]
+    position: Int[Array, "rows length"]
+    first: Int[Array, "rows sentences"]
+
+    @classmethod
+    def of(cls, lengths: Int[Array, "rows sentences"], length: int) -> Segments:
+        """The segments of rows of `length`; a sentence of length 0 is none, and none follows it in its row."""
+        ends, here = jnp.cumsum(lengths, axis=1), jnp.arange(length)
+        first = ends - lengths
+        number = jnp.sum(here >= ends[:, :, None], axis=1)
+        start = jnp.max(jnp.where(first[:, :, None] <= here, first[:, :, None], 0), axis=1)
+        return cls(number, here - start, jnp.minimum(first, length - 1))
+
+    def members(self) -> Bool[Array, "rows sentences length"]:
+        """Which tokens each sentence has."""
+        return self.number[:, None, :] == jnp.arange(self.first.shape[1])[:, None]
+
+    def together(self) -> Bool[Array, "rows 1 length length"]:
+        """Which tokens belong to the same sentence."""
+        return (self.number[:, :, None] == self.number[:, None, :])[:, None]
+
+    def firsts(self, x: Float[Array, "rows length d"]) -> Float[Array, "rows sentences d"]:
+        """The first token of each sentence."""
+        return jnp.take_along_axis(x, self.first[:, :, None], axis=1)

@@ -11,16 +11,20 @@ from jaxtyping import Array, Bool, Float, Int
 
 
 class Rotary(NamedTuple):
-    """Cosines and sines of the rotation angles of each position."""
+    """Cosines and sines of the rotation angles of each token."""
 
-    cos: Float[Array, "length half"]
-    sin: Float[Array, "length half"]
+    cos: Float[Array, "*rows length half"]
+    sin: Float[Array, "*rows length half"]
 
     def rotate(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
         """Rotates queries or keys by the angles of their positions, in float32."""
         first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-        cos, sin = self.cos[:, None, :], self.sin[:, None, :]
+        cos, sin = self.cos[..., None, :], self.sin[..., None, :]
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+
+    def at(self, position: Int[Array, "rows length"]) -> Rotary:
+        """The angles of tokens at these positions."""
+        return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self))
 
 
 def rotary(length: int, head_size: int, theta: float) -> Rotary:

@@ -12,8 +12,8 @@ from jaxtyping import Array, Int
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
-from jaxwhiten.models.packing import Packing
-from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+from jaxwhiten.models.packing import Packing, Segments
+from jaxwhiten.models.positions import Rotary, neighbours, relative_buckets, rotary
 
 
 class TransformerEncoder(nnx.Module):
@@ -47,6 +47,7 @@ class TransformerEncoder(nnx.Module):
         deterministic: bool = True,
         rngs: nnx.Rngs | None = None,
         tokens: int | None = None,
+        segments: Segments | None = None,
     ) -> EncoderOutput:
         """Runs the encoder.
 
@@ -58,6 +59,8 @@ class TransformerEncoder(nnx.Module):
           rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
           tokens: Size of the packed batch, at least the number of ones in the mask: everything but attention is then
             computed on packed tokens without padding. None computes on all positions.
+          segments: The sentences of each row, where rows hold several; the mask has 1 for the tokens of all of them,
+            and the pooler output is [rows, sentences, d].
 
         Returns:
           All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
@@ -69,8 +72,9 @@ class TransformerEncoder(nnx.Module):
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
         packing = None if tokens is None else Packing.of(attention_mask, tokens)
-        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask))
-        x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs)
+        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask, segments))
+        positions = None if segments is None else segments.position
+        x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
         x = x if packing is None else packing.pack(x)
         hidden_states, diagonals = [x], []
         for index in range(self.config.num_layers):
@@ -83,23 +87,31 @@ class TransformerEncoder(nnx.Module):
             hidden_states[-1] = self.final_norm(x)
         if packing is not None:
             hidden_states = [packing.pad(h) for h in hidden_states]
-        pooled = None if self.pooler is None else jnp.tanh(self.pooler(hidden_states[-1][:, 0]))
+        last = hidden_states[-1]
+        first = last[:, 0] if segments is None else segments.firsts(last)
+        pooled = None if self.pooler is None else jnp.tanh(self.pooler(first))
         return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
-    def _contexts(self, attention_mask: Int[Array, "batch length"]) -> tuple[Context, Context]:
+    def _contexts(
+        self, attention_mask: Int[Array, "batch length"], segments: Segments | None
+    ) -> tuple[Context, Context]:
         """The contexts of global and of local attention."""
         config, length = self.config, attention_mask.shape[1]
-        mask = attention_mask.astype(bool)[:, None, None, :]
+        mask = attention_mask.astype(bool)[:, None, None, :] if segments is None else segments.together()
         bias = None
         if self.relative_bias is not None:
             by_pair = self.relative_bias(jnp.asarray(relative_buckets(length, config.relative_buckets)))
             bias = by_pair.transpose(2, 0, 1)[None]
-        turns = rotary(length, config.head_size, config.rotary_theta) if config.rotary_theta else None
-        everywhere = Context(mask, bias, turns)
+
+        def turns_of(theta: float) -> Rotary | None:
+            turns = rotary(length, config.head_size, theta) if theta else None
+            return turns if turns is None or segments is None else turns.at(segments.position)
+
+        everywhere = Context(mask, bias, turns_of(config.rotary_theta))
         if not config.local_layers:
             return everywhere, everywhere
-        turns = rotary(length, config.head_size, config.local_rotary_theta) if config.local_rotary_theta else None
-        return everywhere, Context(mask & neighbours(length, config.local_window), bias, turns)
+        nearby = mask & neighbours(length, config.local_window)
+        return everywhere, Context(nearby, bias, turns_of(config.local_rotary_theta))
 
 
 def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:

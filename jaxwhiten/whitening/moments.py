@@ -23,7 +23,7 @@ from jaxwhiten.whitening.reduction import BlockSums, block_sums
 _OUTER_ROWS = 64
 
 
-def _moments_of(block: BlockSums) -> Moments:
+def moments_of(block: BlockSums) -> Moments:
     """Moves the sums of a block from its approximate centre to its mean."""
     rows, sums, centre, scale, shares = block
     if not shares.n:
@@ -163,7 +163,7 @@ class Moments:
     def add(self, X: Shaped[np.ndarray, "n d"], weights: Float64[np.ndarray, " n"] | None = None) -> Moments:
         """`update` with rows that `arrays.as_matrix` has checked, and weights that were checked."""
         self._check_dimension(X.shape[1])
-        parts = map(_moments_of, block_sums(X, jax.local_devices(), weights))
+        parts = map(moments_of, block_sums(X, jax.local_devices(), weights))
         total = next(parts, Moments())
         for part in parts:
             total.merge(part)

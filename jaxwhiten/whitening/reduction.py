@@ -193,17 +193,21 @@ def _sums_of(chunks: Sequence[tuple[np.ndarray, np.ndarray | None]], centre: np.
     return total
 
 
+def row_sums(x: jax.Array, roots: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+    """The sums of rows on one device, with the roots of their weights; those of weight 0 do not count."""
+    y = (x.astype(centre.dtype) - centre) * (scale * (roots > 0))[:, None]
+    s = jnp.sum(y * y, axis=1) * roots
+    y = y * roots[:, None]
+    times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+    return Sums(times(y.T, y), times(jnp.stack([roots, s]), y), jnp.stack([(roots * s).sum(), (s * s).sum()]))
+
+
 @functools.cache
 def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
     """The pmapped sums, compiled once per (rows per device, d, dtype)."""
 
     def sums(x: jax.Array, roots: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
-        y = (x.astype(centre.dtype) - centre) * (scale * (roots > 0))[:, None]
-        s = jnp.sum(y * y, axis=1) * roots
-        y = y * roots[:, None]
-        times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-        found = Sums(times(y.T, y), times(jnp.stack([roots, s]), y), jnp.stack([(roots * s).sum(), (s * s).sum()]))
-        return lax.psum(found, "rows")
+        return lax.psum(row_sums(x, roots, centre, scale), "rows")
 
     return jax.pmap(sums, axis_name="rows", in_axes=(0, 0, None, None), out_axes=None, devices=devices)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.encoding.batching import halved, length_ladder, plan_batches
+from jaxwhiten.encoding.batching import length_ladder, plan_batches
 
 
 def check(batch, lengths, multiple):
@@ -56,7 +56,7 @@ def test_ten_sentences_are_one_batch():
 def test_halves_hold_the_sentences_in_order(lengths, multiple):
     lengths = np.asarray(lengths, np.int64)
     for batch in plan_batches(lengths, max_length=64, token_budget=512, multiple=multiple):
-        parts = halved(batch, lengths, multiple)
+        parts = batch.halved(lengths, multiple)
         np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), batch.rows)
         for part in parts:
             check(part, lengths, multiple)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.models import init_model
-from jaxwhiten.models.packing import Packing
+from jaxwhiten.models.packing import Packing, Segments
 from tests.tiny import tiny_config
 
 
@@ -68,3 +68,20 @@ def test_every_hidden_state_equals_that_of_padded_rows(family):
     assert (packed.pooler is None) == (padded.pooler is None)
     if padded.pooler is not None:
         np.testing.assert_allclose(packed.pooler, padded.pooler, atol=5e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sentences_that_share_a_row_are_computed_as_alone(family):
+    model = init_model(tiny_config(initializer_range=0.2, **FAMILIES[family]), seed=0)
+    lengths = jnp.array([[7, 3, 5], [17, 0, 0]])
+    segments = Segments.of(lengths, 17)
+    ids = jax.random.randint(jax.random.key(0), (2, 17), 5, 200)
+    shared = model(ids, mask_of([15, 17], 17), segments=segments)
+    alone = jnp.stack([jnp.roll(ids[0], -start) for start in (0, 7, 10)] + [ids[1]])
+    padded = model(alone, mask_of([7, 3, 5, 17], 17))
+    for a, b in zip(shared.hidden_states, padded.hidden_states, strict=True):
+        for row, (start, length) in enumerate(((0, 7), (7, 3), (10, 5))):
+            np.testing.assert_allclose(a[0, start : start + length], b[row, :length], atol=1e-5)
+        np.testing.assert_allclose(a[1], b[3], atol=1e-5)
+    if padded.pooler is not None:
+        np.testing.assert_allclose(shared.pooler[0], padded.pooler[:3], atol=1e-5)

@@ -23,7 +23,7 @@ FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthChec
 
 def reduce(X, devices):
     """Moments of X block by block."""
-    return map(moments._moments_of, reduction.block_sums(X, devices))
+    return map(moments.moments_of, reduction.block_sums(X, devices))
 
 
 def reference(X):
@@ -141,7 +141,7 @@ def test_devices_without_float64(monkeypatch, count, size):
     if size < 1:
         assert not found.usable()
         found = reduction.sums_in_float64(X, found.rows, found.shares)
-    assert_equals(moments._moments_of(found), X, 1e-12 if size < 1 else 1e-5)
+    assert_equals(moments.moments_of(found), X, 1e-12 if size < 1 else 1e-5)
 
 
 def test_few_programs_are_compiled(monkeypatch):
@@ -325,7 +325,7 @@ def draws(n, seed=0):
 def test_weights_equal_numpy(count, size, dtype):
     X, weights = sample(999, 7, 100.0).astype(dtype), draws(999) * size
     found, total = Moments(), Moments()
-    for part in map(moments._moments_of, reduction.block_sums(X, jax.local_devices()[:count], weights)):
+    for part in map(moments.moments_of, reduction.block_sums(X, jax.local_devices()[:count], weights)):
         found.merge(part)
     for block, share in zip(np.split(X, [5, 6, 500]), np.split(weights, [5, 6, 500]), strict=True):
         total.update(block, share)

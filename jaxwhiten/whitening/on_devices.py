@@ -1,0 +1,84 @@
+"""Moments of rows that are on the devices already: they stay there, and the host fetches no more than their sums.
+
+The rows are those that a compiled function left, such as an encoder's forward pass; `Moments.update` takes rows of the
+host. The arithmetic is that of `reduction`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Bool, Float
+
+from jaxwhiten.whitening.moments import Moments, moments_of
+from jaxwhiten.whitening.reduction import BlockSums, Shares, Sums, row_sums
+
+_AXIS = "data"
+_DEALT = PartitionSpec(None, _AXIS)  # of arrays [row of its device, device, ...]
+
+
+class DeviceMoments:
+    """Sums of rows, batch by batch, about the mean of the first batch.
+
+    Args:
+      mesh: The devices, in one axis `data`.
+    """
+
+    def __init__(self, mesh: Mesh):
+        self._mesh = mesh
+        self._total: Sums | None = None
+        self._about: tuple[jax.Array, jax.Array] | None = None
+        self._n = 0
+
+    def add(self, rows: Float[jax.Array, "rows devices ... d"], counts: Bool[np.ndarray, "rows devices ..."]) -> None:
+        """Starts to add rows, and returns at once.
+
+        Args:
+          rows: float32 [row of its device, device, ..., d], the second axis over the mesh.
+          counts: Of the same shape without d: which rows count. The others hold any finite numbers.
+        """
+        weight = jax.device_put(counts.astype(np.float32), NamedSharding(self._mesh, _DEALT))
+        if self._about is None:
+            self._about = _centre_and_scale(rows, weight)
+        self._total = _add(self._total, rows, weight, *self._about, self._mesh)
+        self._n += int(counts.sum())
+
+    def moments(self) -> Moments | None:
+        """The moments of all rows; None where their sums leave float32, and the rows have to be reduced on the host."""
+        if self._total is None or self._about is None:
+            return Moments()
+        sums, (centre, scale) = jax.device_get((self._total, self._about))
+        block = BlockSums(slice(0, self._n), sums, centre, float(scale), Shares.of(self._n, None))
+        return moments_of(block) if block.usable() else None
+
+
+@jax.jit
+def _centre_and_scale(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The mean, and a power of two that keeps fourth powers within float32; 1 for rows of an ordinary size."""
+    counts = weight[..., None] > 0
+    kept = jnp.where(counts, rows, 0)
+    axes = tuple(range(rows.ndim - 1))
+    centre = jnp.sum(kept, axis=axes) / jnp.sum(weight)
+    exponent = jnp.frexp(jnp.max(jnp.where(counts, jnp.abs(rows - centre), 0)))[1]
+    usual = jnp.abs(exponent) <= 16
+    return centre, jnp.where(usual, 1.0, jnp.ldexp(jnp.float32(1), -jnp.clip(exponent, -120, 120)))
+
+
+@functools.partial(jax.jit, static_argnames="mesh", donate_argnames="total")
+def _add(
+    total: Sums | None, rows: jax.Array, weight: jax.Array, centre: jax.Array, scale: jax.Array, mesh: Mesh
+) -> Sums:
+    def local(rows: jax.Array, weight: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+        found = row_sums(rows.reshape(-1, rows.shape[-1]), weight.reshape(-1), centre, scale)
+        return lax.psum(found, _AXIS)
+
+    everywhere = PartitionSpec()
+    specs = (_DEALT, _DEALT, everywhere, everywhere)
+    found: Any = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=everywhere)(rows, weight, centre, scale)
+    return found if total is None else jax.tree.map(jnp.add, total, found)

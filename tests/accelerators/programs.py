@@ -1,0 +1,294 @@
+"""The library's compiled programs, as they run on accelerators, and faults that the laboratory has to find.
+
+Encoders of full size have two layers: 12 take minutes to compile, and what a layer needs for a time it gives back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax import lax
+from jax.sharding import PartitionSpec
+
+from jaxwhiten import losses
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding.forward import forward
+from jaxwhiten.encoding.layout import SLOTS
+from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
+from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
+from jaxwhiten.search.jax_flat import _searcher
+from jaxwhiten.training import make_optimizer, make_schedule, make_step, masked_loss, sentence_loss, split_encoder
+from jaxwhiten.training.masked import split_masked_lm
+from jaxwhiten.training.step import TrainState
+from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening.affine import _map_block
+from jaxwhiten.whitening.on_devices import _add
+from jaxwhiten.whitening.reduction import Sums, _device_sums
+from tests.accelerators.laboratory import Program, Target, shaped
+from tests.tiny import FAMILIES, tiny_config
+
+TOKENS = 65_536  # of a batch on each device
+REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})
+BASE = EncoderConfig("bert", 30_522, 768, 2, 12, 3072, 512)
+LARGE = EncoderConfig("bert", 30_522, 1024, 2, 16, 4096, 512)
+
+
+def model_of(config: EncoderConfig, dtype: str, **how: Any) -> Any:
+    """A model without its numbers; weights are in its dtype, as `Forward` places them."""
+    model = nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype, **how))
+    graph, state = nnx.split(model)
+    cast = jnp.bfloat16 if dtype == "bfloat16" else jnp.float32
+    return graph, jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, cast), state)
+
+
+def encode(
+    config: EncoderConfig,
+    rows: int,
+    length: int,
+    tokens: int | None = None,
+    heads: Callable[[], dict[str, tuple[Step, ...]]] = lambda: {"mean": Head.named("mean").steps},
+    dtype: str = "bfloat16",
+    sentences: int = 0,
+) -> Callable[[Target], Any]:
+    """The forward pass over rows of a length on each device.
+
+    Args:
+      config: Of the encoder.
+      rows, length: Of a batch.
+      tokens: Those that are none of padding, where they are packed.
+      heads: What follows.
+      dtype: Of matrix products.
+      sentences: How many each row may hold; 0 for one, without segments.
+    """
+
+    def lower(target: Target) -> Any:
+        mesh = target.mesh()
+        graph, state = model_of(config, dtype)
+        ids = jax.ShapeDtypeStruct((rows, mesh.size, length), jnp.int32)
+        lengths = jax.ShapeDtypeStruct((rows, mesh.size, *[sentences] * bool(sentences)), jnp.int32)
+        state, steps = shaped(state, mesh), shaped(heads(), mesh)
+        ids, lengths = (shaped(x, mesh, None, "data") for x in (ids, lengths))
+        return forward.lower(graph, state, ids, lengths, steps, tokens, mesh)
+
+    return lower
+
+
+@functools.cache
+def _whitening(d: int) -> Whitening:
+    return Whitening.from_moments(Moments().update(np.random.default_rng(0).normal(size=(2 * d, d))), n_components=128)
+
+
+def whitened() -> dict[str, tuple[Step, ...]]:
+    return {"whitened": (*Head.named("first_last_avg").steps, Whiten.of(_whitening(768)), Normalize())}
+
+
+def coded() -> dict[str, tuple[Step, ...]]:
+    return {"coded": (*Head.named("mean").steps, *code_steps(SpectrumCode(bytes=48).fit(_whitening(768))))}
+
+
+def every_pooling() -> dict[str, tuple[Step, ...]]:
+    names = ("cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "last2avg", "ditto:0+1")
+    return {name: Head.named(name).steps for name in names}
+
+
+def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target], Any]:
+    """The sums behind `Moments`, by `pmap`."""
+
+    def lower(target: Target) -> Any:
+        block = jax.ShapeDtypeStruct((len(target.devices), rows, d), dtype)
+        counts = jax.ShapeDtypeStruct((len(target.devices),), jnp.int32)
+        centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
+        return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
+
+    return lower
+
+
+def reduce_vectors(rows: int, sentences: int, d: int) -> Callable[[Target], Any]:
+    """The sums of vectors that the forward pass left, added to those of the batches before."""
+
+    def lower(target: Target) -> Any:
+        mesh = target.mesh()
+        weight = jax.ShapeDtypeStruct((rows, mesh.size, sentences), jnp.float32)
+        vectors = jax.ShapeDtypeStruct((*weight.shape, d), jnp.float32)
+        vectors, weight = (shaped(x, mesh, None, "data") for x in (vectors, weight))
+        sizes = ((d, d), (2, d), (2,), (d,), ())
+        *total, centre, scale = (shaped(jax.ShapeDtypeStruct(size, jnp.float32), mesh) for size in sizes)
+        return _add.lower(Sums(*total), vectors, weight, centre, scale, mesh)
+
+    return lower
+
+
+def transform(rows: int, d: int, k: int) -> Callable[[Target], Any]:
+    """A block of rows through a whitening, on one device."""
+
+    def lower(target: Target) -> Any:
+        alone = jax.sharding.SingleDeviceSharding(target.devices[0])
+        shapes = ((rows, d), (d,), (d, k), (k,))
+        return _map_block.lower(*(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=alone) for shape in shapes))
+
+    return lower
+
+
+def _train(target: Target, params: Any, loss: Any, batch: dict[str, Any]) -> Any:
+    mesh, schedule = target.mesh(), make_schedule(2e-5, 1000)
+    optimizer = make_optimizer(schedule)
+    state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, optimizer.init(p)), params)
+    return make_step(loss, optimizer, schedule, mesh).lower(shaped(state, mesh), shaped(batch, mesh, "data"))
+
+
+def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = False) -> Callable[[Target], Any]:
+    """A step of Sentence-BERT with in-batch negatives over so many pairs on each device."""
+
+    def lower(target: Target) -> Any:
+        sizes = dataclasses.replace(config, pooler=False)  # it would be frozen, and the program hold its numbers
+        model = nnx.eval_shape(lambda: init_model(sizes, seed=0, dtype="bfloat16", remat=remat))
+        encoder, rebuild = split_encoder(model, "mean")
+        head = jax.eval_shape(lambda: losses.init_head("mnr", jax.random.key(0), config.hidden_size, 0))
+        n = rows * len(target.devices)
+        batch = {
+            "input_ids": jax.ShapeDtypeStruct((n, 2, length), jnp.int32),
+            "lengths": jax.ShapeDtypeStruct((n, 2), jnp.int32),
+        }
+        loss = sentence_loss(rebuild, losses.objective("mnr"))
+        return _train(target, {"encoder": encoder, "head": head}, loss, batch)
+
+    return lower
+
+
+def train_masked(config: EncoderConfig, rows: int, length: int, positions: int) -> Callable[[Target], Any]:
+    """A step of masked language modelling."""
+
+    def lower(target: Target) -> Any:
+        model = nnx.eval_shape(lambda: init_masked_lm(config, seed=0, dtype="bfloat16"))
+        params, rebuild = split_masked_lm(model)
+        n = rows * len(target.devices)
+        batch = {name: jax.ShapeDtypeStruct((n, positions), jnp.int32) for name in ("positions", "targets")}
+        batch["input_ids"] = jax.ShapeDtypeStruct((n, length), jnp.int32)
+        batch["weights"] = jax.ShapeDtypeStruct((n, positions), jnp.float32)
+        return _train(target, params, masked_loss(rebuild), batch)
+
+    return lower
+
+
+def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: float | None = None) -> Any:
+    """Top k of documents spread over all devices."""
+
+    def lower(target: Target) -> Any:
+        mesh = target.mesh("documents")
+        each = rows // mesh.size
+        found = shaped(jax.ShapeDtypeStruct((queries, d), jnp.float32), mesh)
+        documents = shaped(jax.ShapeDtypeStruct((rows, d), jnp.float32), mesh, "documents")
+        size = shaped(jax.ShapeDtypeStruct((), jnp.int32), mesh)
+        return _searcher(mesh, k, block or each, True, recall).lower(found, documents, None, None, size)
+
+    return lower
+
+
+def _tiny(family: str) -> EncoderConfig:
+    return tiny_config(num_layers=2, **(FAMILIES[family] | ({"local_layers": (1,)} if family == "modernbert" else {})))
+
+
+TINY = tiny_config(num_layers=1)
+# Each device takes some of the queries' best, chooses among them, and gives them to all.
+SEARCH = frozenset(
+    f"{kind} {element}"
+    for kind in ("all-to-all", "all-gather", "collective-permute", "all-reduce")
+    for element in ("f32", "s32", "u32")
+)
+# In-batch negatives are compared with the vectors of all devices.
+TRAINING = REDUCED | {"all-gather f32"}
+PROGRAMS: Sequence[Program] = (
+    *(Program(f"{family}, tiny", encode(_tiny(family), 64, 32, 1024, dtype="float32")) for family in FAMILIES),
+    Program("every pooling, tiny", encode(_tiny("bert"), 64, 32, 1024, every_pooling)),
+    Program("encode, tiny", encode(TINY, 16, 16, 128), slow=False),
+    Program("encode, base, 512 × 128", encode(BASE, 512, 128), 2.0),
+    Program("encode, base, 128 × 512", encode(BASE, 128, 512), 2.0),
+    Program("encode, base, whitened to 128", encode(BASE, 512, 128, None, whitened), 2.0),
+    Program("encode, base, code of 48 bytes", encode(BASE, 512, 128, None, coded), 2.0),
+    Program("encode, base, float32", encode(BASE, 512, 128, dtype="float32"), 2.0),
+    Program("encode, large, 128 × 512", encode(LARGE, 128, 512), 2.5),
+    Program("encode, base, 4,096 × 16 packed in 24", encode(BASE, 4096, 24, TOKENS), 2.0),
+    Program("encode, base, 4,096 × 16 padded to 24", encode(BASE, 4096, 24), 2.0),
+    Program("encode, base, 4,096 × 16 in rows of 128", encode(BASE, 512, 128, sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0),
+    Program("encode, large, rows of 128", encode(LARGE, 512, 128, sentences=SLOTS), 2.5),
+    Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
+    Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED),
+    Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED),
+    Program("reduce vectors, 8,192 × 768", reduce_vectors(512, SLOTS, 768), 0.1, REDUCED),
+    Program("reduce vectors, 256 × 64", reduce_vectors(16, SLOTS, 64), 0.01, REDUCED, slow=False),
+    Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
+    Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
+    Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
+    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.2, SEARCH),
+    Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH),
+    Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
+    Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),
+    Program("train pairs, base, 256 × 64, remat", train_pairs(BASE, 128, 64, True), 2.0, TRAINING),
+    Program("train pairs, tiny", train_pairs(TINY, 8, 16), 0.05, TRAINING, slow=False),
+    Program("masked language model, base, 64 × 128", train_masked(BASE, 64, 128, 20), 6.0, REDUCED),
+)
+
+
+def _leak(target: Target) -> Any:
+    """Rows centred in float64, as a reduction that forgot its cast would."""
+    with jax.enable_x64(True):
+        x = shaped(jax.ShapeDtypeStruct((64, 32), jnp.float32), target.mesh(), "data")
+        return jax.jit(lambda x: (x.astype(jnp.float64) - x.mean(dtype=jnp.float64)).astype(jnp.float32)).lower(x)
+
+
+def _gathered(target: Target) -> Any:
+    """Sums of all devices' rows by gathering the rows."""
+
+    def rows(x: Any) -> Any:
+        whole = lax.all_gather(x, "data", axis=0, tiled=True)
+        return jnp.matmul(whole.T, whole, precision=lax.Precision.HIGHEST)
+
+    x = shaped(jax.ShapeDtypeStruct((256, 64), jnp.float32), target.mesh(), "data")
+    everywhere = PartitionSpec()
+    mapped = jax.shard_map(
+        rows, mesh=target.mesh(), in_specs=PartitionSpec("data"), out_specs=everywhere, check_vma=False
+    )
+    return jax.jit(mapped).lower(x)
+
+
+def _low(target: Target) -> Any:
+    x = shaped(jax.ShapeDtypeStruct((64, 32), jnp.float32), target.mesh(), "data")
+    return jax.jit(lambda x: jnp.matmul(x.T, x)).lower(x)
+
+
+def _maps(target: Target) -> Any:
+    """Attention whose maps are kept."""
+
+    def attend(x: Any) -> Any:
+        scores = jnp.matmul(x, x.swapaxes(2, 3), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(jax.nn.softmax(scores), x, precision=lax.Precision.HIGHEST)
+
+    x = shaped(jax.ShapeDtypeStruct((4, 2, 128, 16), jnp.float32), target.mesh(), "data")
+    return jax.jit(attend).lower(x)
+
+
+def _from_host(target: Target) -> Any:
+    """A program that asks the host for something."""
+    x = shaped(jax.ShapeDtypeStruct((64,), jnp.float32), target.mesh())
+    return jax.jit(lambda x: jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((64,), jnp.float32), x)).lower(x)
+
+
+# Planted, each with the word by which it has to be found.
+FAULTS: dict[str, Program] = {
+    "float64": Program("fault: float64", _leak, collectives=REDUCED),
+    "all-gather": Program("fault: rows gathered", _gathered, collectives=REDUCED),
+    "attention maps": Program("fault: padded maps", _maps, 2.0, no_maps=128),
+    "highest precision": Program("fault: low precision", _low, collectives=REDUCED),
+    "temporaries": Program("fault: no room", search(2048, 32, 8, 4), 1e-6, SEARCH),
+    "host": Program("fault: host", _from_host),
+}

@@ -1,0 +1,157 @@
+"""Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbours."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxwhiten import Encoder
+from jaxwhiten.encoding import layout
+from jaxwhiten.encoding.batching import plan_batches
+from jaxwhiten.models.packing import Segments
+from jaxwhiten.text import TokenIds
+from tests.commands.conftest import generated
+
+TEXTS = generated(150)
+POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler", "layers:1+2")
+
+
+@settings(max_examples=200, deadline=None)
+@given(lengths=st.lists(st.integers(2, 128), min_size=1, max_size=300), slots=st.sampled_from([1, 4, 16]))
+def test_rows_hold_every_sentence_once_and_no_more_than_fits(lengths, slots):
+    lengths = np.asarray(lengths, np.int64)
+    order, row, slot = layout.fill_rows(lengths, slots=slots)
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(lengths)))
+    assert (np.diff(row) >= 0).all()
+    assert np.bincount(row, weights=lengths[order]).max() <= 128
+    for number in range(row[-1] + 1):  # slots are used from the first on
+        np.testing.assert_array_equal(np.sort(slot[row == number]), np.arange(np.sum(row == number)))
+    assert slot.max() < slots
+
+
+def test_rows_are_full_where_lengths_allow_it():
+    lengths = np.random.default_rng(0).integers(8, 65, 20_000)
+    _, row, _ = layout.fill_rows(lengths)
+    assert lengths.sum() > 0.99 * 128 * (row[-1] + 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 200), min_size=1, max_size=200),
+    budget=st.sampled_from([512, 4096]),
+    multiple=st.sampled_from([1, 2, 8]),
+    max_rows=st.none() | st.integers(1, 40),
+)
+def test_batches_hold_every_sentence_and_its_tokens(lengths, budget, multiple, max_rows):
+    lengths = np.asarray(lengths, np.int64)
+    tokens = TokenIds(np.arange(1, lengths.sum() + 1), lengths)
+    how = {"max_length": 200, "token_budget": budget, "multiple": multiple, "max_rows": max_rows}
+    batches = list(layout.plan(lengths, share_rows=True, **how))
+    np.testing.assert_array_equal(np.sort(np.concatenate([b.rows for b in batches])), np.arange(len(lengths)))
+    for whole in batches:
+        assert max_rows is None or len(whole.rows) <= max(max_rows, layout.SLOTS * multiple)
+        for batch in (whole, *whole.halved(lengths, multiple)):
+            ids, each = batch.arrays(tokens, 0)
+            assert batch.height % multiple == 0
+            assert ids.shape == (batch.height, batch.length)
+            if each.ndim == 1:
+                continue
+            assert batch.tokens == ids.size
+            starts = np.cumsum(each, axis=1) - each
+            for number, (row, slot) in enumerate(zip(batch.row, batch.slot, strict=True)):
+                start, sentence = starts[row, slot], batch.rows[number]
+                found = ids[row, start : start + each[row, slot]]
+                np.testing.assert_array_equal(found, tokens.flat[tokens.starts[sentence] :][: lengths[sentence]])
+            assert (ids > 0).sum() == each.sum() == lengths[batch.rows].sum()
+
+
+def test_without_shared_rows_the_plan_is_that_of_packed_batches():
+    lengths = np.random.default_rng(0).integers(3, 65, 500)
+    how = {"max_length": 64, "token_budget": 1024, "multiple": 2}
+    found, expected = layout.plan(lengths, share_rows=False, **how), plan_batches(lengths, **how)
+    for batch, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(batch.rows, other.rows)
+    assert not layout.shares_rows("cpu")
+    assert layout.shares_rows("tpu")
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_model):
+    """On eight devices: with packed batches, and with shared rows."""
+    packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
+    assert not packed._runner.share_rows
+    shared._runner.share_rows = True
+    shared._runner.token_budget = 8 * 512
+    return packed, shared
+
+
+def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
+    packed, shared = encoders
+    shapes, dispatch = set(), type(shared._forward)._dispatch
+    monkeypatch.setattr(
+        type(shared._forward),
+        "_dispatch",
+        lambda self, ids, lengths, *rest: shapes.add(lengths.ndim) or dispatch(self, ids, lengths, *rest),
+    )
+    names = [*POOLINGS, packed.fit_idf(TEXTS), shared.fit_idf(TEXTS), "promptbert"]
+    found = shared.encode(TEXTS, pooling=names)
+    assert shapes == {2}
+    expected = packed.encode(TEXTS, pooling=names)
+    for name in names:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_what_needs_attention_maps_keeps_packed_batches(encoders):
+    packed, shared = encoders
+    names = ("mean", "ditto:1+2")
+    assert not shared._named("ditto:1+2").head.by_segment
+    found, expected = (encoder.encode(TEXTS[:20], pooling=names) for encoder in (shared, packed))
+    for name in names:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+
+
+def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
+    _, shared = encoders
+    lengths = shared.tokenizer(TEXTS).lengths
+    one, other = next((i, j) for i in range(40) for j in range(i) if lengths[i] == lengths[j] and TEXTS[i] != TEXTS[j])
+    changed = [*TEXTS]
+    changed[one] = TEXTS[other]
+    before, after = (shared.encode(texts, pooling=["mean", "max", "cls"]) for texts in (TEXTS, changed))
+    others = np.arange(len(TEXTS)) != one
+    for name in before:
+        np.testing.assert_array_equal(before[name][others], after[name][others])
+        assert np.abs(before[name][one] - after[name][one]).max() > 1e-3
+
+
+def test_bfloat16_is_near_float32(tiny_model, encoders):
+    shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
+    shared._runner.share_rows = True
+    found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
+    assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
+
+
+def test_a_batch_too_large_is_split(encoders, monkeypatch):
+    packed, shared = encoders
+    dispatch, expected = type(shared._forward)._dispatch, packed.encode(TEXTS)
+
+    def full(self, ids, *rest):
+        if ids.size > 8 * 128:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+        return dispatch(self, ids, *rest)
+
+    monkeypatch.setattr(type(shared._forward), "_dispatch", full)
+    monkeypatch.setattr(shared._runner, "token_budget", 8 * 512)
+    with pytest.warns(RuntimeWarning, match="ran out of memory"):
+        found = shared.encode(TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_positions_begin_anew_in_every_segment():
+    segments = Segments.of(jnp.array([[3, 2, 0], [8, 0, 0]]), 8)
+    np.testing.assert_array_equal(segments.number, [[0, 0, 0, 1, 1, 3, 3, 3], [0] * 8])
+    np.testing.assert_array_equal(segments.position, [[0, 1, 2, 0, 1, 0, 1, 2], range(8)])
+    np.testing.assert_array_equal(segments.first[:, 0], [0, 0])
+    assert int(segments.first[0, 1]) == 3
+    assert segments.members().sum(axis=2).tolist() == [[3, 2, 0], [8, 0, 0]]
