@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.engine import JAX, Engine, engine_of
 from jaxwhiten.encoding.idf import checked_weights, inverse_document_frequencies
 from jaxwhiten.encoding.stream import BatchRunner, ReadyHead
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
@@ -45,6 +45,7 @@ class ModelWithHead:
         head: Head | None = None,
         prompt: str | None = None,
         device: str | jax.Device | None = None,
+        engine: str | Engine = JAX,
     ):
         self.config = model.config
         self.name = name or str(tokenizer_folder)
@@ -60,7 +61,9 @@ class ModelWithHead:
                 f"{self.config.vocab_size} rows; they do not belong together."
             )
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        self._forward = Forward(model, device)
+        engine = engine_of(engine, model)
+        self.engine = engine.name
+        self._forward = engine.forward(model, max_length, device)
         self.dtype = self._forward.dtype
         self._runner = BatchRunner(self._forward, max_length, self.config.pad_token_id)
         head = head or Head.named(pooling, self._tables)
@@ -70,7 +73,7 @@ class ModelWithHead:
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype})"
+            f" up to {self.max_length} tokens, {self.dtype}{'' if self.engine == JAX else f' by {self.engine}'})"
         )
 
     def _with_head(self: M, head: Head) -> M:
@@ -136,7 +139,8 @@ class ModelWithHead:
           prompt: The text in front of the sentences, where it is not the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; prompt where it is another than the head's own.
+          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is another than
+          the head's own.
         """
         pooling = canonical(pooling or self.pooling)
         facts = {
@@ -146,6 +150,8 @@ class ModelWithHead:
             "max_length": self.max_length,
             "dtype": self.dtype,
         }
+        if self.engine != JAX:
+            facts["engine"] = self.engine
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt
         return facts

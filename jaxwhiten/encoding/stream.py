@@ -11,16 +11,15 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding.batching import Batch, halved, plan_batches
-from jaxwhiten.encoding.forward import Forward, Heads
+from jaxwhiten.encoding.forward import Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
@@ -28,6 +27,8 @@ from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 BLOCK = 16_384  # sentences tokenised and sorted together
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
+
+_FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 _Fetch = Callable[[], dict[str, np.ndarray]]
 
@@ -43,11 +44,16 @@ class ReadyHead(NamedTuple):
 class BatchRunner:
     """Runs blocks of sentences, whatever their lengths, in batches of a token budget.
 
+    Args:
+      forward: A `Forward`, or what another engine has in its place.
+      max_length: Longest input in tokens.
+      pad_id: Id of the padding token.
+
     Attributes:
       token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
     """
 
-    def __init__(self, forward: Forward, max_length: int, pad_id: int):
+    def __init__(self, forward: Any, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
 
@@ -78,7 +84,7 @@ class BatchRunner:
             try:
                 for name, vectors in (fetch or self._start(tokens, batch, steps))().items():
                     out[name][batch.rows] = vectors[: len(batch.rows)]
-            except jax.errors.JaxRuntimeError as error:
+            except _FAILURES as error:
                 for part in self._smaller(batch, tokens.lengths, error):
                     read(part, None)
 
@@ -92,7 +98,7 @@ class BatchRunner:
             for part in self._within_budget(batch, tokens.lengths):
                 try:
                     pending.append((part, self._start(tokens, part, steps)))
-                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
+                except _FAILURES:  # read() tries again, when the batches before have gone
                     pending.append((part, None))
                 while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
                     read_oldest()
@@ -129,8 +135,11 @@ class BatchRunner:
         return parts
 
     def _start(self, tokens: TokenIds, batch: Batch, steps: Heads) -> _Fetch:
-        ids = tokens.padded(batch.rows, batch.height, batch.length, self._pad_id)
-        lengths = np.ones(batch.height, np.int32)  # a padding row attends to its first position: no NaN
+        height, length = batch.height, batch.length
+        if not self._forward.fixed_shapes:
+            height, length = len(batch.rows), max(int(tokens.lengths[batch.rows].max()), 1)
+        ids = tokens.padded(batch.rows, height, length, self._pad_id)
+        lengths = np.ones(height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
         return self._forward.start(ids, lengths, batch.tokens, steps)
 
