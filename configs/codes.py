@@ -23,7 +23,8 @@ def get_config():
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none
     config.max_length = 64  # tokens, special tokens counted
-    config.dtype = "float32"  # or bfloat16
+    config.dtype = "float32"  # or bfloat16; with openvino also int8
+    config.engine = "jax"  # or openvino, on CPUs
     config.bootstrap = 2000  # resamples of the paired intervals
     config.seed = 0  # of the resamples
     config.cache = ""  # folder of the embedding cache; empty for the default one

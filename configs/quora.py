@@ -27,7 +27,8 @@ def get_config():
     config.bootstrap = 10_000  # resamples of the bootstrap intervals of the MRR; 0 for none
     config.examples = ()  # queries shown with their first results when the run ends
     config.max_length = 64  # tokens, special tokens counted
-    config.dtype = "float32"  # or bfloat16: what matrix products run in
+    config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
+    config.engine = "jax"  # or openvino, on CPUs
     config.batch_size = 0  # sentences per batch at most, for the NLI sentences; 0 leaves it to the encoder
     config.cache = ""  # folder of the embedding cache; empty for the default one
     config.seed = 0  # of the bootstrap

@@ -29,7 +29,8 @@ def get_config():
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
     config.aggregate = "wmean"  # shown in the table; or mean, all: all three are stored
     config.max_length = 64  # tokens, special tokens counted
-    config.dtype = "float32"  # or bfloat16: what matrix products run in
+    config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
+    config.engine = "jax"  # or openvino, on CPUs
     config.batch_size = 0  # sentences per batch at most; 0 leaves it to the encoder
     config.bootstrap = 1000  # resamples of the bootstrap intervals; 0 for none
     config.seed = 0  # of the bootstrap

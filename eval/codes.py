@@ -78,6 +78,7 @@ def main(config: ConfigDict) -> None:
         pooling=config.pooling,
         max_length=config.max_length,
         dtype=config.dtype,
+        engine=config.engine,
         revision=config.revision or None,
     )
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []

@@ -71,6 +71,7 @@ class Settings:
             pooling=first_plain(self.poolings),
             max_length=config.max_length,
             dtype=config.dtype,
+            engine=config.engine,
             revision=config.revision or None,
         )
 

@@ -44,13 +44,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
-    """--model, --pooling, --max-length and --dtype; no default where a file says how its vectors were made."""
-    defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "float32")
-    model, pooling, length, dtype = defaults if default else ["what the file was made with"] * 4
+    """--model and how it encodes; no default where a file says how its vectors were made."""
+    defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "jax", "the engine's")
+    model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
     parser.add_argument("--model", default=default, help=f"hub id or folder; default: {model}")
     parser.add_argument("--pooling", default=default and "auto", help=f"{', '.join(POOLINGS)}; default: {pooling}")
     parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length}")
-    parser.add_argument("--dtype", default=default and "float32", help=f"float32 or bfloat16; default: {dtype}")
+    parser.add_argument("--engine", default=default and "jax", help=f"jax, or openvino on CPUs; default: {engine}")
+    parser.add_argument("--dtype", help=f"float32 or bfloat16, with openvino also int8; default: {dtype}")
 
 
 def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
@@ -103,7 +104,11 @@ def load_encoder(args: argparse.Namespace) -> Encoder:
     from jaxwhiten.encoding import Encoder
 
     return Encoder.from_pretrained(
-        args.model, pooling=args.pooling or "auto", max_length=args.max_length, dtype=args.dtype
+        args.model,
+        pooling=args.pooling or "auto",
+        max_length=args.max_length,
+        dtype=args.dtype,
+        engine=args.engine or "jax",
     )
 
 

@@ -63,6 +63,7 @@ def _all(paths: list[str]) -> Iterator[Check]:
     yield _guarded("devices", _devices)
     yield _guarded("matrix product", _product)
     yield _guarded("faiss", _faiss)
+    yield _guarded("openvino", _openvino)
     yield _guarded("cache folder", _cache)
     for path in paths:
         yield _guarded(path, _path, Path(path))
@@ -128,6 +129,16 @@ def _faiss() -> Check | str:
     build = "GPU build" if hasattr(faiss, "StandardGpuResources") else "CPU build"
     gpus = f", {faiss.get_num_gpus()} GPUs" if build == "GPU build" else ""
     return f"{faiss.__version__}, {build}{gpus}, {faiss.get_compile_options().strip()}"
+
+
+def _openvino() -> Check | str:
+    if importlib.util.find_spec("openvino") is None:
+        return Check("openvino", None, f"not installed: {install_command('openvino')}")
+    from jaxwhiten.encoding.engine import OPENVINO, Engine
+
+    default = Engine.named(OPENVINO).dtype
+    nncf = _version("nncf")
+    return f"{_version('openvino')}, {default} by default on this CPU, nncf {nncf or 'not installed'}"
 
 
 def _cache() -> str:

@@ -21,11 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one per line")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results per query; default: 10")
     parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
+    parser.add_argument("--engine", help="jax, or openvino on CPUs; default: what the texts were encoded with")
     parser.add_argument("--json", action="store_true", help="one JSON object per query")
 
 
-def open_index(path: str, model: str | None = None) -> tuple[Index, Encoder]:
-    """An index, and the encoder that it says its texts were encoded with; `model` says where that is now."""
+def open_index(path: str, model: str | None = None, engine: str | None = None) -> tuple[Index, Encoder]:
+    """An index, and the encoder that it says its texts were encoded with; `model` says where that is now.
+
+    In float32 one `engine` may take the place of another.
+    """
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index
 
@@ -41,6 +45,7 @@ def open_index(path: str, model: str | None = None) -> tuple[Index, Encoder]:
         pooling=encoding["pooling"],
         max_length=encoding["max_length"],
         dtype=encoding.get("dtype", "float32"),
+        engine=engine or encoding.get("engine", "jax"),
     )
     return index, encoder
 
@@ -52,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
     from jaxwhiten.search import search_text
 
-    index, encoder = open_index(args.index, args.model)
+    index, encoder = open_index(args.index, args.model, args.engine)
     k = min(args.k, index.size)
     for query in args.query or _lines():
         (hits,) = search_text(index, encoder, [query], k)

@@ -149,12 +149,11 @@ def _table(path: str, columns: str) -> Pairs:
 
 def _encoder(args: argparse.Namespace, provenance: dict[str, Any]) -> Encoder:
     """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
-    for name in ("model", "pooling", "max_length", "dtype"):
+    for name in ("model", "pooling", "max_length", "dtype", "engine"):
         if getattr(args, name) is None:
             setattr(args, name, provenance.get(name))
     if args.model is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
-    args.dtype = args.dtype or "float32"
     return load_encoder(args)
 
 

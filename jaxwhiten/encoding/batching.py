@@ -44,6 +44,11 @@ class Batch:
         parts = [self.rows[start : start + height] for start in range(0, len(self.rows), height)]
         return [_batch(rows, lengths, height, self.length, self.tokens // 2, multiple) for rows in parts]
 
+    def trimmed(self, lengths: Int[np.ndarray, " n"]) -> Batch:
+        """The batch without rows for no sentence, padded to its longest."""
+        longest = max(int(lengths[self.rows].max()), 1)
+        return dataclasses.replace(self, height=len(self.rows), length=longest)
+
     def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
         """The ids and lengths that `Forward.start` takes."""
         lengths = np.ones(self.height, np.int32)  # a padding row attends to its first position: no NaN

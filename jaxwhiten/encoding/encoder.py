@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any, no_type_check, overload
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
+from jaxwhiten.encoding.engine import JAX, Engine
 from jaxwhiten.encoding.model_with_head import DEFAULT_MAX_LENGTH, ModelWithHead
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks, split
@@ -55,13 +57,15 @@ class Encoder(ModelWithHead):
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
       device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
         local devices of JAX's default platform.
+      engine: What runs the compiled forward: `"jax"`, or `"openvino"`, on CPUs.
 
     Attributes:
       name: As given.
       head: The default head.
       pooling: Its name; `"auto"` for a head that does more than a pooling.
       max_length: As given.
-      dtype: What matrix products run in, `"float32"` or `"bfloat16"`.
+      dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
+      engine: The name of what runs them.
       dimension: Width d of the vectors of the default head.
       tokenizer: Its tokenizer, truncating to `max_length`.
       prompts: As given.
@@ -81,6 +85,7 @@ class Encoder(ModelWithHead):
         default_prompt_name: str | None = None,
         similarity_fn_name: str = "cosine",
         device: str | jax.Device | None = None,
+        engine: str | Engine = JAX,
     ):
         self.prompts = dict(prompts or {})
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
@@ -94,6 +99,7 @@ class Encoder(ModelWithHead):
             head=head,
             prompt=None if default_prompt_name is None else prompt_named(self.prompts, default_prompt_name),
             device=device,
+            engine=engine,
         )
 
     @classmethod
@@ -103,13 +109,14 @@ class Encoder(ModelWithHead):
         *,
         pooling: str = AUTO,
         max_length: int | None = None,
-        dtype: str = "float32",
+        dtype: str | None = None,
         revision: str | None = None,
         prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None,
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
         device: str | jax.Device | None = None,
+        engine: str = JAX,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
 
@@ -118,26 +125,29 @@ class Encoder(ModelWithHead):
           pooling: `"auto"` for all that a sentence-transformers folder does after its Transformer, and the mean with a
             warning where the folder does not say; or a name of `jaxwhiten.POOLINGS` or `jaxwhiten.PARAMETRIC`.
           max_length: Longest sentence in tokens; by default what the folder says with `"auto"`, else 64.
-          dtype: `"float32"` or `"bfloat16"`.
+          dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
+            `"int8"`, where the folder has such weights (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
           prompts: Prompts beside the folder's, or in their place where they have the same name.
           default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`,
             none with a pooling that is named.
           similarity_fn_name: What `similarity` computes; by default what the folder says, else `"cosine"`.
           truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
-          device: As in the constructor.
+          device, engine: As in the constructor.
 
         Returns:
           The encoder, its weights on the device, or on all local ones.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
-          InputError: An unknown pooling, dtype, prompt, similarity or device, or a `max_length` or `truncate_dim` the
-            model cannot take.
+          MissingDependencyError: The engine is not installed.
+          InputError: An unknown pooling, dtype, engine, prompt, similarity or device, or a `max_length` or
+            `truncate_dim` the model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
-        module, config, weights_folder = loading.load_model(folder, dtype=dtype)
+        runs = Engine.named(engine, dtype, folder)
+        module, config, weights_folder = loading.load_model(folder, dtype=runs.loaded_dtype)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
         settings = Settings.read(folder)
         if similarity_fn_name is None:  # a folder may name one of multi-vector models
@@ -171,6 +181,7 @@ class Encoder(ModelWithHead):
             default_prompt_name=default_prompt_name,
             similarity_fn_name=similarity_fn_name,
             device=device,
+            engine=runs,
         )
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
 
@@ -405,6 +416,8 @@ class Encoder(ModelWithHead):
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; name another one.")
         settings = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name)
-        return write_folder(
-            folder, self.model(), self.tokenizer, self.head, settings=settings, dtype=dtype or self.dtype, card=card
-        )
+        model = self.model()
+        dtype = dtype or jnp.dtype(model.dtype).name
+        write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
+        self._forward.save_beside(folder)
+        return folder

@@ -8,6 +8,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from jaxtyping import Int
 
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
-from jaxwhiten.models import TransformerEncoder
+from jaxwhiten.models import EncoderConfig, TransformerEncoder
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
 
@@ -67,7 +68,10 @@ class Forward:
       devices: How many there are; the rows of a batch are dealt out to them in turn.
       mesh: Of them, in one axis `data`.
       in_flight: Batches to have started before the oldest is waited for.
+      fixed_shapes: Whether batches are padded to the heights and lengths of their plan, for a program per shape.
     """
+
+    fixed_shapes = True
 
     def __init__(self, model: TransformerEncoder, device: str | jax.Device | None = None):
         devices = np.asarray(local_devices(device))
@@ -100,12 +104,12 @@ class Forward:
         """The encoder, sharing its parameters."""
         return nnx.merge(*self._model)
 
+    def save_beside(self, folder: Path) -> None:
+        """Nothing: a model folder has all that JAX needs."""
+
     def contents(self) -> Iterator[bytes]:
         """Configuration and weights as bytes, to be hashed."""
-        yield repr(self.config).encode()
-        for path, leaf in sorted(nnx.to_flat_state(self._model[1]), key=lambda item: str(item[0])):
-            yield repr(path).encode()
-            yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
+        return contents(self.config, self._model[1])
 
     def start(
         self,
@@ -146,6 +150,14 @@ class Forward:
                 lowered = forward.lower(self._model[0], *arguments, tokens, self._dealt.mesh)
                 self._compiled[key] = lowered.compile()
             return self._compiled[key]
+
+
+def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[bytes]:
+    """A model's configuration and weights as bytes, to be hashed."""
+    yield repr(config).encode()
+    for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
+        yield repr(path).encode()
+        yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
 def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:

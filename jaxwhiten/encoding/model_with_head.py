@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.engine import JAX, Engine, engine_of
 from jaxwhiten.encoding.idf import checked_weights, inverse_document_frequencies
 from jaxwhiten.encoding.stream import BatchRunner, ReadyHead
 from jaxwhiten.encoding.table import TableRunner
@@ -46,6 +46,7 @@ class ModelWithHead:
         head: Head | None = None,
         prompt: str | None = None,
         device: str | jax.Device | None = None,
+        engine: str | Engine = JAX,
     ):
         self.config = model.config
         self.name = name or str(tokenizer_folder)
@@ -63,7 +64,9 @@ class ModelWithHead:
                 f"{self.config.vocab_size} rows; they do not belong together."
             )
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        self._forward = Forward(model, device)
+        engine = engine_of(engine, model)
+        self.engine = engine.name
+        self._forward = engine.forward(model, max_length, device)
         self.dtype = self._forward.dtype
         runner = TableRunner if self.config.static else BatchRunner
         self._runner = runner(self._forward, max_length, self.config.pad_token_id)
@@ -74,7 +77,7 @@ class ModelWithHead:
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype})"
+            f" up to {self.max_length} tokens, {self.dtype}{'' if self.engine == JAX else f' by {self.engine}'})"
         )
 
     def _with_head(self: M, head: Head) -> M:
@@ -140,7 +143,8 @@ class ModelWithHead:
           prompt: The text in front of the sentences, where it is not the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; prompt where it is another than the head's own.
+          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is another than
+          the head's own.
         """
         pooling = canonical(pooling or self.pooling)
         facts = {
@@ -150,6 +154,8 @@ class ModelWithHead:
             "max_length": self.max_length,
             "dtype": self.dtype,
         }
+        if self.engine != JAX:
+            facts["engine"] = self.engine
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt
         return facts

@@ -1,9 +1,9 @@
 """Embeddings kept on disk, so that a sentence is encoded once for any number of settings.
 
 One entry is a folder named by a key over everything the vectors depend on: weights, configuration and tokenizer (the
-encoder's fingerprint), pooling, prompt, max_length, dtype and the sentences themselves in their order. While it is made
-it holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one memory-mapped
-`.npy` file with a JSON sidecar that spells the key out and carries a checksum.
+encoder's fingerprint), pooling, prompt, max_length, dtype, engine and the sentences themselves in their order. While it
+is made it holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one
+memory-mapped `.npy` file with a JSON sidecar that spells the key out and carries a checksum.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | No
         "pooling": canonical(pooling),
         "max_length": encoder.max_length,
         "dtype": encoder.dtype,
+        **({} if encoder.engine == "jax" else {"engine": encoder.engine}),
         "dimension": encoder.width(pooling),
         **({} if (kept := np.dtype(encoder.output_dtype(pooling))) == np.float32 else {"kept": kept.str}),
         "rows": rows,

@@ -21,7 +21,6 @@ from tqdm import tqdm
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import layout
 from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
@@ -31,6 +30,8 @@ from jaxwhiten.whitening.on_devices import DeviceMoments
 BLOCK = 16_384  # sentences tokenised and sorted together
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
+
+_FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 _Fetch = Callable[[], Any]
 
@@ -46,13 +47,18 @@ class ReadyHead(NamedTuple):
 class BatchRunner:
     """Runs blocks of sentences, whatever their lengths, in batches of a token budget.
 
+    Args:
+      forward: A `Forward`, or what another engine has in its place.
+      max_length: Longest input in tokens.
+      pad_id: Id of the padding token.
+
     Attributes:
       token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
       share_rows: Whether several short sentences stand in a row, see `layout`.
       reduces: Whether vectors of which only moments are wanted are reduced where they are.
     """
 
-    def __init__(self, forward: Forward, max_length: int, pad_id: int):
+    def __init__(self, forward: Any, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
         self.share_rows = layout.shares_rows(forward.platform)
@@ -126,12 +132,14 @@ class BatchRunner:
         pending: collections.deque[tuple[Batch, _Fetch | None]] = collections.deque()
 
         def start(batch: Batch) -> _Fetch:
+            if not self._forward.fixed_shapes:
+                batch = batch.trimmed(tokens.lengths)
             return self._forward.start(*batch.arrays(tokens, self._pad_id), batch.tokens, steps, finish)
 
         def read(batch: Batch, fetch: _Fetch | None) -> None:
             try:
                 found = (fetch or start(batch))()
-            except jax.errors.JaxRuntimeError as error:
+            except _FAILURES as error:
                 for part in self._smaller(batch, tokens.lengths, error):
                     read(part, None)
             else:
@@ -147,7 +155,7 @@ class BatchRunner:
             for part in self._within_budget(batch, tokens.lengths):
                 try:
                     pending.append((part, start(part)))
-                except jax.errors.JaxRuntimeError:  # read() tries again, when the batches before have gone
+                except _FAILURES:  # read() tries again, when the batches before have gone
                     pending.append((part, None))
                 while len(pending) >= self._forward.in_flight or (pending and pending[-1][1] is None):
                     read_oldest()

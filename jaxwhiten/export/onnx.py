@@ -1,34 +1,22 @@
-"""Encoder and head as one ONNX graph, written operator by operator from the model's configuration.
+"""Encoder and head as one ONNX graph (`jaxwhiten.models.graph`).
 
-Nothing is traced: the graph follows `models/layers.py`, so that it holds for every batch size and length, and needs no
-converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
+Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
 `sentence_embedding` (float32 [batch, k]).
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from flax import nnx
 
 from jaxwhiten import io
-from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError, missing_dependency, unknown_name
+from jaxwhiten.errors import InputError
 from jaxwhiten.export.sentence_transformers import as_encoder
 from jaxwhiten.head import AUTO
-from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.whitening import Whitening
 
 MODEL = "model.onnx"
-_OPSET = 17
-_IR_VERSION = 8
-_LOWEST = np.float32(np.finfo(np.float32).min)
-_MAX_BYTES = 2_000_000_000  # of one protobuf message
 
 
 def save_onnx(
@@ -58,248 +46,19 @@ def save_onnx(
       MismatchError: A whitening of other vectors.
       MissingDependencyError: The package onnx is not installed.
     """
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_dependency("onnx", "export", "Exporting to ONNX") from error
+    graph = Graph()
     encoder = as_encoder(model, pooling=pooling, max_length=max_length, whitening=whitening, revision=revision)
     form = encoder.head.form
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     folder = Path(folder)
-    graph = Graph(onnx)
-    vectors = encoder.head.to_onnx(graph, _hidden_states(graph, encoder.model(), encoder.max_length))
+    vectors = encoder.head.to_onnx(encoder_graph(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
-    proto = graph.finish(encoder.dimension, {"max_length": str(encoder.max_length), "head": encoder.head.summary})
-    if graph.nbytes > _MAX_BYTES:
+    facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
+    if graph.nbytes > MAX_BYTES:
         raise InputError(f"{model}: {graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
-    onnx.checker.check_model(proto)
+    proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts)
     with io.atomic_path(folder / MODEL) as temporary:
         temporary.write_bytes(proto.SerializeToString())
     encoder.tokenizer.save(folder, form)
     return folder
-
-
-class Graph:
-    """Nodes and constants in the making. Values are known by their names."""
-
-    def __init__(self, onnx: Any):
-        self._onnx = onnx
-        self._nodes: list[Any] = []
-        self._constants: dict[str, Any] = {}
-        self.nbytes = 0
-
-    def constant(self, name: str, value: Any) -> str:
-        """An array by name; one that is asked for again is not written again."""
-        if name not in self._constants:
-            array = np.ascontiguousarray(value)
-            self._constants[name] = self._onnx.numpy_helper.from_array(array.reshape(np.shape(value)), name)
-            self.nbytes += array.nbytes
-        return name
-
-    def number(self, value: float) -> str:
-        return self.constant(f"number.{value!r}", np.float32(value))
-
-    def integers(self, *values: int) -> str:
-        return self.constant(f"integers.{'.'.join(map(str, values))}", np.array(values, np.int64))
-
-    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """One operator with one output."""
-        output = output or f"{kind}.{len(self._nodes)}"
-        self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [output], **attributes))
-        return output
-
-    def activation(self, name: str, x: str) -> str:
-        """An activation by its name in a `config.json`, or its class in torch.nn.
-
-        Raises:
-          InputError: There are no operators for it.
-        """
-        if name not in _ACTIVATIONS:
-            raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
-        return _ACTIVATIONS[name](self, x)
-
-    def finish(self, width: int, facts: dict[str, str]) -> Any:
-        helper, types = self._onnx.helper, self._onnx.TensorProto
-        shape = ["batch", "length"]
-        inputs = [helper.make_tensor_value_info(name, types.INT64, shape) for name in ("input_ids", "attention_mask")]
-        output = helper.make_tensor_value_info("sentence_embedding", types.FLOAT, ["batch", width])
-        graph = helper.make_graph(self._nodes, "sentence_encoder", inputs, [output], list(self._constants.values()))
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", _OPSET)],
-            ir_version=_IR_VERSION,
-            producer_name="jaxwhiten",
-            producer_version=__version__,
-        )
-        helper.set_model_props(model, facts)
-        return model
-
-
-def _array(parameter: Any) -> np.ndarray:
-    return np.asarray(parameter[...], np.float32)
-
-
-def _linear(graph: Graph, x: str, name: str, layer: nnx.Linear) -> str:
-    y = graph.op("MatMul", x, graph.constant(f"{name}.weight", _array(layer.kernel)))
-    if layer.bias is None:
-        return y
-    return graph.op("Add", y, graph.constant(f"{name}.bias", _array(layer.bias)))
-
-
-def _layer_norm(graph: Graph, x: str, name: str, norm: nnx.LayerNorm) -> str:
-    inputs = [x, graph.constant(f"{name}.weight", _array(norm.scale))]
-    if norm.bias is not None:
-        inputs.append(graph.constant(f"{name}.bias", _array(norm.bias)))
-    return graph.op("LayerNormalization", *inputs, axis=-1, epsilon=float(norm.epsilon))
-
-
-def _gelu(graph: Graph, x: str) -> str:
-    erf = graph.op("Erf", graph.op("Mul", x, graph.number(math.sqrt(0.5))))
-    return graph.op("Mul", graph.op("Mul", x, graph.number(0.5)), graph.op("Add", erf, graph.number(1.0)))
-
-
-def _gelu_tanh(graph: Graph, x: str) -> str:
-    cube = graph.op("Mul", graph.op("Mul", graph.op("Mul", x, x), x), graph.number(0.044715))
-    inner = graph.op("Mul", graph.op("Add", x, cube), graph.number(math.sqrt(2 / math.pi)))
-    tanh = graph.op("Add", graph.op("Tanh", inner), graph.number(1.0))
-    return graph.op("Mul", graph.op("Mul", x, graph.number(0.5)), tanh)
-
-
-def _silu(graph: Graph, x: str) -> str:
-    return graph.op("Mul", x, graph.op("Sigmoid", x))
-
-
-# Names of config.json, and those of torch's modules in Dense layers.
-_ACTIVATIONS: dict[str, Any] = {
-    "gelu": _gelu,
-    "gelu_new": _gelu_tanh,
-    "gelu_pytorch_tanh": _gelu_tanh,
-    "relu": lambda graph, x: graph.op("Relu", x),
-    "silu": _silu,
-    "swish": _silu,
-    "Identity": lambda graph, x: x,
-    "Tanh": lambda graph, x: graph.op("Tanh", x),
-    "ReLU": lambda graph, x: graph.op("Relu", x),
-    "GELU": _gelu,
-    "SiLU": _silu,
-    "Sigmoid": lambda graph, x: graph.op("Sigmoid", x),
-}
-
-
-def _cut(graph: Graph, table: str, length: str, axes: tuple[int, ...]) -> str:
-    """The first `length` entries of a constant along each axis."""
-    for axis in axes:
-        table = graph.op("Slice", table, graph.integers(0), length, graph.integers(axis))
-    return table
-
-
-def _hidden_states(graph: Graph, model: TransformerEncoder, longest: int) -> list[str]:
-    """All hidden states, the embedding output first."""
-    config, parts = model.config, model.embeddings
-    length = graph.op("Shape", "input_ids", start=1, end=2)
-    x = graph.op("Gather", graph.constant("embeddings.word", _array(parts.word.embedding)), "input_ids")
-    if parts.position is not None:
-        rows = _array(parts.position.embedding)[config.position_offset :][:longest]
-        x = graph.op("Add", x, _cut(graph, graph.constant("embeddings.position", rows), length, (0,)))
-    if parts.token_type is not None:
-        x = graph.op("Add", x, graph.constant("embeddings.token_type", _array(parts.token_type.embedding)[0]))
-    x = _layer_norm(graph, x, "embeddings.norm", parts.norm)
-    if parts.projection is not None:
-        x = _linear(graph, x, "embeddings.projection", parts.projection)
-
-    seen = graph.op("Cast", "attention_mask", to=9)  # bool
-    seen = graph.op("Unsqueeze", seen, graph.integers(1, 2))
-    near = None
-    if config.local_layers:
-        window = graph.constant("neighbours", np.asarray(neighbours(longest, config.local_window)))
-        near = graph.op("And", seen, _cut(graph, window, length, (0, 1)))
-    bias = None
-    if model.relative_bias is not None:
-        table = _array(model.relative_bias.embedding)[relative_buckets(longest, config.relative_buckets)]
-        bias = _cut(graph, graph.constant("relative_bias", table.transpose(2, 0, 1)[None]), length, (2, 3))
-
-    def turns(theta: float) -> tuple[str, str] | None:
-        if not theta:
-            return None
-        angles = rotary(longest, config.head_size, theta)
-        tables = (("cos", angles.cos), ("sin", angles.sin))
-        constants = (graph.constant(f"rotary.{kind}.{theta!r}", np.asarray(table)) for kind, table in tables)
-        cos, sin = (_cut(graph, constant, length, (0,)) for constant in constants)
-        return cos, sin
-
-    everywhere = turns(config.rotary_theta)
-    nearby = turns(config.local_rotary_theta) if config.local_layers else None
-    states = [x]
-    for index in range(config.num_layers):
-        number = index * len(model.layers) // config.num_layers
-        local = index in config.local_layers
-        mask, angles = (near or seen, nearby) if local else (seen, everywhere)
-        x = _layer(graph, x, f"layers.{number}", model, number, (mask, bias, angles))
-        states.append(x)
-    if model.final_norm is not None:
-        states[-1] = _layer_norm(graph, x, "final_norm", model.final_norm)
-    return states
-
-
-_Context = tuple[str, str | None, tuple[str, str] | None]
-
-
-def _layer(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
-    layer = model.layers[number]
-
-    def attention_norm(y: str) -> str:
-        if layer.attention_norm is None:
-            return y
-        return _layer_norm(graph, y, f"{name}.attention_norm", layer.attention_norm)
-
-    def feed_forward_norm(y: str) -> str:
-        return _layer_norm(graph, y, f"{name}.feed_forward_norm", layer.feed_forward_norm)
-
-    inputs = attention_norm(x) if layer.pre_norm else x
-    attended = _attention(graph, inputs, f"{name}.attention", model, number, context)
-    x = graph.op("Add", x, attended)
-    if layer.pre_norm:
-        return graph.op("Add", x, _feed_forward(graph, feed_forward_norm(x), f"{name}.feed_forward", model, number))
-    x = attention_norm(x)
-    return feed_forward_norm(graph.op("Add", x, _feed_forward(graph, x, f"{name}.feed_forward", model, number)))
-
-
-def _attention(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context) -> str:
-    config, part = model.config, model.layers[number].attention
-    mask, bias, angles = context
-    shape = graph.integers(0, 0, config.num_heads, config.head_size)
-
-    def heads(kind: str) -> str:
-        y = graph.op("Reshape", _linear(graph, x, f"{name}.{kind}", getattr(part, kind)), shape)
-        y = graph.op("Transpose", y, perm=[0, 2, 1, 3])
-        return y if angles is None or kind == "value" else _turned(graph, y, config.head_size, *angles)
-
-    query, key, value = heads("query"), heads("key"), heads("value")
-    scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = graph.op("Div", scores, graph.number(math.sqrt(config.head_size)))
-    if bias is not None:
-        scores = graph.op("Add", scores, bias)
-    scores = graph.op("Where", mask, scores, graph.constant("lowest", _LOWEST))
-    mixed = graph.op("MatMul", graph.op("Softmax", scores, axis=-1), value)
-    mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
-    mixed = graph.op("Reshape", mixed, graph.integers(0, 0, config.hidden_size))
-    return _linear(graph, mixed, f"{name}.output", part.output)
-
-
-def _turned(graph: Graph, x: str, size: int, cos: str, sin: str) -> str:
-    """Queries or keys, turned by their positions' angles."""
-    half, whole, axis = graph.integers(size // 2), graph.integers(size), graph.integers(3)
-    first = graph.op("Slice", x, graph.integers(0), half, axis)
-    second = graph.op("Slice", x, half, whole, axis)
-    left = graph.op("Sub", graph.op("Mul", first, cos), graph.op("Mul", second, sin))
-    right = graph.op("Add", graph.op("Mul", second, cos), graph.op("Mul", first, sin))
-    return graph.op("Concat", left, right, axis=-1)
-
-
-def _feed_forward(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int) -> str:
-    part = model.layers[number].feed_forward
-    inner = graph.activation(model.config.hidden_act, _linear(graph, x, f"{name}.up", part.up))
-    if part.gate is not None:
-        inner = graph.op("Mul", inner, _linear(graph, x, f"{name}.gate", part.gate))
-    return _linear(graph, inner, f"{name}.down", part.down)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, UInt8
+from jaxtyping import Array, Float32, UInt8
 
 from jaxwhiten import codes
 from jaxwhiten.errors import FormatError, MismatchError, ModelError
@@ -58,6 +58,10 @@ class Code(VectorStep):
         return result
 
     def __call__(self, x: Vectors) -> UInt8[Array, "batch bytes"]:
+        return codes.CODES[self.kind].quantise(x, self.constants)
+
+    def on_host(self, x: Float32[np.ndarray, "batch d"]) -> UInt8[np.ndarray, "batch bytes"]:
+        """The same in NumPy."""
         return codes.CODES[self.kind].quantise(x, self.constants)
 
     def output_width(self, width: int) -> int:

@@ -19,6 +19,7 @@ from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import GraphStates, States, Step
 from jaxwhiten.head.vectors import Whiten
 from jaxwhiten.models import EncoderConfig, EncoderOutput
+from jaxwhiten.models.graph import EncoderGraph
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
@@ -136,16 +137,13 @@ class Head:
             yield jax.tree_util.keystr(path).encode()
             yield np.asarray(leaf, np.float32).tobytes()
 
-    def to_onnx(self, graph: Any, hidden_states: list[str]) -> str:
+    def to_onnx(self, encoder: EncoderGraph) -> str:
         """Adds the steps' operators to a graph, and gives the name of the vectors.
 
         Raises:
           InputError: A step that has none.
         """
-        x: Any = GraphStates(hidden_states, hidden_states[-1], graph.op("Cast", "attention_mask", to=1))  # float32
-        for step in self.steps:
-            x = step.to_onnx(graph, x)
-        return x
+        return write_steps(self.steps, encoder)
 
 
 def _pooling(steps: Steps) -> Pooling:
@@ -174,6 +172,15 @@ def run(
         x = step(x)  # type: ignore[operator]
         if isinstance(step, Pooling) and segments is not None:
             x = x.reshape(-1, x.shape[-1])
+    return x
+
+
+def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
+    """`run` as operators of a graph: adds those of the steps, and gives the name of the result."""
+    graph = encoder.graph
+    x: Any = GraphStates(encoder, encoder.hidden_states[-1], graph.op("Cast", "attention_mask", to=1))  # float32
+    for step in steps:
+        x = step.to_onnx(graph, x)
     return x
 
 

@@ -123,6 +123,25 @@ def _onnx_sum(graph: Any, x: GraphStates, weights: str) -> tuple[str, str]:
     return total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
 
 
+def _onnx_over(graph: Any, total: str, weight: str) -> str:
+    """`_over` in a graph."""
+    some = graph.op("Greater", weight, graph.number(0.0))
+    return graph.op("Div", total, graph.op("Where", some, weight, graph.number(1.0)))
+
+
+def _onnx_places(graph: Any) -> str:
+    """Positions of the tokens from 1, float32; those of padding are the last token's."""
+    return graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
+
+
+def _onnx_pooled(graph: Any, x: GraphStates) -> str:
+    """Which tokens are pooled, bool [batch, length]."""
+    tokens = graph.op("Cast", "attention_mask", to=9)
+    if not x.start:
+        return tokens
+    return graph.op("And", tokens, graph.op("Greater", _onnx_places(graph), graph.number(float(x.start))))
+
+
 @step
 class Cls(Pooling):
     """First token."""
@@ -138,7 +157,7 @@ class Cls(Pooling):
         return _token(x, states.place(states.start))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return graph.op("Gather", x.mixed, graph.constant("first", np.int64(0)), axis=1)
+        return graph.op("Gather", x.mixed, graph.constant(f"token.{x.start}", np.int64(x.start)), axis=1)
 
 
 @step
@@ -162,7 +181,7 @@ class Max(Pooling):
         return jax.lax.map(largest, pooled.swapaxes(0, 1)).swapaxes(0, 1)
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        mask = graph.op("Cast", graph.op("Unsqueeze", "attention_mask", graph.integers(2)), to=9)  # bool
+        mask = graph.op("Unsqueeze", _onnx_pooled(graph, x), graph.integers(2))
         kept = graph.op("Where", mask, x.mixed, graph.constant("lowest", np.finfo(np.float32).min))
         return graph.op("ReduceMax", kept, axes=[1], keepdims=0)
 
@@ -179,7 +198,7 @@ class Mean(Pooling):
         return _over(_weighted_sum(x, states.weights), jnp.sum(states.weights, axis=-1, keepdims=True))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return graph.op("Div", *_onnx_sum(graph, x, x.weights))
+        return _onnx_over(graph, *_onnx_sum(graph, x, x.weights))
 
 
 @step
@@ -196,7 +215,7 @@ class MeanSqrtLen(Pooling):
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         total, weight = _onnx_sum(graph, x, x.weights)
-        return graph.op("Div", total, graph.op("Sqrt", weight))
+        return _onnx_over(graph, total, graph.op("Sqrt", weight))
 
 
 @step
@@ -211,8 +230,7 @@ class WeightedMean(Pooling):
         return _over(_weighted_sum(x, weights), jnp.sum(weights, axis=-1, keepdims=True))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        positions = graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
-        return graph.op("Div", *_onnx_sum(graph, x, graph.op("Mul", positions, x.weights)))
+        return _onnx_over(graph, *_onnx_sum(graph, x, graph.op("Mul", _onnx_places(graph), x.weights)))
 
 
 @step
@@ -254,6 +272,9 @@ class Pooler(Pooling):
         if not config.pooler:
             raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
 
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        return x.encoder.pooler()
+
 
 @step
 class Ditto(Pooling):
@@ -280,6 +301,13 @@ class Ditto(Pooling):
             if not -size <= number < size:
                 raise InputError(f"There is no {what} {number}; this model has {what}s 0 to {size - 1}.")
 
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        diagonal = x.encoder.attention_diagonal(self.layer, self.head)
+        weights = graph.op("Mul", diagonal, graph.op("Cast", "attention_mask", to=1))
+        states = x.encoder.hidden_states
+        both = graph.op("Mul", graph.op("Add", states[0], states[-1]), graph.number(0.5))
+        return _onnx_sum(graph, dataclasses.replace(x, mixed=both), weights)[0]
+
     def words(self) -> str:
         return f"ditto {self.layer}+{self.head}"
 
@@ -305,8 +333,11 @@ class MaskToken(Pooling):
             raise InputError("Pooling 'promptbert' needs the token ids.")
         here = (states.ids == self.mask_id) & (states.mask > 0)
         last = here.shape[-1] - 1 - jnp.argmax(here[..., ::-1], axis=-1)
-        is_last = self.template.index("{text}") < self.template.index("{mask}")
-        return _token(x, last if is_last else jnp.argmax(here, axis=-1))
+        return _token(x, last if self._is_last else jnp.argmax(here, axis=-1))
+
+    @property
+    def _is_last(self) -> bool:
+        return self.template.index("{text}") < self.template.index("{mask}")
 
     @property
     def form(self) -> TextForm:
@@ -322,7 +353,10 @@ class MaskToken(Pooling):
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         here = graph.op("Equal", "input_ids", graph.constant("mask_id", np.int64(self.mask_id)))
-        return Mean().to_onnx(graph, dataclasses.replace(x, weights=graph.op("Cast", here, to=1)))
+        places = _onnx_places(graph) if self._is_last else graph.op("Neg", _onnx_places(graph))
+        places = graph.op("Where", here, places, graph.constant("lowest", np.finfo(np.float32).min))
+        chosen = graph.op("Equal", places, graph.op("ReduceMax", places, axes=[1], keepdims=1))
+        return Mean().to_onnx(graph, dataclasses.replace(x, weights=graph.op("Cast", chosen, to=1)))
 
     def words(self) -> str:
         return f"mask token of {self.template!r}"
@@ -405,6 +439,11 @@ class AfterPrompt(Pooling):
     def to_folder(self, target: Target) -> list[Module]:
         (module,) = self.pooling.to_folder(target)
         return [dataclasses.replace(module, config={**module.config, "include_prompt": False})]
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        here = dataclasses.replace(x, start=int(self.length))
+        kept = graph.op("Cast", _onnx_pooled(graph, here), to=1)
+        return self.pooling.to_onnx(graph, dataclasses.replace(here, weights=graph.op("Mul", x.weights, kept)))
 
     def words(self) -> str:
         return f"{self.pooling.words()} behind the prompt"

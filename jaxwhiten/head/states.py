@@ -82,9 +82,10 @@ class LayerMix(StateStep):
         return cls(tuple(int(first + i) for i in layers), weights[layers].astype(np.float32))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> GraphStates:
-        weights = self._by_layer(len(x.all) - 1)
+        states = x.encoder.hidden_states
+        weights = self._by_layer(len(states) - 1)
         total = sum(weights.values())
-        parts = [graph.op("Mul", x.all[i], graph.number(w / total)) for i, w in weights.items()]
+        parts = [graph.op("Mul", states[i], graph.number(w / total)) for i, w in weights.items()]
         return dataclasses.replace(x, mixed=parts[0] if len(parts) == 1 else graph.op("Sum", *parts))
 
     def to_torch(self, folder: str) -> str:

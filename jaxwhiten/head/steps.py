@@ -35,6 +35,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
+from jaxwhiten.models.graph import EncoderGraph
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
@@ -89,11 +90,19 @@ class States:
 
 @dataclasses.dataclass(frozen=True)
 class GraphStates:
-    """`States` in an ONNX graph: the names of all hidden states, of the mixed one, and of the tokens' weights."""
+    """`States` in an ONNX graph.
 
-    all: list[str]
+    Attributes:
+      encoder: What the graph has of the encoder (`jaxwhiten.models.graph`).
+      mixed: Name of the mixed hidden state.
+      weights: Name of the tokens' weights.
+      start: Position of the first token that is pooled.
+    """
+
+    encoder: EncoderGraph
     mixed: str
     weights: str
+    start: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +225,7 @@ class Step:
         return None
 
     def to_onnx(self, graph: Any, x: Any) -> Any:
-        """Adds the step's operators to a graph (`jaxwhiten.export.onnx`), and gives the name of the result.
+        """Adds the step's operators to a graph (`jaxwhiten.models.graph`), and gives the name of the result.
 
         Raises:
           InputError: There are none.

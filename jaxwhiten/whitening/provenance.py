@@ -10,7 +10,7 @@ from jaxwhiten.errors import MismatchError, spelled
 
 # What decides; a difference in the others is told.
 _DECISIVE = ("fingerprint", "pooling")
-_TOLD = ("model", "pooling", "max_length", "dtype")
+_TOLD = ("model", "pooling", "max_length", "dtype", "engine")
 
 
 class ProvenanceWarning(UserWarning):

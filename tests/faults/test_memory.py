@@ -21,9 +21,9 @@ class Full:
     def __getattr__(self, name):
         return getattr(self._wrapped, name)
 
-    def start(self, ids, lengths, tokens, names):
+    def start(self, ids, lengths, tokens, names, finish=None):
         if tokens <= self.tokens:
-            return self._wrapped.start(ids, lengths, tokens, names)
+            return self._wrapped.start(ids, lengths, tokens, names, finish)
         self.refused += 1
         return self.no_room if self.late else self.no_room()
 

@@ -1,0 +1,280 @@
+"""The compiled function in OpenVINO: the ONNX graph of encoder and pooling, at a CPU's fastest precision.
+
+Batches run side by side, one core each: with 2 cores that took 0.8 of the CPU time of one batch after the other on
+both. Lengths and heights are taken as they come, for OpenVINO compiles no program per shape. Steps after the pooling
+are a graph of their own in float32, whatever the encoder runs in; a code is quantised on the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import Float32, Int
+
+from jaxwhiten.encoding.forward import Heads, contents
+from jaxwhiten.encoding.quantised import Quantised
+from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
+from jaxwhiten.head import Code, Pooling, Step, write_steps
+from jaxwhiten.models import TransformerEncoder
+from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
+from jaxwhiten.runtime.hardware import cores
+from jaxwhiten.runtime.telemetry import silenced
+
+DTYPES = ("float32", "bfloat16", "int8")
+_PURPOSE = "The engine OpenVINO"
+_EXTRA = "openvino"
+_PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+@functools.cache
+def core() -> Any:
+    """OpenVINO's own state, one in a process.
+
+    Raises:
+      MissingDependencyError: It is not installed.
+    """
+    try:
+        with silenced():
+            import openvino
+    except ImportError as error:
+        raise missing_dependency("openvino", _EXTRA, _PURPOSE) from error
+    return openvino.Core()
+
+
+def has_bfloat16() -> bool:
+    """Whether this CPU has instructions for products of bfloat16."""
+    return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+
+
+def checked_dtype(dtype: str | None) -> str:
+    """A dtype that OpenVINO can multiply in here; None for the default.
+
+    Raises:
+      InputError: No such dtype, or not on this CPU.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise unknown_name("dtype", dtype, DTYPES)
+    native = has_bfloat16()
+    if dtype == "bfloat16" and not native:
+        raise InputError(f"This CPU has no instructions for bfloat16: take {spelled('dtype', 'float32')}.")
+    return dtype or ("bfloat16" if native else "float32")
+
+
+class _Head(NamedTuple):
+    """What is done with one of the pooled outputs of a graph."""
+
+    pooled: int
+    tail: Any | None
+    code: Code | None
+
+
+class _Program:
+    """A compiled graph with requests to run it, and the heads it serves."""
+
+    def __init__(self, compiled: Any, heads: Mapping[str, _Head]):
+        self.compiled, self.heads = compiled, heads
+        self._idle: list[Any] = []
+
+    def run(self, ids: np.ndarray, mask: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
+        """Starts a batch; several may run at a time."""
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self.compiled.create_infer_request()
+        inputs = {"input_ids": ids, "attention_mask": mask}  # kept until the request has ended: they are not copied
+        request.start_async(inputs, share_inputs=True)
+
+        def fetch() -> dict[str, np.ndarray]:
+            request.wait()
+            pooled = [np.array(tensor.data) for tensor in request.output_tensors]
+            inputs.clear()
+            self._idle.append(request)
+            return {name: _finished(pooled[head.pooled], head) for name, head in self.heads.items()}
+
+        return fetch
+
+
+def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
+    if head.tail is not None:
+        x = np.array(head.tail.create_infer_request().infer({"vectors": x})[0])
+    return x if head.code is None else head.code.on_host(x)
+
+
+class OpenVINOForward:
+    """An encoder in OpenVINO on this machine's CPU: to a `BatchRunner` what `Forward` is.
+
+    Args:
+      model: An encoder, its parameters float32.
+      max_length: Longest input in tokens.
+      device: None or `"cpu"`.
+      dtype: One of `DTYPES`.
+      folder: The model's, where int8 weights lie.
+
+    Attributes:
+      config, dtype, platform, devices, in_flight, fixed_shapes: As in `Forward`.
+    """
+
+    platform, devices, fixed_shapes = "cpu", 1, False
+
+    def __init__(
+        self,
+        model: TransformerEncoder,
+        max_length: int,
+        device: str | jax.Device | None = None,
+        dtype: str = "float32",
+        folder: Path | None = None,
+    ):
+        if getattr(device, "platform", device) not in (None, "cpu"):
+            raise unknown_name("device of the engine openvino", device, ("cpu",))
+        self.config, self.dtype = model.config, dtype
+        self.in_flight = cores() + 2
+        self._model, self._max_length = model, max_length
+        self._quantised = None
+        if dtype == "int8":
+            self._quantised = Quantised.read(folder, self.weights_digest())
+        self._programs: dict[Any, Any] = {}
+        self._latest: tuple[Heads | None, _Program | None] = (None, None)
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def is_out_of_memory(error: Exception) -> bool:
+        """Whether there was no room for a batch."""
+        return isinstance(error, MemoryError) or any(
+            word in str(error) for word in ("bad_alloc", "bad alloc", "allocate")
+        )
+
+    def place(self, tree: Any) -> Any:
+        """The tree itself: parameters become constants of a graph."""
+        return tree
+
+    def model(self) -> TransformerEncoder:
+        """The encoder."""
+        return self._model
+
+    def _weights(self) -> Iterator[bytes]:
+        return contents(self.config, nnx.state(self._model))
+
+    def weights_digest(self) -> str:
+        """SHA-256 of configuration and weights."""
+        digest = hashlib.sha256()
+        for part in self._weights():
+            digest.update(part)
+        return digest.hexdigest()
+
+    def contents(self) -> Iterator[bytes]:
+        """Configuration and weights as bytes, to be hashed; in float32 those of `Forward`, whose vectors are equal."""
+        yield from self._weights()
+        if self.dtype != "float32":
+            yield f"openvino {self.dtype}".encode()
+        if self._quantised is not None:
+            yield self._quantised.digest.encode()
+
+    def save_beside(self, folder: Path) -> None:
+        """Writes what a model folder needs for this engine beside the model: int8 weights."""
+        if self._quantised is not None:
+            self._quantised.save(folder)
+
+    def start(
+        self,
+        ids: Int[np.ndarray, "batch length"],
+        lengths: Int[np.ndarray, " batch"],
+        tokens: int,
+        heads: Heads,
+        finish: None = None,
+    ) -> Callable[[], dict[str, np.ndarray]]:
+        """Starts one batch, and gives a function that waits for its [batch, d] by name, see `Forward.start`."""
+        latest, program = self._latest
+        if latest is not heads or program is None:  # a block's batches come with one and the same mapping
+            with self._lock:
+                program = self._program(heads)
+            self._latest = heads, program
+        mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+        return program.run(ids.astype(np.int64), mask)
+
+    def _program(self, heads: Heads) -> _Program:
+        """The program for heads: those of the same pooling share its output."""
+        key = tuple((name, _key(steps)) for name, steps in heads.items())
+        if key not in self._programs:
+            poolings: dict[Any, tuple[Step, ...]] = {}
+            parts: dict[str, _Head] = {}
+            for name, steps in heads.items():
+                end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
+                poolings.setdefault(_key(steps[:end]), steps[:end])
+                number = list(poolings).index(_key(steps[:end]))
+                code = steps[-1] if isinstance(steps[-1], Code) else None
+                rest = steps[end : len(steps) - (code is not None)]
+                parts[name] = _Head(number, self._tail(rest, self._width(steps[:end])), code)
+            compiled = self._kept(("poolings", *poolings), lambda: self._encoder(list(poolings.values())))
+            self._programs[key] = _Program(compiled, parts)
+        program: _Program = self._programs[key]
+        return program
+
+    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._programs:
+            self._programs[key] = make()
+        return self._programs[key]
+
+    def _width(self, steps: tuple[Step, ...]) -> int:
+        return functools.reduce(lambda width, step: step.output_width(width), steps, int(self.config.hidden_size))
+
+    def _encoder(self, poolings: list[tuple[Step, ...]]) -> Any:
+        """The compiled graph from tokens to pooled vectors."""
+        model, hidden_states = self.uncompiled(poolings)
+        if self._quantised is not None:
+            model = self._quantised.put_into(model, hidden_states, core())
+        return self.compile(model)
+
+    def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
+        """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
+        graph = Graph(_PURPOSE, _EXTRA)
+        encoder = encoder_graph(graph, self._model, self._max_length)
+        outputs = {}
+        for number, steps in enumerate(poolings):
+            name = f"pooled.{number}"
+            graph.op("Identity", write_steps(steps, encoder), output=name)
+            outputs[name] = self._width(steps)
+        if graph.nbytes > MAX_BYTES:
+            raise InputError(f"{graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
+        return core().read_model(graph.finish(TOKENS, outputs, {}).SerializeToString()), encoder.hidden_states
+
+    def compile(self, model: Any) -> Any:
+        """A graph compiled for this engine's precision, with one stream per core."""
+        dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
+        hints = {"NUM_STREAMS": cores(), "INFERENCE_NUM_THREADS": cores()}
+        return core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints})
+
+    def _tail(self, steps: tuple[Step, ...], width: int) -> Any | None:
+        """The compiled steps on vectors, if there are any."""
+        if not steps:
+            return None
+
+        def compiled() -> Any:
+            graph = Graph(_PURPOSE, _EXTRA)
+            x: Any = "vectors"
+            for step in steps:
+                x = step.to_onnx(graph, x)
+            graph.op("Identity", x, output="mapped")
+            mapped = functools.reduce(lambda d, step: step.output_width(d), steps, width)
+            model = core().read_model(graph.finish({"vectors": width}, {"mapped": mapped}, {}).SerializeToString())
+            return core().compile_model(
+                model, "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+            )
+
+        return self._kept(("tail", _key(steps), width), compiled)
+
+
+def _key(steps: tuple[Step, ...]) -> Any:
+    """Equal for steps that do the same."""
+    leaves, structure = jax.tree.flatten(steps)
+    digest = hashlib.sha256()
+    for leaf in leaves:
+        digest.update(repr(np.shape(leaf)).encode() + np.ascontiguousarray(leaf).tobytes())
+    return structure, digest.hexdigest()

@@ -1,0 +1,109 @@
+"""int8 weights of an encoder for OpenVINO: files beside a model's own, written by `jaxwhiten.export.save_int8`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxwhiten import io
+from jaxwhiten.errors import InputError, MismatchError, ModelError
+
+GRAPH = "int8.xml"
+HEADER = "int8.json"
+_WEIGHTS = "int8.bin"
+_FOLDER = "openvino"  # in a model's own
+
+
+def hidden_state(number: int) -> str:
+    """The name of a hidden state among the outputs of the graph."""
+    return f"hidden.{number}"
+
+
+def outputs_by_name(model: Any) -> dict[str, Any]:
+    """All outputs of the operators of an OpenVINO model, by the names they had in ONNX."""
+    return {name: output for op in model.get_ordered_ops() for output in op.outputs() for name in output.get_names()}
+
+
+class Quantised(NamedTuple):
+    """int8 weights that were found.
+
+    Attributes:
+      folder: Where they lie.
+      header: How they were made.
+    """
+
+    folder: Path
+    header: dict[str, Any]
+
+    @classmethod
+    def read(cls, model: Path | None, weights: str) -> Quantised:
+        """Those of a model's folder.
+
+        Args:
+          model: The folder; None for a model made in memory.
+          weights: SHA-256 of the model's configuration and weights.
+
+        Raises:
+          InputError: There are none.
+          ModelError: They are damaged.
+          MismatchError: They were made of other weights.
+        """
+        file = Path(model or ".") / _FOLDER / HEADER
+        if model is None or not file.is_file():
+            raise InputError(
+                f"{model or 'A model in memory'}: has no int8 weights. Make a folder that has them with `jaxwhiten"
+                " export --format int8 --sentences FILE`, or with jaxwhiten.export.save_int8."
+            )
+        try:
+            header = json.loads(file.read_text(encoding="utf-8"))
+            io.check_version(file, header)
+            if any(header["sha256"][name] != io.sha256_file(file.parent / name) for name in (GRAPH, _WEIGHTS)):
+                raise ValueError("checksum does not match")
+            made_of = header["weights"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{file}: damaged int8 weights ({error}); make them again.") from error
+        if made_of != weights:
+            raise MismatchError(f"{file}: int8 weights of another model than {model}; make them again.")
+        return cls(file.parent, header)
+
+    @classmethod
+    def write(cls, model: Path, graph: Any, header: dict[str, Any]) -> None:
+        """Writes an OpenVINO model with hidden states as outputs beside a model's own files."""
+        import openvino
+
+        folder = Path(model) / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        openvino.save_model(graph, folder / GRAPH, compress_to_fp16=False)
+        digests = {name: io.sha256_file(folder / name) for name in (GRAPH, _WEIGHTS)}
+        io.write_json(folder / HEADER, {"format_version": io.FORMAT_VERSION, **header, "sha256": digests})
+
+    @property
+    def digest(self) -> str:
+        """Differs for other weights."""
+        return json.dumps(self.header["sha256"], sort_keys=True)
+
+    def save(self, model: Path) -> None:
+        """Copies them to another model's folder."""
+        shutil.copytree(self.folder, Path(model) / _FOLDER, dirs_exist_ok=True)
+
+    def put_into(self, model: Any, hidden_states: list[str], core: Any) -> Any:
+        """A graph of encoder and poolings with these weights in the place of the encoder's own.
+
+        Args:
+          model: The graph, an OpenVINO model.
+          hidden_states: Names of its hidden states.
+          core: OpenVINO's.
+        """
+        import openvino
+
+        quantised = core.read_model(self.folder / GRAPH)
+        own = outputs_by_name(model)
+        places = {name: quantised.output(hidden_state(number)) for number, name in enumerate(hidden_states)}
+        sources = {name: place.get_node().input_value(0) for name, place in places.items()}
+        sources |= {name: quantised.input(name) for parameter in model.inputs for name in parameter.get_names()}
+        for name, source in sources.items():
+            for target in own[name].get_target_inputs():
+                target.replace_source_output(source)
+        return openvino.Model(model.get_results(), quantised.get_parameters())

@@ -1,0 +1,248 @@
+"""The engine OpenVINO gives the vectors of JAX, for every family, pooling and head, and refuses what it refuses."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from jaxwhiten import POOLINGS, Encoder, Whitening
+from jaxwhiten.codes import make_code
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.encoding.store import entry_key
+from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError
+from jaxwhiten.models import init_model
+from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
+
+SMALL = {"num_layers": 2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("small") / "bert", **SMALL)
+
+
+def both(model, dtype="float32", **reading):
+    pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
+    reading = {"max_length": 24, "dtype": dtype, "device": "cpu", **reading}
+    return Encoder.from_pretrained(model, **reading), Encoder.from_pretrained(model, engine="openvino", **reading)
+
+
+@pytest.fixture(scope="module")
+def pair(folder):
+    """The tiny model on one device in JAX, and in OpenVINO."""
+    return both(folder, pooling="mean", device="cpu")
+
+
+def compare(pair, atol=1e-4, **how):
+    expected, found = (encoder.encode(SENTENCES, **how) for encoder in pair)
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
+def test_every_family(tmp_path, family):
+    changes = FAMILIES[family] | SMALL
+    if "local_layers" in changes:
+        changes["local_layers"] = (1,)
+    pair = both(write_model(tmp_path, **changes), pooling="mean")
+    compare(pair, pooling=["first_last_avg", "ditto:1+2"])
+
+
+def test_every_pooling(pair):
+    idf = [encoder.fit_idf(SENTENCES) for encoder in pair]
+    assert idf[0] == idf[1]
+    names = [name for name in POOLINGS if name != "promptbert"]
+    compare(pair, pooling=[*names, "layers:0+1", "ditto:-1+0", idf[0]])
+
+
+def test_a_template_with_a_mask_token_in_the_sentence(pair):
+    texts = [*SENTENCES[:3], "A [MASK] and another [MASK]."]
+    expected, found = (encoder.encode(texts, pooling="promptbert") for encoder in pair)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_heads_share_the_encoder_s_program(pair):
+    """Whitening, code and prompt behind it: no further graph of the encoder, and float32 whatever that runs in."""
+    vectors = pair[0].encode(SENTENCES)
+    whitening = Whitening(n_components=5).fit(np.random.default_rng(0).normal(size=(99, 32)).astype(np.float32))
+    code = make_code("ubinary").fit(vectors)
+    forward = pair[1]._forward
+    pair[1].encode(SENTENCES)
+    before = sum(key[0] == "poolings" for key in forward._programs)
+    for change in (
+        lambda e: e.with_whitening(whitening),
+        lambda e: e.then(*e.with_whitening(whitening).head.steps[1:]),
+    ):
+        expected, found = (change(encoder).encode(SENTENCES) for encoder in pair)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    expected, found = (encoder.with_code(code).encode(SENTENCES) for encoder in pair)
+    np.testing.assert_array_equal(found, expected)
+    assert sum(key[0] == "poolings" for key in forward._programs) == before
+
+
+@pytest.mark.parametrize("mode", ["cls", "mean", "max"])
+def test_behind_a_prompt(folder, pair, mode):
+    from jaxwhiten.head import AfterPrompt, Head
+
+    steps = (AfterPrompt(Head.named(mode).steps[0], np.int32(0)),)
+    encoders = [encoder._with_head(Head.of(steps)) for encoder in pair]
+    expected, found = (encoder.encode(SENTENCES[:4], prompt="Someone makes: ") for encoder in encoders)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_one_sentence_empty_text_and_streams(pair):
+    _, encoder = pair
+    whole = encoder.encode(SENTENCES)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[0]), whole[0], atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(""), whole[SENTENCES.index("")], atol=1e-5)
+    blocks = list(encoder.encode_stream(iter(SENTENCES), block_size=3, batch_size=2))
+    np.testing.assert_allclose(np.concatenate(blocks), whole, atol=1e-5)
+    assert encoder.encode([]).shape == (0, 32)
+
+
+def test_several_threads_at_once(pair):
+    _, encoder = pair
+    texts, found = SENTENCES * 40, {}
+    threads = [
+        threading.Thread(target=lambda i=i: found.update({i: encoder.encode(texts, batch_size=4)})) for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for vectors in found.values():
+        np.testing.assert_allclose(vectors[:10], vectors[-10:], atol=1e-5)
+    assert len(found) == 3
+
+
+def test_bad_input_is_refused_alike(pair):
+    for encoder in pair:
+        with pytest.raises(InputError, match="Sentence 1 is a int"):
+            encoder.encode(["A sentence.", 3])
+        with pytest.raises(InputError, match="batch_size"):
+            encoder.encode(SENTENCES, batch_size=0)
+
+
+def test_no_memory_splits_the_batch(pair, monkeypatch):
+    _, encoder = pair
+    expected, start = encoder.encode(SENTENCES), type(encoder._forward).start
+
+    def full(self, ids, *rest):
+        if len(ids) > 3:
+            raise MemoryError("std::bad_alloc")
+        return start(self, ids, *rest)
+
+    monkeypatch.setattr(encoder._runner, "token_budget", 1024)
+    monkeypatch.setattr(type(encoder._forward), "start", full)
+    with pytest.warns(RuntimeWarning, match="ran out of memory"):
+        np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+
+
+def test_what_a_batch_raises_is_raised(pair, monkeypatch):
+    monkeypatch.setattr(type(pair[1]._forward), "start", lambda *_: (_ for _ in ()).throw(RuntimeError("else")))
+    with pytest.raises(RuntimeError, match="else"):
+        pair[1].encode(SENTENCES)
+
+
+def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
+    _, encoder = pair
+    expected, start, count = encoder.encode(SENTENCES), type(encoder._forward).start, iter(range(9))
+
+    def interrupted(self, *args):
+        if next(count) == 3:
+            raise KeyboardInterrupt
+        return start(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(encoder._forward), "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode(SENTENCES, batch_size=1)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+
+
+def test_engine_and_precision_are_part_of_what_a_vector_is(pair, folder, tmp_path):
+    jax, openvino = pair
+    assert (jax.engine, openvino.engine, openvino.dtype) == ("jax", "openvino", "float32")
+    assert jax.fingerprint == openvino.fingerprint  # in float32 one may take the other's place
+    assert "engine" not in jax.encoding()
+    assert openvino.encoding()["engine"] == "openvino"
+    keys = [entry_key(encoder, "text", 3, "mean") for encoder in pair]
+    assert keys[0] != keys[1]
+    store = EmbeddingStore(tmp_path)
+    for encoder in pair:
+        store.encode(encoder, SENTENCES[:2])
+    assert len(list(tmp_path.iterdir())) == 2
+    assert "by openvino" in repr(openvino)
+
+
+def test_bfloat16(folder, pair):
+    from jaxwhiten.encoding.openvino import has_bfloat16
+
+    if not has_bfloat16():
+        with pytest.raises(InputError, match="no instructions for bfloat16"):
+            both(folder, dtype="bfloat16")
+        pytest.skip("this CPU has no bfloat16")
+    encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24, engine="openvino")
+    assert encoder.dtype == "bfloat16"
+    assert encoder.fingerprint != pair[1].fingerprint
+    x, y = encoder.encode(SENTENCES), pair[0].encode(SENTENCES)
+    cosines = (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+    assert cosines.min() > 0.999
+
+
+def test_a_model_in_memory_is_saved_as_it_was(pair, tmp_path):
+    write_tokenizer(tmp_path / "tokenizer")
+    pytest.importorskip("openvino")
+    model = init_model(tiny_config(**SMALL), seed=0)
+    encoder = Encoder(model, tmp_path / "tokenizer", engine="openvino", max_length=24)
+    folder = encoder.save(tmp_path / "saved")
+    again = Encoder.from_pretrained(folder, engine="openvino", dtype=encoder.dtype)
+    np.testing.assert_allclose(again.encode(SENTENCES[:3]), encoder.encode(SENTENCES[:3]), atol=1e-6)
+
+
+def test_names_are_checked(folder):
+    with pytest.raises(InputError, match=r"Unknown engine 'openvno'\. Did you mean 'openvino'"):
+        Encoder.from_pretrained(folder, engine="openvno")
+    pytest.importorskip("openvino")
+    for reading, said in (
+        ({"dtype": "int4"}, "Unknown dtype 'int4'"),
+        ({"device": "gpu"}, "device of the engine openvino 'gpu'"),
+        ({"dtype": "int8"}, "no int8 weights.*export --format int8"),
+    ):
+        with pytest.raises(JaxwhitenError, match=said):
+            Encoder.from_pretrained(folder, pooling="mean", engine="openvino", **{"dtype": "float32", **reading})
+
+
+def test_a_step_without_operators_is_named(pair):
+    from jaxwhiten.head import Normalize
+
+    class Odd(Normalize):
+        def to_onnx(self, graph, x):
+            return super(Normalize, self).to_onnx(graph, x)
+
+        def words(self):
+            return "odd"
+
+    pytest.importorskip("openvino")
+    with pytest.raises(InputError, match="odd: cannot be exported to ONNX"):
+        pair[1].then(Odd()).encode(SENTENCES[:1])
+
+
+def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
+    from jaxwhiten.encoding import openvino
+
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    openvino.core.cache_clear()
+    with pytest.raises(MissingDependencyError, match=r"pip install '\.\[openvino\]'"):
+        Encoder.from_pretrained(folder, engine="openvino")
+
+
+def test_nothing_is_imported_for_those_who_do_not_ask():
+    program = (
+        "import sys, jaxwhiten, jaxwhiten.encoding.engine, jaxwhiten.export; "
+        "print({'openvino', 'nncf', 'onnx', 'jaxwhiten.encoding.openvino'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "set()"
