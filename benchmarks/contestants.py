@@ -145,11 +145,17 @@ def keras_hub(job: Job) -> Encode:
 
 def model2vec(job: Job) -> Encode:
     """model2vec's distillation of the encoder: a vector per token of the vocabulary, averaged; 256 dimensions."""
-    with quiet():
-        from model2vec.distill import distill
-
-        model = distill(str(job.folder), pca_dims=256)
+    model = distilled(job.folder)
     return lambda texts: model.encode(texts, max_length=job.max_length)
+
+
+@functools.cache
+def distilled(folder: Path) -> Any:
+    """model2vec's model of an encoder, which does not depend on the texts."""
+    from model2vec.distill import distill
+
+    with quiet():
+        return distill(str(folder), pca_dims=256)
 
 
 # Names say the precision where there are several. OpenVINO computes in bfloat16 if it is not told otherwise.
@@ -189,13 +195,14 @@ def exported(job: Job) -> Path:
             self.model = AutoModel.from_pretrained(job.folder, attn_implementation="eager").eval()
 
         def forward(self, ids, mask):  # type: ignore[no-untyped-def]
-            hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+            # A mask of four axes is taken as it is; versions of transformers differ in whether they trace another.
+            additive = (1.0 - mask[:, None, None, :].float()) * torch.finfo(torch.float32).min
+            hidden = self.model(input_ids=ids, attention_mask=additive).last_hidden_state
             weights = mask[:, :, None].float()
             return (hidden * weights).sum(1) / weights.sum(1)
 
     ids, axes = torch.ones(2, 7, dtype=torch.long), {0: "batch", 1: "length"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         torch.onnx.export(
             MeanPooled(),
             (ids, torch.ones_like(ids)),

@@ -2,9 +2,9 @@
 
     python -m benchmarks.encode [--rounds 4] [--tokens N] [--no-base]
 
-Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that every machine
-has: `short` are the sentences of sts_sample, `long` docstrings of the running Python's standard library of up to 512
-tokens, `mixed` their first sentences and their rests, up to 128 tokens; versions of Python differ in these two.
+Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that need no
+download: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library of up to 512 tokens,
+`mixed` their first sentences and their rests, up to 128 tokens; versions of Python differ in these two.
 all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a sixth of `mixed`, in two rounds, for those that
 keep our vectors. sentence-transformers sorts by length itself and pads to the longest of a batch of 32, its default;
 ONNX Runtime and OpenVINO get length-sorted batches of about 2,048 tokens, padded to their longest. On a GPU

@@ -18,7 +18,7 @@ import threadpoolctl
 
 from jaxwhiten.runtime import hardware
 
-RESULTS = Path("runs/benchmarks")
+RESULTS = Path(os.environ.get("JAXWHITEN_BENCHMARKS", "runs/benchmarks"))
 PACKAGES = (
     "jax",
     "jaxlib",

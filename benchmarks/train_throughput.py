@@ -3,8 +3,10 @@
     python -m benchmarks.train_throughput [--rows 2000] [--batch-size 16] [--steps 30] [--rounds 5]
 
 Cosine regression on STS-B (on sts_sample where STS-B is not at hand), float32, AdamW, dropout on, mean pooling, at most
-128 tokens. Ours compiles its step once for each of four padded lengths before the clock starts; the peer pads every
-batch to its longest row, its default. A round is `--steps` steps of each, in turn; every round draws other batches.
+128 tokens, the same constant rate. Both group rows by length. Ours compiles its step once for each of four padded
+lengths before the clock starts, and what its tokenising took, once and before, is charged to every round by the share
+of its rows; the peer tokenises as it goes and pads every batch to its longest row. A round is `--steps` steps of each,
+in rotated order; every round draws other batches. Both go on training, and the mean loss of every round is recorded.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import logging
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks.harness import in_words, median, ratio, save, torch_device
+from benchmarks.harness import in_words, median, ratio, rotated, save, torch_device
 from jaxwhiten import losses
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.errors import DataNotFoundError
@@ -46,8 +49,11 @@ class Ours:
 
     def __init__(self, model: str, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
         network, sizes, folder = load_model(model)
+        start = time.perf_counter()
         table = tokenize_columns(columns, folder, MAX_LENGTH)
-        self.folder = folder
+        self.tokenize_seconds = (time.perf_counter() - start) / len(columns[0]) * batch_size * steps
+        self.folder, self.lengths = folder, table.lengths
+        self.losses: list[float] = []
         self.batches = sentence_batches(
             table,
             scores,
@@ -61,7 +67,7 @@ class Ours:
         self.mesh, self.steps = data_mesh(batch_size), steps
         encoder, rebuild = split_encoder(network, "mean")
         params = {"encoder": encoder, "head": losses.init_head("cosine", jax.random.key(0), sizes.hidden_size, 0)}
-        schedule = make_schedule(RATE, 10_000)
+        schedule = make_schedule(RATE, 1_000_000, warmup=0.0)
         optimizer = make_optimizer(schedule)
         kind = losses.objective_kind("cosine")
         loss = sentence_loss(rebuild, losses.objective("cosine"), pooling="mean", passes=kind.passes)
@@ -76,24 +82,36 @@ class Ours:
         self.compile_seconds = time.perf_counter() - start
 
     def _advance(self, batch: dict[str, np.ndarray]) -> None:
-        self.state, _ = self.step(self.state, place_batch(batch, self.mesh))
+        self.state, self.metrics = self.step(self.state, place_batch(batch, self.mesh))
 
     def run(self) -> float:
-        """Seconds of `steps` steps."""
+        """Seconds of `steps` steps, their share of the tokenising included."""
+        found = []
         for _ in range(WARM):
             self._advance(next(self.batches))
         jax.block_until_ready(self.state.params)
         start = time.perf_counter()
         for _ in range(self.steps):
             self._advance(next(self.batches))
+            found.append(self.metrics["loss"])
         jax.block_until_ready(self.state.params)
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self.losses.append(float(np.mean(jax.device_get(found))))
+        return seconds + self.tokenize_seconds
 
 
 class Peer:
-    """`SentenceTransformerTrainer` with its defaults, without saving and logging."""
+    """`SentenceTransformerTrainer` with rows grouped by length, without saving and logging."""
 
-    def __init__(self, folder: Path, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
+    def __init__(
+        self,
+        folder: Path,
+        columns: list[list[str]],
+        scores: np.ndarray,
+        lengths: np.ndarray,
+        batch_size: int,
+        steps: int,
+    ):
         from datasets import Dataset
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer import modules
@@ -104,14 +122,34 @@ class Peer:
         )
         rows = {"sentence1": columns[0], "sentence2": columns[1], "label": scores.tolist()}
         self.data, self.batch_size, self.steps, self.round = Dataset.from_dict(rows), batch_size, steps, 0
+        self.order = np.argsort(lengths, kind="stable")
+        self.losses: list[float] = []
 
     def run(self) -> float:
         """Seconds of `steps` steps."""
         from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        from sentence_transformers.base.sampler import DefaultBatchSampler
         from sentence_transformers.sentence_transformer import losses
         from transformers import TrainerCallback
 
         times: list[float] = []
+        found: list[Any] = []
+        whole = len(self.order) // self.batch_size
+        batches = self.order[: whole * self.batch_size].reshape(whole, self.batch_size)
+        shuffled = np.random.default_rng(self.round).permutation(batches).tolist()
+
+        class ByLength(DefaultBatchSampler):
+            def __iter__(self):
+                return iter(shuffled)
+
+            def __len__(self) -> int:
+                return len(shuffled)
+
+        class Loss(losses.CosineSimilarityLoss):
+            def forward(self, *args, **kwargs):
+                loss = super().forward(*args, **kwargs)
+                found.append(loss.detach())
+                return loss
 
         class Clock(TrainerCallback):
             def on_step_end(self, *_args, **_kwargs):
@@ -124,6 +162,8 @@ class Peer:
                 per_device_train_batch_size=self.batch_size,
                 max_steps=WARM + self.steps,
                 learning_rate=RATE,
+                lr_scheduler_type="constant",
+                batch_sampler=ByLength,
                 weight_decay=0.01,
                 save_strategy="no",
                 logging_strategy="no",
@@ -133,9 +173,10 @@ class Peer:
                 seed=self.round,
             )
             trainer = SentenceTransformerTrainer(
-                self.model, arguments, self.data, loss=losses.CosineSimilarityLoss(self.model), callbacks=[Clock()]
+                self.model, arguments, self.data, loss=Loss(self.model), callbacks=[Clock()]
             )
             trainer.train()
+        self.losses.append(float(np.mean([float(loss) for loss in found[WARM:]])))
         return times[-1] - times[WARM - 1]
 
 
@@ -158,18 +199,21 @@ def main() -> None:
     scores = np.asarray(examples.label, np.float32)[chosen]
 
     ours = Ours(MODEL, columns, scores, args.batch_size, args.steps)
-    peer = Peer(ours.folder, columns, scores, args.batch_size, args.steps)
-    peer.run()
-    seconds: dict[str, list[float]] = {"jaxwhiten": [], "sentence-transformers": []}
-    for _ in range(args.rounds):
-        for name, contestant in (("jaxwhiten", ours), ("sentence-transformers", peer)):
-            seconds[name].append(contestant.run())
+    peer = Peer(ours.folder, columns, scores, ours.lengths, args.batch_size, args.steps)
+    contestants: dict[str, Ours | Peer] = {"jaxwhiten": ours, "sentence-transformers": peer}
+    for contestant in contestants.values():
+        contestant.run()
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(args.rounds):
+        for name in rotated(list(contestants), number):
+            seconds[name].append(contestants[name].run())
 
     rows = args.steps * args.batch_size
     faster = ratio(seconds, "jaxwhiten", "sentence-transformers")
     print(f"{data} cosine regression, {MODEL}, batch {args.batch_size}, {args.steps} steps, {args.rounds} rounds")
     for name, values in seconds.items():
-        print(f"  {name:24} {rows / median(values):7.1f} rows/s")
+        losses_found = ", ".join(f"{loss:.4f}" for loss in contestants[name].losses)
+        print(f"  {name:24} {rows / median(values):7.1f} rows/s, mean losses by round: {losses_found}")
     print(f"  {in_words(faster)}")
     print(f"  ours: {len(ours.batches.shapes)} compilations, {ours.compile_seconds:.1f} s, before the clock")
     save(
@@ -180,6 +224,7 @@ def main() -> None:
             "seconds": seconds,
             "rows_per_second": {name: rows / median(values) for name, values in seconds.items()},
             "ratio": faster,
+            "losses": {name: contestant.losses for name, contestant in contestants.items()},
             "compile_seconds": ours.compile_seconds,
         },
     )

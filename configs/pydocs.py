@@ -1,4 +1,4 @@
-"""Retrieval on real texts that every machine has: the docstrings of Python's standard library, no data to fetch.
+"""Retrieval on real texts that need no download: the docstrings of Python's standard library.
 
 Command: `python -m eval.retrieval --config configs/pydocs.py`. A docstring's first sentence is the query, the rest is
 the document to find.

@@ -11,6 +11,8 @@ The words are the run's name below runs/, a table of `jaxwhiten.report`, and con
 `best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
 joined by ` + ` make one table, if their columns are the same.
 
+Places named `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`.
+
 What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
 for that runs/ no longer has, so that every table can be made again from what is in the repository.
 """
@@ -24,6 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tables as benchmarks
 from eval.common import say
 from jaxwhiten import io, report
 from jaxwhiten.commands import launch
@@ -53,8 +56,10 @@ def keep(run: report.Run, folder: Path) -> report.Run:
     return kept
 
 
-def load(name: str) -> report.Run | None:
+def load(name: str) -> report.Run | benchmarks.Result | None:
     """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
+    if name.startswith(benchmarks.PREFIX):
+        return benchmarks.load(name.removeprefix(benchmarks.PREFIX))
     made, kept = MADE / name, KEPT / name
     if (made / "run.json").is_file():
         run = report.Run.load(made)
@@ -62,8 +67,10 @@ def load(name: str) -> report.Run | None:
     return report.Run.load(kept) if (kept / "run.json").is_file() else None
 
 
-def table_of(run: report.Run, view: str, conditions: Sequence[str]) -> report.Table | None:
+def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequence[str]) -> report.Table | None:
     """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
+    if isinstance(run, dict):
+        return benchmarks.table_of(run, view, conditions)
     module = {"eval.retrieval": report.retrieval, "eval.codes": report.codes}.get(run.header.program, report)
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:

@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "runs", "site", "dist", "build", ".*_cache", "__pycache__", "*.pyc")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", ".cache", "runs", "site", "dist", "build", ".*_cache", "__pycache__", "*.pyc"
+)
 TIMEOUT = 300  # seconds for the tests of one fault
 PASSED, FAILED = 0, 1  # pytest's exit statuses
 _PROCESSES = multiprocessing.get_context("forkserver")

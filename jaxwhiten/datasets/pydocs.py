@@ -1,4 +1,4 @@
-"""The docstrings of Python's standard library as retrieval data: real texts, available everywhere.
+"""The docstrings of Python's standard library as retrieval data: real texts that need no download.
 
 The first sentence of a docstring is the query, the rest its document. Sources are parsed, never imported.
 """

@@ -1,0 +1,220 @@
+"""Tables of what the benchmarks wrote, for `eval.tables`: places named `benchmarks/NAME VIEW` in README and docs.
+
+`runs/benchmarks/NAME.json`, where it is there, is kept in benchmarks/results first, so that every table can be made
+again from what is in the repository.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten import io
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.report import Table
+
+PREFIX, ALL = "benchmarks/", "all"
+MADE, KEPT = Path("runs/benchmarks"), Path("benchmarks/results")
+Result = dict[str, Any]
+_BUSY = 0.5  # load per core above which figures are those of a busy machine
+
+
+def load(name: str) -> Result | None:
+    """What a benchmark wrote, kept from runs/ or kept before; None without either. `all` is those with headlines."""
+    if name == ALL:
+        parts = [load(part) for part in HEADLINES]
+        return None if None in parts else {"name": ALL, "parts": parts}
+    made, kept = MADE / f"{name}.json", KEPT / f"{name}.json"
+    if made.is_file():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        io.write_text(kept, made.read_text(encoding="utf-8"))
+    return {"name": name, **json.loads(kept.read_text(encoding="utf-8"))} if kept.is_file() else None
+
+
+def table_of(result: Result, view: str, conditions: Sequence[str]) -> Table | None:
+    """A view of a result. A condition is `COLUMN=TEXT`: rows with that text in a column; `_` stands for a space."""
+    if view not in VIEWS:
+        raise unknown_name("table", view, VIEWS)
+    table = VIEWS[view](result)
+    for condition in set(conditions) - {"plain"}:
+        column, equals, text = condition.replace("_", " ").partition("=")
+        if not equals or column not in table.columns:
+            raise InputError(f"{condition!r}: a condition on rows is COLUMN=TEXT, a column one of {table.columns}.")
+        at = list(table.columns).index(column)
+        table = dataclasses.replace(table, rows=[row for row in table.rows if text in row[at]])
+    if "plain" in conditions:
+        table = dataclasses.replace(table, caption="", notes=())
+    return dataclasses.replace(table, rows=merged(table.rows)) if table.rows else None
+
+
+def speed_table(result: Result) -> Table:
+    """How many times as fast as each peer ours is."""
+    rows = [[what, beside, times(ratio)] for what, beside, ratio in RATIOS[result["name"]](result)]
+    return Table(("what", "beside", "ratio"), rows, 2, notes=(machine(result),))
+
+
+def headline_table(results: Result) -> Table:
+    """What README shows: some rows of every `speed_table`, medians only."""
+    rows = [
+        [row[0].partition(", ")[0], peer, row[2].partition(" ")[0]]
+        for result in results["parts"]
+        for row in speed_table(result).rows
+        if HEADLINES[result["name"]][0] in row[0]
+        and (peer := row[1].partition(", off")[0]) in HEADLINES[result["name"]][1]
+    ]
+    return Table(("what", "beside", "ratio"), rows, 2)
+
+
+def encode_table(result: Result) -> Table:
+    """Every contestant: rate, our speed as a multiple of its, minimum cosine to ours, Spearman's correlation."""
+    rows = []
+    for part in result["results"]:
+        what = f"{part['encoder']}, {part['texts']}, {part['tokens_a_text']:.0f} tokens"
+        for name, row in part["contestants"].items():
+            ratio = "" if name == "jaxwhiten" else times(row["speed_of_ours"])
+            cells = [number(row["texts_per_second"], 0), ratio]
+            cells += [number(row["minimum_cosine"], 4), number(row["spearman"])]
+            rows.append([what, name, *cells, number(row["first_call_seconds"], 1)])
+    columns = ("texts", "contestant", "texts/s", "ours is faster by", "min cosine", "Spearman", "first call, s")
+    skipped = {name: why for part in result["results"] for name, why in part["skipped"].items()}
+    missing = [f"Skipped: {'; '.join(f'{name} ({why})' for name, why in skipped.items())}."] if skipped else []
+    return Table(columns, rows, 2, notes=(*missing, machine(result)))
+
+
+def lists_table(result: Result, kind: str = "ivf") -> Table:
+    """Approximate search of raw vectors and of the controls, at equal recall."""
+    rows = []
+    for name, part in result["encoders"].items():
+        for vectors, row in part.get(kind, {}).items():
+            cells = [
+                number(row["mean_cosine"]),
+                number(row["mrr_at_10"], 3),
+                str(row["effort"]),
+                number(row["recall"], 3),
+            ]
+            cells += [number(row["ms_a_query"], 3), times(row["speed_to_raw"]), number(row["single_ms"], 3)]
+            rows.append([f"{name}, {part['documents']:,}", vectors, *cells])
+    effort = "nprobe" if kind == "ivf" else "efSearch"
+    columns = ("encoder, documents", "vectors", "mean cosine", "exact MRR@10", effort, "recall@10", "ms per query")
+    return Table((*columns, "times raw's speed", "one by one, ms"), rows, 2, notes=(machine(result),))
+
+
+def codes_table(result: Result) -> Table:
+    """Scans of codes beside float32."""
+    rows = []
+    for name, part in result["encoders"].items():
+        for code, row in part["codes"].items():
+            cells = [str(row["bytes"]), number(row["memory_mb"], 1), number(row["mrr_at_10"], 3)]
+            cells += [number(row["recall_at_10"], 3), number(row["ms_a_query"], 3), times(row["speed_to_float32"])]
+            cells += [number(row["single_ms"], 3), number(row["build_seconds"], 1)]
+            rows.append([f"{name}, {part['documents']:,}", code, *cells])
+    columns = (
+        "encoder, documents",
+        "code",
+        "bytes",
+        "MB",
+        "MRR@10",
+        "recall@10",
+        "ms per query",
+        "times float32's speed",
+    )
+    return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
+
+
+def _encode(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    for part in result["results"]:
+        what = f"encode {part['texts']} texts, {part['tokens_a_text']:.0f} tokens, {part['encoder']}"
+        for name, row in part["contestants"].items():
+            if name != "jaxwhiten":
+                yield what, name, row["speed_of_ours"]
+
+
+def _cold_start(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    for name, ratios in result["ratio"].items():
+        before = "nothing" if name.endswith("cold") else "all"
+        for peer, ratio in ratios.items():
+            yield f"process start to ten vectors, {before} compiled before", peer, ratio
+
+
+def _whitening_fit(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    what = f"fit a whitening on {result['rows']:,} × {result['width']}, off by {result['error']['jaxwhiten']:.0e}"
+    for name, ratio in result["ratio"].items():
+        error = result["error"].get(name)
+        yield what, name if error is None else f"{name}, off by {error:.0e}", ratio
+
+
+def _whitening_transform(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    for columns, part in result.items():
+        if columns.startswith("to "):
+            for name, ratio in part["ratio"].items():
+                yield f"whiten {result['rows']:,} × {result['width']} {columns} columns", name, ratio
+
+
+def _train_throughput(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    setting = result["setting"]
+    yield (
+        f"a training step of {setting['data']}, batch {setting['batch_size']}",
+        "sentence-transformers",
+        result["ratio"],
+    )
+
+
+def _search_scale(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+    exact = result["exact"]
+    for width in ("768", "256"):
+        what = f"exact search of {exact['documents']:,} × {width}, {exact['queries']:,} queries, JAX"
+        yield what, "FAISS flat, its fastest setting of threads", exact[width]["jax_times_as_fast"]
+
+
+RATIOS: Mapping[str, Callable[[Result], Iterator[tuple[str, str, Mapping[str, float]]]]] = {
+    "encode": _encode,
+    "cold_start": _cold_start,
+    "whitening_fit": _whitening_fit,
+    "whitening_transform": _whitening_transform,
+    "train_throughput": _train_throughput,
+    "search_scale": _search_scale,
+}
+# Words in the first column, and peers.
+HEADLINES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "encode": ("mixed texts", ("sentence-transformers", "ONNX Runtime", "OpenVINO bfloat16")),
+    "cold_start": ("nothing compiled", ("sentence-transformers",)),
+    "whitening_fit": ("", ("sklearn PCA",)),
+    "train_throughput": ("", ("sentence-transformers",)),
+}
+VIEWS: Mapping[str, Callable[[Result], Table]] = {
+    "speed_table": speed_table,
+    "headline_table": headline_table,
+    "encode_table": encode_table,
+    "lists_table": lists_table,
+    "graphs_table": lambda result: lists_table(result, "hnsw"),
+    "codes_table": codes_table,
+}
+
+
+def times(ratio: Mapping[str, float]) -> str:
+    """A ratio with its range."""
+    return f"{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number as a cell, empty where there is none."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def merged(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Rows whose first cell stands once, above those that share it."""
+    return [["" if i and row[0] == rows[i - 1][0] else row[0], *row[1:]] for i, row in enumerate(rows)]
+
+
+def machine(result: Result) -> str:
+    """Where, when and with what a result was made."""
+    found = result["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    load, cores = found.get("load_at_start"), found["cores"]
+    busy = load is not None and load > _BUSY * cores
+    warning = f" **Made on a busy machine (load {load:.0f}): to be made again.**" if busy else ""
+    flags = ", ".join(found.get("flags", ()))
+    return f"`{result['command']}`, {found['date']}, {cores} cores of {found['cpu']} ({flags}); {versions}.{warning}"

@@ -1,0 +1,123 @@
+"""Benchmarks: the reader of real sentences, the order of contestants, and the tables of what was written."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import harness, search_real, tables, wikipedia
+from eval import tables as places
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Text files of 300 paragraphs; every second one is read, and every tenth has one sentence only."""
+    lines = [
+        f"The first sentence number {i} is here. Its second sentence says more of {i}. A third ends it.\n"
+        if i % 10
+        else f"Only one sentence of paragraph {i} is here.\n"
+        for i in range(300)
+    ]
+    folder = tmp_path / "enwiki"
+    folder.mkdir()
+    for part in range(2):
+        with gzip.open(folder / f"enwiki-0{part}.txt.gz", "wt") as file:
+            file.writelines(lines[part * 150 : part * 150 + 150])
+    return folder
+
+
+def test_a_query_is_the_sentence_after_its_document(corpus):
+    found = wikipedia.passages(100, corpus)
+    numbers = [i for i in range(0, 300, 2) if i % 10][:100]
+    assert found.documents == [f"The first sentence number {i} is here." for i in numbers]
+    assert found.queries == [f"Its second sentence says more of {numbers[own]}." for own in found.own]
+    assert found.own.tolist() == [37]
+    assert found.provenance["text"] == "enwiki, enwiki-00.txt.gz to enwiki-01.txt.gz"
+
+
+def test_fewer_documents_are_the_first_of_more(corpus):
+    few, many = wikipedia.passages(80, corpus), wikipedia.passages(120, corpus)
+    assert many.documents[:80] == few.documents
+    assert many.queries[: len(few.queries)] == few.queries
+
+
+def test_missing_text_is_said(corpus, monkeypatch):
+    monkeypatch.delenv("JAXWHITEN_DATA_DIR", raising=False)
+    with pytest.raises(DataNotFoundError, match="JAXWHITEN_DATA_DIR"):
+        wikipedia.passages(10)
+    with pytest.raises(DataError, match="120 paragraphs"):
+        wikipedia.passages(1000, corpus)
+
+
+def test_every_contestant_is_timed_in_every_place():
+    order = []
+    runs = {name: lambda name=name: order.append(name) for name in "abc"}
+    seconds = harness.interleave(runs, rounds=3, warmup=0)
+    assert order == [*"abc", *"bca", *"cab"]
+    assert {name: len(found) for name, found in seconds.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+def test_lists_are_compared_at_the_recall_asked_for():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 160), np.float32) * np.arange(1, 161, dtype=np.float32) ** -0.5 + 0.2
+    own = np.arange(0, 2000, 40)
+    q = x[own] + 0.05 * rng.standard_normal((len(own), 160), np.float32)
+    rows = search_real.approximate("ivf", x, q, own, 0.9, 2, 32)
+    assert list(rows) == ["raw, 160", "centred, 160", "PCA, 128", "whitened, 160", "whitened, 128"]
+    for row in rows.values():
+        assert row["recall"] >= 0.9
+        assert row["recall"] == row["recall_by_effort"][row["effort"]]
+        assert all(recall < 0.9 for effort, recall in row["recall_by_effort"].items() if effort < row["effort"])
+        assert row["own_document_found"] == 1.0
+    assert rows["raw, 160"]["mean_cosine"] > 0.3 > 0.01 > rows["centred, 160"]["mean_cosine"]
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A folder in which a benchmark has run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(harness, "RESULTS", tables.MADE)
+    part = {"median": 2.0, "low": 1.5, "high": 2.5}
+    harness.save("cold_start", {"ratio": {"jaxwhiten, cold": {"one": part, "other": {**part, "median": 3.0}}}})
+    return tmp_path
+
+
+def test_what_a_benchmark_wrote_is_kept_and_shown(written):
+    page = written / "page.md"
+    page.write_text("<!-- table benchmarks/cold_start speed_table plain beside=other -->\nold\n<!-- end -->\n")
+    assert places.fill(page) == []
+    assert page.read_text().splitlines()[4] == (
+        "| process start to ten vectors, nothing compiled before | other | 3.00 (1.50 to 2.50) |"
+    )
+    text = page.read_text()
+    (written / tables.MADE / "cold_start.json").unlink()
+    assert places.fill(page) == []
+    assert page.read_text() == text
+    kept = json.loads((written / tables.KEPT / "cold_start.json").read_text())
+    assert kept["machine"]["cores"] >= 1
+    assert kept["machine"]["date"] in tables.machine(kept)
+
+
+def test_a_benchmark_that_did_not_run_leaves_its_table(written):
+    page = written / "page.md"
+    page.write_text("<!-- table benchmarks/encode encode_table -->\nold\n<!-- end -->\n")
+    assert places.fill(page) == ["benchmarks/encode"]
+    assert "old" in page.read_text()
+
+
+def test_a_mistyped_view_or_column_is_said(written):
+    result = tables.load("cold_start")
+    with pytest.raises(InputError, match="speed_table"):
+        tables.table_of(result, "sped_table", ())
+    with pytest.raises(InputError, match="beside"):
+        tables.table_of(result, "speed_table", ("besides=other",))
+
+
+def test_figures_of_a_busy_machine_say_so(written):
+    result = tables.load("cold_start")
+    result["machine"] |= {"load_at_start": 9.0, "cores": 2}
+    assert "busy machine (load 9)" in tables.machine(result)
+    result["machine"]["load_at_start"] = 0.2
+    assert "busy" not in tables.machine(result)
