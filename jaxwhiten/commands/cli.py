@@ -29,6 +29,7 @@ COMMANDS = {
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",
+    "distil-static": "make a table of token vectors to stand in for an encoder",
     "export": "write an encoder and its whitening for other libraries",
     "doctor": "check this machine, and models, data and files given",
 }
@@ -54,7 +55,7 @@ def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
 
 
 def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"jaxwhiten.commands.{command}")
+    return importlib.import_module(f"jaxwhiten.commands.{command.replace('-', '_')}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

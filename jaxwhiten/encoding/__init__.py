@@ -1,6 +1,7 @@
 """Text to vectors: the encoder, its batches and compiled forward, and the store of embeddings."""
 
 from jaxwhiten.encoding.batching import length_ladder
+from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
 from jaxwhiten.encoding.encoder import Encoder, PoolingWarning
 from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
 
@@ -8,6 +9,9 @@ __all__ = [
     "EmbeddingStore",
     "Encoder",
     "PoolingWarning",
+    "Vocabulary",
+    "distil",
+    "distil_static",
     "length_ladder",
     "text_fingerprint",
 ]

@@ -49,7 +49,7 @@ class TableRunner(BatchRunner):
         others = {name: head for name, head in heads.items() if name not in pooled}
         out = super().run(tokens, others, max_rows, None if pooled else done) if others else {}
         if pooled:
-            means = sentence_means(tokens, self._table)
+            means = mean_matrix(tokens, len(self._table)) @ self._table
             out |= {name: _after_pooling(head, means) for name, head in pooled.items()}
             if done is not None:
                 done(len(means))
@@ -67,10 +67,10 @@ def _after_pooling(head: ReadyHead, means: Float32[np.ndarray, "n d"]) -> np.nda
     return np.asarray(_applied(steps, jnp.asarray(padded)))[: len(means)]
 
 
-def sentence_means(tokens: TokenIds, table: Float32[np.ndarray, "vocab d"]) -> Float32[np.ndarray, "n d"]:
-    """The mean of the rows of every sentence's tokens; zeros for a sentence without any."""
+def mean_matrix(tokens: TokenIds, vocab: int) -> Any:
+    """The sparse float32 [n, vocab] matrix whose product with a table gives the mean of every sentence's rows."""
     from scipy.sparse import csr_array
 
     shares = np.repeat((1 / np.maximum(tokens.lengths, 1)).astype(np.float32), tokens.lengths)
     ends = np.append(tokens.starts, len(tokens.flat))
-    return csr_array((shares, tokens.flat, ends), shape=(len(tokens.lengths), len(table))) @ table
+    return csr_array((shares, tokens.flat, ends), shape=(len(tokens.lengths), vocab))

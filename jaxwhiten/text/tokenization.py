@@ -189,6 +189,23 @@ class BulkTokenizer:
             raise ValueError(f"the token id {flat.max()}; the model's embedding has {self._model_vocab} rows")
         return TokenIds(flat, lengths)
 
+    @property
+    def folder(self) -> Path:
+        """Where it was read from."""
+        return self._folder
+
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The ids of the special tokens before and after a sentence."""
+        probe = self._tokenizer.encode("a")
+        own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
+        return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
+
+    @property
+    def special_ids(self) -> set[int]:
+        """Ids of special tokens, the unknown one among them."""
+        return {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
+
     @functools.cached_property
     def mask_token(self) -> str | None:
         """The tokenizer's mask token, or None."""

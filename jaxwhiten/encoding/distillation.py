@@ -1,0 +1,319 @@
+"""Static encoders from a teacher: vectors of its vocabulary, whitened by how often tokens occur, in closed form.
+
+    static = distil_static(Encoder.from_pretrained("all-MiniLM-L6-v2"), corpus, k=256)
+
+A sentence's vector is the mean of its tokens' rows. The covariance of such means is that of the tokens as they occur in
+text, not of the vocabulary, in which every token is there once: hence moments with weights. Where there is a corpus,
+least squares then bring the means near the teacher's own vectors of its sentences.
+
+References:
+  Yokoi, Bao, Kurita, Shimodaira 2024, "Zipfian Whitening" (frequencies as the weights of mean and covariance).
+  Arora, Liang, Ma 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3 (a / (a + p)).
+  Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation" (contexts, sentence-level PCA).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import random
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Float, Float32, Float64
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
+from jaxwhiten.encoding.table import mean_matrix
+from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.head import Head, Normalize, Pooling, States, Step
+from jaxwhiten.models import StaticEncoder
+from jaxwhiten.models.static import MAX_LENGTH
+from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
+
+SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher reads
+SIF = 1e-3
+FITS = ("map", "rows")
+RIDGE = 0.03
+_STEPS = 40
+_TINY = np.finfo(np.float64).tiny
+_ALONE = 1.0  # how many contexts a token's vector as a sentence of its own counts as
+_UNSEEN = 0.5  # added to every count: no token is without weight, however small the corpus
+_UNUSED = ("[unused", "<unused")
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """What a teacher and a corpus say about the teacher's tokens; read once, it serves every setting of `distil`.
+
+    Attributes:
+      teacher: The encoder, up to its pooling.
+      tokenizer: Its tokenizer, without special tokens.
+      frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
+      alone: Vector of each token as a sentence of its own.
+      contexts: Sum of the hidden states of each token over the sentences drawn, and their number in the last column;
+        zeros where they were not asked for.
+      sentences: The sentences drawn, as tokens; none where there is no corpus.
+      targets: The teacher's vectors of them, at unit length.
+      words: Rows of tokens that may occur in a sentence: no special tokens, none that is unused.
+    """
+
+    teacher: Encoder
+    tokenizer: BulkTokenizer
+    frequencies: Float64[np.ndarray, " vocab"]
+    alone: Float32[np.ndarray, "vocab d"]
+    contexts: Float32[np.ndarray, "vocab e"]
+    sentences: TokenIds
+    targets: Float32[np.ndarray, "n t"]
+    words: np.ndarray
+
+    @classmethod
+    def read(
+        cls,
+        teacher: Encoder,
+        corpus: Iterable[str] | None = None,
+        *,
+        sentences: int = SENTENCES,
+        contexts: bool = False,
+        seed: int = 0,
+        show_progress: bool | None = None,
+    ) -> Vocabulary:
+        """Runs the teacher on its vocabulary and on sentences of a corpus.
+
+        Args:
+          teacher: Steps after its pooling are left out for tokens: the whitening takes their place.
+          corpus: Sentences, read once; every token is counted. None for Zipf's law by the order of the vocabulary.
+          sentences: How many of them, drawn at random, the teacher reads.
+          contexts: Whether to sum the hidden states of tokens in them, too.
+          seed: Of the draw.
+          show_progress: As in `Encoder.encode`.
+
+        Raises:
+          InputError: A corpus without tokens, or an item that is not a string.
+        """
+        steps = teacher.head.steps
+        last = next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
+        pooled = teacher._with_head(Head.of(steps[: last + 1], teacher.head.form))
+        folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
+        tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
+        special = tokenizer.special_ids
+        words = np.ones(size, bool)
+        words[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
+        words[tokenizer.vocab_size :] = False
+        drawn: list[str] = []
+        if corpus is None:
+            frequencies = words / np.maximum(np.cumsum(words), 1)
+        else:
+            counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
+            if not (counts * words).any():
+                raise InputError("The corpus has no tokens to count: give sentences of text.")
+            frequencies = words * (counts + _UNSEEN)
+        return cls(
+            pooled,
+            tokenizer,
+            frequencies / frequencies.sum(),
+            _alone(pooled, size, show_progress),
+            _contexts(pooled, drawn if contexts else [], show_progress),
+            tokenizer(drawn),
+            normalize(teacher.without_code().encode(drawn, show_progress=show_progress)),
+            words,
+        )
+
+
+def distil(
+    vocabulary: Vocabulary,
+    k: int = 256,
+    *,
+    gamma: float = 1.0,
+    sif: float | None = SIF,
+    weighted: bool = True,
+    contexts: bool = False,
+    sentence_gamma: float | None = None,
+    fit: str | None = None,
+    max_length: int = MAX_LENGTH,
+) -> Encoder:
+    """A static encoder of a vocabulary that was read.
+
+    Args:
+      vocabulary: From `Vocabulary.read`.
+      k: Dimensions kept.
+      gamma: Power of the whitening of the token vectors.
+      sif: a of the weight a / (a + p) of a token of frequency p; None for equal weights.
+      weighted: Whether tokens count as often as they occur, times that weight, in mean and covariance; else once.
+      contexts: Whether the vectors of tokens are means over the sentences drawn.
+      sentence_gamma: Power of a second whitening, of the vectors of the sentences drawn; None for none.
+      fit: `"map"` for the linear map that brings these nearest to the teacher's, whitened; `"rows"` to move every row
+        of the table after it, by ridge regression; None for neither.
+      max_length: Longest sentence in tokens.
+
+    Returns:
+      The encoder: the mean of the rows, at unit length.
+
+    Raises:
+      InputError: Parameters that cannot be, or some that need a corpus without one.
+    """
+    if fit is not None and fit not in FITS:
+        raise unknown_name("fit", fit, FITS)
+    if not len(vocabulary.targets) and (fit, sentence_gamma) != (None, None):
+        raise InputError(f"{spelled('fit')} and {spelled('sentence_gamma')} need a corpus of sentences.")
+    if sif is not None and not 0 < sif < np.inf:
+        raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
+    p = vocabulary.frequencies
+    shares = np.ones(len(p)) if sif is None else sif / (sif + p)
+    vectors = _mixed(vocabulary) if contexts else vocabulary.alone
+    weights = p * shares if weighted else vocabulary.words.astype(np.float64)
+    alone = fit is None and sentence_gamma is None
+    whitening = _whitening(Moments().update(vectors, weights), gamma, k if alone else None)
+    table = (whitening.transform(vectors) * (shares * vocabulary.words)[:, None]).astype(np.float32)
+    if sentence_gamma is not None:
+        means = mean_matrix(vocabulary.sentences, len(table)) @ table
+        second = _whitening(Moments().update(means), sentence_gamma, k if fit is None else None)
+        table = second.transform(table) * vocabulary.words[:, None]
+    if fit is not None:
+        table = _fitted(table, vocabulary, k, rows=fit == "rows")
+    name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
+    model = StaticEncoder(table.astype(np.float32))
+    return Encoder(model, folder, max_length=max_length, name=f"{name}, static").then(Normalize())
+
+
+def distil_static(
+    teacher: Encoder,
+    corpus: Iterable[str] | None = None,
+    k: int = 256,
+    *,
+    show_progress: bool | None = None,
+    **how: Any,
+) -> Encoder:
+    """A static encoder of k dimensions in the place of a teacher: `Vocabulary.read`, then `distil`.
+
+    Args:
+      teacher: Any encoder with a tokenizer.
+      corpus: Sentences of text like that to be encoded, read once; None for none.
+      k: Dimensions kept.
+      show_progress: As in `Encoder.encode`.
+      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder.
+
+    Returns:
+      The encoder; `save` writes a folder that sentence-transformers and model2vec load.
+
+    Raises:
+      InputError: A corpus without tokens, or parameters that cannot be.
+    """
+    contexts = bool(how.get("contexts"))
+    return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+
+
+def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
+    with warnings.catch_warnings():  # a vocabulary is all there is, not a sample of few rows
+        warnings.simplefilter("ignore", WhiteningWarning)
+        return Whitening.from_moments(moments, gamma=gamma, n_components=k)
+
+
+def _fitted(
+    table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int, *, rows: bool
+) -> Float32[np.ndarray, "vocab k"]:
+    """The table for which the means are nearest to the teacher's vectors, whitened to k dimensions.
+
+    At first by a linear map M: min ‖A T M − Y‖². Then by moving every row from there: min ‖A E − Y‖² + λ ‖E − T M‖²,
+    solved for all columns at once by conjugate gradients, of which no more are needed than take rows apart.
+    """
+    moments = Moments().update(vocabulary.targets)
+    target = _whitening(moments, SpectrumCode.usual_gamma(moments), k)
+    y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
+    means = mean_matrix(vocabulary.sentences, len(table))
+    table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y)[0].astype(np.float32)
+    if not rows:
+        return table
+    change = np.zeros(table.shape)
+    residual = means.T @ (y - means @ table)
+    direction, size = residual.copy(), np.einsum("ij,ij->j", residual, residual)
+    for _ in range(_STEPS):
+        image = means.T @ (means @ direction) + RIDGE * direction
+        step = size / np.maximum(np.einsum("ij,ij->j", direction, image), _TINY)
+        change += step * direction
+        residual -= step * image
+        before, size = size, np.einsum("ij,ij->j", residual, residual)
+        direction = residual + size / np.maximum(before, _TINY) * direction
+    return (table + change).astype(np.float32)
+
+
+def _count(
+    corpus: Iterable[str], tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
+) -> tuple[np.ndarray, list[str]]:
+    """How often each token occurs, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
+    counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
+    with progress(None, show) as bar:
+        for block in checked_blocks(corpus, BLOCK):
+            counts += np.bincount(tokenizer(block).flat, minlength=size)
+            for sentence in block:
+                seen += 1
+                if len(drawn) < wanted:
+                    drawn.append(sentence)
+                elif (place := draw.randrange(seen)) < wanted:
+                    drawn[place] = sentence
+            bar.update(len(block))
+    return counts, drawn
+
+
+def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
+    """Every token between the special tokens of a sentence, as the teacher pools it."""
+    left, right = teacher.tokenizer.around
+    rows = np.empty((size, len(left) + 1 + len(right)), np.int32)
+    rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
+    tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
+    head: ReadyHead = teacher._named(teacher.pooling)
+    with progress(size, show) as bar:
+        return teacher._runner.run(tokens, {"": head}, done=bar.update)[""]
+
+
+@functools.partial(jax.jit, static_argnames="graph", donate_argnames="sums")
+def _add_contexts(
+    graph: Any, state: Any, steps: tuple[Step, ...], sums: jax.Array, ids: jax.Array, lengths: jax.Array
+) -> jax.Array:
+    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
+    output = nnx.merge(graph, state)(ids, mask)
+    states: Any = States(output, mask, mask.astype(jnp.float32), ids)
+    for step in steps:
+        states = step(states)  # type: ignore[operator]
+    x = sum(share * output.hidden_states[layer].astype(jnp.float32) for layer, share in states.mix)
+    rows = jnp.concatenate([x, jnp.ones((*ids.shape, 1))], axis=2) * mask[:, :, None]
+    return sums.at[ids].add(rows)
+
+
+def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.ndarray:
+    """Σ of the hidden states of each token that the teacher pools, and their number in the last column."""
+    sums = jnp.zeros((teacher.config.vocab_size, teacher.config.hidden_size + 1))
+    graph, state = nnx.split(teacher.model())
+    steps = tuple(itertools.takewhile(lambda step: not isinstance(step, Pooling), teacher.head.steps))
+    with progress(len(sentences), show) as bar:
+        tokens = teacher.tokenizer(sentences, teacher.head.form)
+        for batch in teacher.plan(tokens.lengths):
+            ids = tokens.padded(batch.rows, batch.height, batch.length, teacher.config.pad_token_id)
+            lengths = np.zeros(batch.height, np.int32)
+            lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
+            sums = _add_contexts(graph, state, steps, sums, ids, lengths)
+            bar.update(len(batch.rows))
+    return np.asarray(sums)
+
+
+def _mixed(vocabulary: Vocabulary) -> Float[np.ndarray, "vocab d"]:
+    """Means of the contexts, to which a token's vector as a sentence counts as one more; each kind about its mean.
+
+    Rare tokens have few contexts or none.
+    """
+    sums, counts = vocabulary.contexts[:, :-1], vocabulary.contexts[:, -1:]
+    if not counts.any():
+        return vocabulary.alone
+    alone = vocabulary.alone - vocabulary.frequencies @ vocabulary.alone
+    of_words = vocabulary.words[:, None] * counts
+    mean = (vocabulary.words[:, None] * sums).sum(axis=0, dtype=np.float64) / max(1.0, float(of_words.sum()))
+    return ((sums - counts * mean + _ALONE * alone) / (counts + _ALONE)).astype(np.float32)

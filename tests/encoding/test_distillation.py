@@ -1,0 +1,104 @@
+"""Static encoders distilled from a tiny teacher: each step against its definition."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
+from jaxwhiten.encoding import Vocabulary, distil, distil_static
+from jaxwhiten.errors import InputError
+from tests.tiny import SENTENCES
+
+CORPUS = [text for text in SENTENCES if text] * 6
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="first_last_avg")
+
+
+@pytest.fixture(scope="module")
+def vocabulary(teacher):
+    return Vocabulary.read(teacher, CORPUS, sentences=30, contexts=True)
+
+
+def test_what_is_read(teacher, vocabulary):
+    tokens = vocabulary.tokenizer(CORPUS)
+    counts = (np.bincount(tokens.flat, minlength=200) + 0.5) * vocabulary.words
+    np.testing.assert_allclose(vocabulary.frequencies, counts / counts.sum())
+    assert not vocabulary.words[:5].any()  # special tokens
+    place = int(tokens.flat[0])
+    word = vocabulary.tokenizer.vocabulary[place]
+    np.testing.assert_allclose(vocabulary.alone[place], teacher.encode(word), atol=1e-5)
+    assert len(vocabulary.targets) == len(vocabulary.sentences.lengths) == 30
+    seen = np.bincount(vocabulary.sentences.flat, minlength=200)
+    np.testing.assert_array_equal((vocabulary.contexts[:, -1] * vocabulary.words)[5:], (seen * vocabulary.words)[5:])
+
+
+def test_a_context_is_what_the_teacher_pools(teacher):
+    read = Vocabulary.read(teacher, [SENTENCES[0]], sentences=1, contexts=True)
+    total, count = read.contexts[:, :-1].sum(axis=0), read.contexts[:, -1].sum()
+    np.testing.assert_allclose(total / count, teacher.encode(SENTENCES[0]), atol=1e-5)
+
+
+def test_rows_are_whitened_by_frequency_and_weigh_by_it(vocabulary):
+    static = distil(vocabulary, 8, sif=0.01)
+    table, p = static._runner._table, vocabulary.frequencies
+    shares = 0.01 / (0.01 + p)
+    rows, weights = table / shares[:, None], p * shares
+    np.testing.assert_allclose(np.average(rows, axis=0, weights=weights), 0, atol=1e-3)
+    np.testing.assert_allclose(np.cov(rows, rowvar=False, aweights=weights, ddof=0), np.eye(8), atol=1e-2)
+    assert not table[~vocabulary.words].any()
+    uniform = distil(vocabulary, 8, sif=None, weighted=False)._runner._table[vocabulary.words]
+    np.testing.assert_allclose(np.cov(uniform, rowvar=False, ddof=0), np.eye(8), atol=1e-2)
+
+
+def test_the_fit_comes_near_the_teacher(teacher, vocabulary):
+    target = teacher.encode(CORPUS[:9])
+
+    def agreement(static):
+        x = static.encode(CORPUS[:9])
+        return np.corrcoef((x @ x.T).ravel(), np.corrcoef(target).ravel())[0, 1]
+
+    plain, mapped, moved = (agreement(distil(vocabulary, 16, fit=fit)) for fit in (None, "map", "rows"))
+    assert moved > mapped > plain
+    assert not distil(vocabulary, 16, fit="rows")._runner._table[~vocabulary.words].any()
+
+
+def test_the_other_steps(vocabulary):
+    plain = distil(vocabulary, 8).encode(SENTENCES)
+    for how in ({"contexts": True}, {"sentence_gamma": 0.5}, {"gamma": 0.0}, {"weighted": False}):
+        found = distil(vocabulary, 8, **how).encode(SENTENCES)
+        assert found.shape == plain.shape
+        assert not np.allclose(found, plain, atol=1e-3)
+
+
+def test_without_a_corpus(teacher):
+    static = distil_static(teacher, k=8, show_progress=False)
+    read = Vocabulary.read(teacher)
+    words = read.frequencies[read.words]
+    np.testing.assert_allclose(words[:-1] / words[1:], np.arange(2, len(words) + 1) / np.arange(1, len(words)))
+    assert static.encode(SENTENCES).shape == (len(SENTENCES), 8)
+    for how, message in (
+        ({"fit": "rows"}, "need a corpus"),
+        ({"sentence_gamma": 1.0}, "need a corpus"),
+        ({"fit": "row"}, "Did you mean 'rows'"),
+        ({"sif": 0.0}, "above 0"),
+        ({"k": 999}, "from 1 to the 32 columns"),
+    ):
+        with pytest.raises(InputError, match=message):
+            distil(read, **how)
+    with pytest.raises(InputError, match="no tokens to count"):
+        Vocabulary.read(teacher, [""])
+
+
+def test_the_command(tiny_model, tmp_path, capsys):
+    (tmp_path / "c.txt").write_text("\n".join(CORPUS))
+    model = ["--model", str(tiny_model), "--pooling", "mean"]
+    options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "20", "--half"]
+    assert cli.main(["distil-static", *model, *options, "-o", str(tmp_path / "static")]) == 0
+    assert "8 dimensions" in capsys.readouterr().err
+    assert Encoder.from_pretrained(tmp_path / "static").encode(SENTENCES).shape == (len(SENTENCES), 8)
+    assert cli.main(["distil-static", *model, "--fit", "rows", "-o", str(tmp_path / "x")]) != 0
+    assert "give --corpus FILE" in capsys.readouterr().err
+    assert cli.main(["distil-static", *model, *options[:2], "--sentences", "0", "-o", str(tmp_path / "x")]) != 0
