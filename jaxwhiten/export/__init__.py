@@ -3,6 +3,7 @@
 from jaxwhiten.export.cards import head_card, masked_model_card, model_card
 from jaxwhiten.export.faiss import save_faiss
 from jaxwhiten.export.hub import push_to_hub
+from jaxwhiten.export.int8 import save_int8
 from jaxwhiten.export.onnx import save_onnx
 from jaxwhiten.export.sentence_transformers import (
     check_pooling,
@@ -18,6 +19,7 @@ __all__ = [
     "model_card",
     "push_to_hub",
     "save_faiss",
+    "save_int8",
     "save_onnx",
     "save_sentence_transformer",
 ]

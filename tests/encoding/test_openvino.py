@@ -1,5 +1,6 @@
 """The engine OpenVINO gives the vectors of JAX, for every family, pooling and head, and refuses what it refuses."""
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -7,15 +8,17 @@ import threading
 import numpy as np
 import pytest
 
-from jaxwhiten import POOLINGS, Encoder, Whitening
+from jaxwhiten import POOLINGS, Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
-from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError
+from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.models import init_model
+from tests.commands.conftest import generated
 from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
 SMALL = {"num_layers": 2}
+TEXTS = generated(60)
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +245,58 @@ def test_without_openvino_the_error_says_how_to_install_it(folder, monkeypatch):
 def test_nothing_is_imported_for_those_who_do_not_ask():
     program = (
         "import sys, jaxwhiten, jaxwhiten.encoding.engine, jaxwhiten.export; "
-        "print({'openvino', 'nncf', 'onnx', 'jaxwhiten.encoding.openvino'} & set(sys.modules))"
+        "print({'openvino', 'nncf', 'onnx'} & set(sys.modules))"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "set()"
+
+
+@pytest.fixture(scope="module")
+def int8(folder, tmp_path_factory):
+    """A folder with int8 weights, none of them kept."""
+    pytest.importorskip("openvino")
+    pytest.importorskip("nncf", reason="NNCF is not installed")
+    from jaxwhiten.export import save_int8
+
+    out = tmp_path_factory.mktemp("int8") / "model"
+    return save_int8(out, folder, TEXTS, pooling="mean", max_length=24, cosine=0.5)
+
+
+def test_int8(int8, pair, tmp_path):
+    assert (int8.kept, int8.products) == ((), 8)
+    encoder = Encoder.from_pretrained(int8.folder, engine="openvino", dtype="int8", max_length=24)
+    names = ["mean", "first_last_avg", "pooler", "ditto:1+0"]
+    found, expected = encoder.encode(SENTENCES, pooling=names), pair[0].encode(SENTENCES, pooling=names)
+    for name in names:
+        cosines = (normalize(found[name]) * normalize(expected[name])).sum(1)
+        assert 0.97 < cosines.min() < 0.99999, name
+    small = encoder.whiten(TEXTS, k=6)
+    again = Encoder.from_pretrained(small.save(tmp_path / "small"), engine="openvino", dtype="int8", max_length=24)
+    np.testing.assert_allclose(again.encode(SENTENCES), small.encode(SENTENCES), atol=1e-5)
+    assert encoder.fingerprint not in (pair[0].fingerprint, pair[1].fingerprint)
+
+
+def test_products_are_kept_until_the_cosine_is_reached(int8, folder, tmp_path):
+    from jaxwhiten.export import save_int8
+
+    made = save_int8(tmp_path / "out", folder, TEXTS, pooling="mean", max_length=24, cosine=(1 + int8.cosine) / 2)
+    assert 0 < len(made.kept) < made.products
+    assert made.cosine >= (1 + int8.cosine) / 2
+
+
+def test_int8_weights_are_checked(int8, folder, tmp_path):
+    copied = shutil.copytree(int8.folder, tmp_path / "copied")
+    weights = copied / "openvino" / "int8.bin"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    other = write_model(tmp_path / "other", seed=1, **SMALL)
+    shutil.copytree(int8.folder / "openvino", other / "openvino")
+    for model, error in ((copied, ModelError), (other, MismatchError)):
+        with pytest.raises(error, match="make them again"):
+            Encoder.from_pretrained(model, pooling="mean", engine="openvino", dtype="int8")
+
+
+def test_int8_takes_enough_sentences(folder, tmp_path):
+    from jaxwhiten.export import save_int8
+
+    with pytest.raises(InputError, match=r"1 different sentences.*at least 16"):
+        save_int8(tmp_path, folder, ["A sentence."] * 20)

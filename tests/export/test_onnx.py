@@ -5,6 +5,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.codes import make_code
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export import export_sentence_transformer, save_onnx
 from tests.tiny import FAMILIES, SENTENCES, write_model
@@ -43,7 +44,7 @@ def test_every_family(tmp_path, whitening, family):
     np.testing.assert_allclose(run(out), normalize(whitening.transform(vectors)), atol=1e-4)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last2avg", "layers:0+2+2"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last2avg", "layers:0+2+2", "ditto:0+1"])
 def test_poolings(tiny_model, tmp_path, pooling):
     out = save_onnx(tmp_path / "out", tiny_model, pooling=pooling, max_length=24)
     vectors = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24).encode(SENTENCES)
@@ -68,8 +69,9 @@ def test_the_real_minilm(minilm, tmp_path):
 
 
 def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
-    with pytest.raises(InputError, match="first_last_avg"):
-        save_onnx(tmp_path / "out", tiny_model, pooling="ditto:0+1")
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
+    with pytest.raises(InputError, match="code of 4 bytes: cannot be exported to ONNX"):
+        save_onnx(tmp_path / "out", encoder.with_code(make_code("ubinary").fit(np.eye(32))))
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
     with pytest.raises(MismatchError, match="8 dimensions"):
         save_onnx(tmp_path / "out", tiny_model, pooling="mean", whitening=narrow)

@@ -1,0 +1,228 @@
+"""int8 weights of an encoder for OpenVINO, quantised by NNCF with SmoothQuant.
+
+No labels are needed: ranges are taken on given sentences, and products that cost too much of the cosine to the float32
+vectors of held-out sentences stay in the CPU's float precision.
+
+References:
+  Xiao et al. 2023, "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models",
+  section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float32
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.encoding import Encoder, text_fingerprint
+from jaxwhiten.encoding.openvino import OpenVINOForward, core
+from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
+from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.export.sentence_transformers import as_encoder
+from jaxwhiten.head import AUTO, Pooling
+from jaxwhiten.runtime.telemetry import silenced
+from jaxwhiten.text import TokenIds, checked_text
+
+COSINE = 0.998  # mean, of int8 and float32 vectors of held-out sentences
+_FEWEST = 16  # sentences
+_MOST = 512  # that are read, a quarter of them held out
+_ROWS = 8  # of a batch
+
+
+class Int8Report(NamedTuple):
+    """How int8 weights were made.
+
+    Attributes:
+      folder: The model folder that has them.
+      kept: Weights that stayed as they were, worst first.
+      products: How many products with weights there are, by the input they share.
+      cosine: Mean cosine of the vectors of held-out sentences to those of float32.
+    """
+
+    folder: Path
+    kept: tuple[str, ...]
+    products: int
+    cosine: float
+
+
+def save_int8(
+    folder: str | Path,
+    model: Encoder | str | Path,
+    sentences: Sequence[str],
+    *,
+    cosine: float = COSINE,
+    pooling: str = AUTO,
+    max_length: int | None = None,
+    revision: str | None = None,
+) -> Int8Report:
+    """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
+
+    Args:
+      folder: Made if missing; files of the same names are replaced.
+      model: An encoder, or what `Encoder.from_pretrained` reads with the arguments below.
+      sentences: At least 16, like those to be encoded; 512 spread over all are read, and a quarter of these held out.
+      cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
+      pooling, max_length, revision: As in `Encoder.from_pretrained`.
+
+    Returns:
+      What was done.
+
+    Raises:
+      InputError: Fewer sentences, an item that is not a string, or the model's own folder.
+      MissingDependencyError: OpenVINO or NNCF is not installed.
+    """
+    if not 0 < cosine <= 1:
+        raise InputError(f"cosine is {cosine}; it must be above 0 and at most 1.")
+    texts = list(dict.fromkeys(checked_text(sentences)))
+    if len(texts) < _FEWEST:
+        raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
+    texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST, len(texts)), dtype=int)]
+    texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
+    encoder = as_encoder(model, pooling=pooling, max_length=max_length, revision=revision)
+    work = _Work(encoder, texts)
+    kept, reached = work.choose(cosine)
+    graph = work.backbone([name for group in kept for name in work.groups[group]])
+    out = encoder.save(folder, dtype="float32")
+    facts = {"weights": work.forward.weights_digest(), "kept": kept, "cosine": reached}
+    facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "max_length": encoder.max_length}
+    Quantised.write(out, graph, facts)
+    return Int8Report(out, tuple(kept), len(work.groups), reached)
+
+
+def _nncf() -> Any:
+    try:
+        with silenced():
+            import nncf
+    except ImportError as error:
+        raise missing_dependency("nncf", "openvino", "Quantising to int8") from error
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    return nncf
+
+
+class _Work:
+    """One encoder in the making.
+
+    Attributes:
+      forward: The encoder in OpenVINO, float32.
+      groups: Names of the products with weights that share an input, by the first of their weights.
+    """
+
+    def __init__(self, encoder: Encoder, texts: list[str]):
+        core()  # before NNCF, which imports OpenVINO: it says what is missing
+        self._nncf = _nncf()
+        self.forward = OpenVINOForward(encoder.model(), encoder.max_length)
+        steps = encoder.head.steps
+        end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
+        self._graph, self._states = self.forward.uncompiled([steps[:end]])
+        tokens, pad = encoder.tokenizer(texts, encoder.head.form), encoder.config.pad_token_id
+        batches = list(_batches(tokens, pad))
+        chosen = np.random.default_rng(1).permutation(len(batches))
+        quarter = max(len(batches) // 4, 1)
+        self._held_out = [batches[i] for i in chosen[:quarter]]
+        self._ranges = [batches[i] for i in chosen[quarter:]] or self._held_out
+        self._float = self._vectors(self._graph)
+        products = [op for op in self._graph.get_ordered_ops() if op.get_type_name() == "MatMul"]
+        weights = {op: op.input_value(1).get_node() for op in products}
+        self._without_weights = [op.get_friendly_name() for op in products if not _is_constant(weights[op])]
+        shared: dict[str, list[Any]] = {}
+        for op in products:
+            if _is_constant(weights[op]):
+                shared.setdefault(op.input_value(0).get_node().get_friendly_name(), []).append(op)
+        self._weights = {op.get_friendly_name(): weights[op] for op in products}
+        self.groups = {
+            f"{number}.{_label(weights[ops[0]])}": [op.get_friendly_name() for op in ops]
+            for number, ops in enumerate(shared.values())
+        }
+
+    def choose(self, cosine: float) -> tuple[list[str], float]:
+        """The groups to keep, worst first, and the mean cosine reached with them."""
+        full = self.quantise([])
+        reached = self._cosine(full)
+        if reached >= cosine:
+            return [], reached
+        gains = {group: self._cosine(self._restored(full, names)) for group, names in self.groups.items()}
+        worst = sorted(gains, key=lambda group: -gains[group])
+        kept: list[str] = []
+        while reached < cosine and len(kept) < len(worst):
+            kept.append(worst[len(kept)])
+            names = [name for group in kept for name in self.groups[group]]
+            reached = self._cosine(self._restored(full, names))
+        return kept, reached
+
+    def quantise(self, kept: list[str]) -> Any:
+        """The graph in int8 but for the products kept. Those of attention stay as they are: OpenVINO fuses them."""
+        nncf = self._nncf
+        return nncf.quantize(
+            self._graph.clone(),
+            nncf.Dataset(self._ranges),
+            model_type=nncf.ModelType.TRANSFORMER,
+            preset=nncf.QuantizationPreset.MIXED,
+            target_device=nncf.TargetDevice.CPU,
+            subset_size=len(self._ranges),
+            ignored_scope=nncf.IgnoredScope(names=[*self._without_weights, *kept]),
+        )
+
+    def _restored(self, graph: Any, products: list[str]) -> Any:
+        """A quantised graph in which these products are as they were: what `quantise` would keep, but at once."""
+        import openvino
+
+        graph = graph.clone()
+        for op in graph.get_ordered_ops():
+            if op.get_friendly_name() not in products:
+                continue
+            source = op.input_value(0)
+            while source.get_node().get_type_name() == "FakeQuantize" or _smooths(source.get_node()):
+                source = source.get_node().input_value(0)
+            weight = openvino.opset13.constant(self._weights[op.get_friendly_name()].data)
+            op.input(0).replace_source_output(source)
+            op.input(1).replace_source_output(weight.output(0))
+        return graph
+
+    def backbone(self, kept: list[str]) -> Any:
+        """The quantised graph with its hidden states as outputs."""
+        import openvino
+
+        graph = self.quantise(kept)
+        named = outputs_by_name(graph)
+        results = []
+        for number, name in enumerate(self._states):
+            result = openvino.opset13.result(named[name])
+            result.output(0).get_tensor().set_names({hidden_state(number)})
+            results.append(result)
+        return openvino.Model(results, graph.get_parameters())
+
+    def _vectors(self, graph: Any) -> Float32[np.ndarray, "n d"]:
+        compiled = self.forward.compile(graph)
+        return normalize(np.concatenate([np.array(compiled(batch)[0]) for batch in self._held_out]))
+
+    def _cosine(self, graph: Any) -> float:
+        return float((self._vectors(graph) * self._float).sum(axis=1).mean())
+
+
+def _smooths(node: Any) -> bool:
+    """Whether this is SmoothQuant's own scaling of a product's input."""
+    return "smooth_quant" in node.get_friendly_name()
+
+
+def _is_constant(node: Any) -> bool:
+    return bool(node.get_type_name() == "Constant")
+
+
+def _label(weight: Any) -> str:
+    return str(weight.get_friendly_name()).removesuffix(".weight")
+
+
+def _batches(tokens: TokenIds, pad: int) -> Iterator[dict[str, np.ndarray]]:
+    """Inputs of a graph, sentences of like lengths together."""
+    order = np.argsort(tokens.lengths, kind="stable")
+    for start in range(0, len(order), _ROWS):
+        rows = order[start : start + _ROWS]
+        length = int(tokens.lengths[rows].max())
+        ids = tokens.padded(rows, len(rows), length, pad).astype(np.int64)
+        mask = (np.arange(length) < tokens.lengths[rows][:, None]).astype(np.int64)
+        yield {"input_ids": ids, "attention_mask": mask}
