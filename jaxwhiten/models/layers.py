@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
+from jaxwhiten.models.attention import Splash
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
@@ -57,13 +58,16 @@ class EncoderOutput(NamedTuple):
 class Context(NamedTuple):
     """Inputs of attention other than the hidden states, shared by all layers of a kind.
 
-    With `packing` the hidden states are packed tokens, without it padded rows.
+    With `packing` the hidden states are packed tokens, without it padded rows. A `kernel` takes `segment` in place of
+    the mask, and there are no maps then.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
     bias: Float[Array, "1 heads length length"] | None = None
     rotary: Rotary | None = None
     packing: Packing | None = None
+    kernel: Splash | None = None
+    segment: Int[Array, "batch length"] | None = None
 
 
 def activation(name: str) -> Callable[..., Any]:
@@ -166,7 +170,7 @@ class SelfAttention(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
         """The attended states, and the diagonals of the attention maps before dropout."""
         projected = [project(x) for project in (self.query, self.key, self.value)]
         if context.packing is not None:
@@ -178,6 +182,9 @@ class SelfAttention(nnx.Module):
             query, key = context.rotary.rotate(query), context.rotary.rotate(key)
         # Heads before tokens makes both products plain batched ones, which are several times faster on CPU.
         query, key, value = (y.transpose(0, 2, 1, 3) for y in (query, key, value))
+        if context.kernel is not None and context.segment is not None:
+            mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
+            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)), None
         scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
         scores = scores / math.sqrt(self.config.head_size)
         if context.bias is not None:
@@ -230,7 +237,7 @@ class TransformerLayer(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
         """The layer's output, and the diagonals of its attention maps."""
 
         def dropped(y: Array) -> Array:
