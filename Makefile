@@ -42,7 +42,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature tables owner clean
+.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -102,6 +102,19 @@ miniature: $(call stamp,cpu-data-train) ## The paper's tables on the encoder tha
 	      --config.out=runs/miniature/$${setting%%:*}-$${data%%:*} || exit 1; \
 	  done; \
 	done
+
+# On a GPU: make accelerator ACCELERATOR=cuda; on a TPU: ACCELERATOR=tpu. Peers run where they are installed.
+ACCELERATOR ?= cpu
+
+accelerator: $(call stamp,$(ACCELERATOR)-data-train-test) $(WEIGHTS_STAMP) ## All to be measured on a GPU or TPU, in under ten minutes
+	@JAX_PLATFORMS= $(BIN)/python -m benchmarks.accelerator
+
+# In an environment of its own: where libtpu is installed, JAX looks for a TPU whenever it starts.
+aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no TPU is needed (about an hour)
+	@$(MAKE) --no-print-directory VENV=.venv-aot $(if $(TARGETS),TARGETS=$(TARGETS)) aot-here
+
+aot-here: $(call stamp,aot-train-test)
+	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md

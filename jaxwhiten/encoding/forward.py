@@ -21,6 +21,7 @@ from jaxtyping import Int
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import EncoderConfig, TransformerEncoder
+from jaxwhiten.models.attention import Splash, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
 
@@ -67,6 +68,7 @@ class Forward:
       platform: Of the devices.
       devices: How many there are; the rows of a batch are dealt out to them in turn.
       mesh: Of them, in one axis `data`.
+      kernel: For the attention of long rows, or None.
       in_flight: Batches to have started before the oldest is waited for.
       fixed_shapes: Whether batches are padded to the heights and lengths of their plan, for a program per shape.
     """
@@ -83,6 +85,7 @@ class Forward:
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
+        self.kernel = kernel_for(self.platform, self.dtype)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self.in_flight = side_by_side + 2
@@ -147,7 +150,7 @@ class Forward:
         key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
         with self._locks[key]:
             if key not in self._compiled:
-                lowered = forward.lower(self._model[0], *arguments, tokens, self._dealt.mesh)
+                lowered = forward.lower(self._model[0], *arguments, tokens, self.mesh, self.kernel)
                 self._compiled[key] = lowered.compile()
             return self._compiled[key]
 
@@ -165,7 +168,7 @@ def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:
     return {name: np.asarray(x).reshape(-1, x.shape[-1]) for name, x in vectors.items()}
 
 
-@functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh"))
+@functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))
 def forward(
     graph: nnx.GraphDef[Any],
     state: nnx.State[Any, Any],
@@ -174,6 +177,7 @@ def forward(
     heads: dict[str, tuple[Step, ...]],
     tokens: int | None,
     mesh: Mesh,
+    kernel: Splash | None = None,
 ) -> dict[str, jax.Array]:
     """Hidden states never leave their device, and those that no head reads are never made."""
 
@@ -182,10 +186,11 @@ def forward(
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
-        output = nnx.merge(graph, state)(ids, mask, tokens=tokens, segments=segments)
+        output = nnx.merge(graph, state)(ids, mask, tokens=tokens, segments=segments, kernel=kernel)
         found = {name: run(steps, output, mask, ids, segments) for name, steps in heads.items()}
         return {name: x.reshape(len(ids), 1, *lengths.shape[1:], x.shape[-1]) for name, x in found.items()}
 
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)
-    return jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT)(state, ids, lengths, heads)
+    mapped = jax.shard_map(on_device, mesh=mesh, in_specs=specs, out_specs=_DEALT, check_vma=kernel is None)
+    return mapped(state, ids, lengths, heads)

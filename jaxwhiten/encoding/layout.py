@@ -63,6 +63,7 @@ def plan(
     lengths: Int[np.ndarray, " n"],
     *,
     share_rows: bool,
+    long_rows: bool = False,
     max_length: int,
     token_budget: int,
     multiple: int = 1,
@@ -74,6 +75,7 @@ def plan(
       lengths: Tokens of each sentence.
       share_rows: Whether sentences of up to `ROW` tokens stand several in a row; others are planned by `plan_batches`,
         whose further arguments are these.
+      long_rows: Whether longer ones do so, too, in rows of `max_length`, rounded up to a multiple of `ROW`.
     """
 
     def packed(lengths: Int[np.ndarray, " m"]) -> Iterator[Batch]:
@@ -85,21 +87,25 @@ def plan(
         yield from packed(lengths)
         return
     short, long = np.flatnonzero(lengths <= ROW), np.flatnonzero(lengths > ROW)
-    for batch in packed(lengths[long]):
-        yield dataclasses.replace(batch, rows=long[batch.rows])
-    if len(short):
-        most = token_budget // ROW if max_rows is None else min(token_budget // ROW, max_rows // SLOTS)
-        order, row, slot = fill_rows(lengths[short])
-        yield from _batches(short[order], row, slot, max(most // multiple, 1) * multiple, multiple)
+    if not long_rows:
+        for batch in packed(lengths[long]):
+            yield dataclasses.replace(batch, rows=long[batch.rows])
+    for chosen, length in ((long, -(-max_length // ROW) * ROW), (short, ROW)):
+        if len(chosen) and (long_rows or length == ROW):
+            most = token_budget // length if max_rows is None else min(token_budget // length, max_rows // SLOTS)
+            order, row, slot = fill_rows(lengths[chosen], length)
+            yield from _batches(chosen[order], row, slot, max(most // multiple, 1) * multiple, length, multiple)
 
 
-def _batches(rows: np.ndarray, row: np.ndarray, slot: np.ndarray, height: int, multiple: int) -> Iterator[RowBatch]:
+def _batches(
+    rows: np.ndarray, row: np.ndarray, slot: np.ndarray, height: int, length: int, multiple: int
+) -> Iterator[RowBatch]:
     """Full batches; the height of the last is a power of two times the devices, or that of a full batch."""
     count = int(row.max()) + 1
     for start in range(0, count, height):
         missing = -(-(count - start) // multiple)
         least = min(height, multiple << (missing - 1).bit_length())
-        yield _cut(rows, row, slot, slice(start, start + height), least, ROW)
+        yield _cut(rows, row, slot, slice(start, start + height), least, length)
 
 
 def _cut(rows: np.ndarray, row: np.ndarray, slot: np.ndarray, part: slice, height: int, length: int) -> RowBatch:

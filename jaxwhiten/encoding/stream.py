@@ -71,6 +71,7 @@ class BatchRunner:
         return layout.plan(
             lengths,
             share_rows=self.share_rows and all(ready.head.by_segment for ready in heads),
+            long_rows=self._forward.kernel is not None,
             max_length=self._max_length,
             token_budget=self.token_budget,
             multiple=self._forward.devices,

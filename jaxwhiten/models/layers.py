@@ -5,6 +5,7 @@ Parameters are float32; `dtype` is the dtype of matrix products. Layer-norm stat
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
+from jaxwhiten.models.attention import Splash
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
@@ -57,13 +59,16 @@ class EncoderOutput(NamedTuple):
 class Context(NamedTuple):
     """Inputs of attention other than the hidden states, shared by all layers of a kind.
 
-    With `packing` the hidden states are packed tokens, without it padded rows.
+    With `packing` the hidden states are packed tokens, without it padded rows. A `kernel` takes `segment` in place of
+    the mask, and there are no maps then.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
     bias: Float[Array, "1 heads length length"] | None = None
     rotary: Rotary | None = None
     packing: Packing | None = None
+    kernel: Splash | None = None
+    segment: Int[Array, "batch length"] | None = None
 
 
 def activation(name: str) -> Callable[..., Any]:
@@ -78,25 +83,67 @@ def matmul_precision(dtype: DTypeLike) -> str | None:
     return "highest" if dtype == jnp.float32 else None
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _times(x: Array, kernel: Array, dimensions: Any) -> Array:
+    return jax.lax.dot_general(x, kernel.astype(x.dtype), dimensions)
+
+
+def _times_forward(x: Array, kernel: Array, dimensions: Any) -> tuple[Array, tuple[Array, Array]]:
+    return _times(x, kernel, dimensions), (x, kernel)
+
+
+def _times_backward(dimensions: Any, kept: tuple[Array, Array], change: Array) -> tuple[Array, Array]:
+    x, kernel = kept
+    rows = tuple(range(x.ndim - 1))
+    to_kernel = jax.lax.dot_general(x, change, ((rows, rows), ((), ())), preferred_element_type=jnp.float32)
+    return jnp.matmul(change, kernel.T.astype(change.dtype)), to_kernel.astype(kernel.dtype)
+
+
+_times.defvjp(_times_forward, _times_backward)
+
+
+def narrow_product(x: Array, kernel: Array, dimensions: Any, **_: Any) -> Array:
+    """A dense layer's product in bfloat16, whose gradient is summed in float32 over rows and devices.
+
+    With a kernel that was rounded before, the devices' shares are rounded, too, and added up in bfloat16: on 64 devices
+    that doubled a gradient's error.
+    """
+    return _times(x, kernel, dimensions)
+
+
+def _narrow_but_kernel(arrays: tuple[Any, ...], *, dtype: DTypeLike, **_: Any) -> tuple[Any, ...]:
+    x, kernel, bias = arrays
+    return x.astype(dtype), kernel, None if bias is None else bias.astype(dtype)
+
+
 def linear(
     inputs: int, outputs: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs, bias: bool = True
 ) -> nnx.Linear:
     """A dense layer with BERT's initialisation."""
+    narrow: dict[str, Any] = {"dot_general": narrow_product, "promote_dtype": _narrow_but_kernel}
     return nnx.Linear(
         inputs,
         outputs,
         use_bias=bias,
         dtype=dtype,
         precision=matmul_precision(dtype),
+        **({} if dtype == jnp.float32 else narrow),
         kernel_init=nnx.initializers.normal(config.initializer_range),
         rngs=rngs,
     )
 
 
+class Embedding(nnx.Embed):
+    """Rows of a table, rounded to `dtype` once they are taken, so that the table's gradient is summed in float32."""
+
+    def __call__(self, inputs: Array, out_sharding: Any = None) -> Array:
+        return super().__call__(inputs, out_sharding).astype(self.dtype)
+
+
 def embedding(rows: int, width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.Embed:
     """An embedding table with BERT's initialisation."""
     init = nnx.initializers.normal(config.initializer_range)
-    return nnx.Embed(rows, width, dtype=dtype, embedding_init=init, rngs=rngs)
+    return Embedding(rows, width, dtype=dtype, embedding_init=init, promote_dtype=lambda x, **_: x, rngs=rngs)
 
 
 def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -166,7 +213,7 @@ class SelfAttention(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
         """The attended states, and the diagonals of the attention maps before dropout."""
         projected = [project(x) for project in (self.query, self.key, self.value)]
         if context.packing is not None:
@@ -178,6 +225,9 @@ class SelfAttention(nnx.Module):
             query, key = context.rotary.rotate(query), context.rotary.rotate(key)
         # Heads before tokens makes both products plain batched ones, which are several times faster on CPU.
         query, key, value = (y.transpose(0, 2, 1, 3) for y in (query, key, value))
+        if context.kernel is not None and context.segment is not None:
+            mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
+            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)), None
         scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
         scores = scores / math.sqrt(self.config.head_size)
         if context.bias is not None:
@@ -230,7 +280,7 @@ class TransformerLayer(nnx.Module):
 
     def __call__(
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
-    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"]]:
+    ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
         """The layer's output, and the diagonals of its attention maps."""
 
         def dropped(y: Array) -> Array:

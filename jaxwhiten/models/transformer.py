@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
+from jaxwhiten.models.attention import BLOCK, Splash
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
 from jaxwhiten.models.packing import Packing, Segments
@@ -48,6 +50,7 @@ class TransformerEncoder(nnx.Module):
         rngs: nnx.Rngs | None = None,
         tokens: int | None = None,
         segments: Segments | None = None,
+        kernel: Splash | None = None,
     ) -> EncoderOutput:
         """Runs the encoder.
 
@@ -61,6 +64,7 @@ class TransformerEncoder(nnx.Module):
             computed on packed tokens without padding. None computes on all positions.
           segments: The sentences of each row, where rows hold several; the mask has 1 for the tokens of all of them,
             and the pooler output is [rows, sentences, d].
+          kernel: For the attention of long rows with segments; there are no diagonals then.
 
         Returns:
           All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
@@ -72,7 +76,7 @@ class TransformerEncoder(nnx.Module):
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
         packing = None if tokens is None else Packing.of(attention_mask, tokens)
-        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask, segments))
+        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask, segments, kernel))
         positions = None if segments is None else segments.position
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
         x = x if packing is None else packing.pack(x)
@@ -82,7 +86,7 @@ class TransformerEncoder(nnx.Module):
             context = nearby if index in self.config.local_layers else everywhere
             x, diagonal = _run_layer(layer, x, context, deterministic, rngs, self.remat)
             hidden_states.append(x)
-            diagonals.append(diagonal)
+            diagonals += [] if diagonal is None else [diagonal]
         if self.final_norm is not None:
             hidden_states[-1] = self.final_norm(x)
         if packing is not None:
@@ -93,11 +97,14 @@ class TransformerEncoder(nnx.Module):
         return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
     def _contexts(
-        self, attention_mask: Int[Array, "batch length"], segments: Segments | None
+        self, attention_mask: Int[Array, "batch length"], segments: Segments | None, kernel: Splash | None
     ) -> tuple[Context, Context]:
         """The contexts of global and of local attention."""
         config, length = self.config, attention_mask.shape[1]
         mask = attention_mask.astype(bool)[:, None, None, :] if segments is None else segments.together()
+        if segments is None or length <= BLOCK or length % BLOCK or config.relative_buckets:
+            kernel = None
+        segment = None if segments is None else segments.number
         bias = None
         if self.relative_bias is not None:
             by_pair = self.relative_bias(jnp.asarray(relative_buckets(length, config.relative_buckets)))
@@ -107,11 +114,12 @@ class TransformerEncoder(nnx.Module):
             turns = rotary(length, config.head_size, theta) if theta else None
             return turns if turns is None or segments is None else turns.at(segments.position)
 
-        everywhere = Context(mask, bias, turns_of(config.rotary_theta))
+        everywhere = Context(mask, bias, turns_of(config.rotary_theta), None, kernel, segment)
         if not config.local_layers:
             return everywhere, everywhere
         nearby = mask & neighbours(length, config.local_window)
-        return everywhere, Context(nearby, bias, turns_of(config.local_rotary_theta))
+        local = kernel and dataclasses.replace(kernel, window=config.local_window)
+        return everywhere, Context(nearby, bias, turns_of(config.local_rotary_theta), None, local, segment)
 
 
 def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:

@@ -137,12 +137,18 @@ class JaxIndex(Index):
 
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
         """Queries searched at a time, of n, and documents of a block on each device: all if their scores are kept."""
-        on_cpu = self._mesh.devices.flat[0].platform == "cpu"
+        platform = self._mesh.devices.flat[0].platform
+        on_cpu = platform == "cpu"
         most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
         batch = min(most, _power_of_two(2 * n - 1))
         block = max(_TILE, block_rows(batch, 4, score_bytes))
         if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options["approximate"]:
             return batch, block
+        if platform == "tpu" and self.options["approximate"]:
+            return (
+                batch,
+                self._rows,
+            )  # a TPU reduces the scores as it makes them, and reads the documents once per batch
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property

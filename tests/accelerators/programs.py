@@ -23,6 +23,7 @@ from jaxwhiten.encoding.forward import forward
 from jaxwhiten.encoding.layout import SLOTS
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
+from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.search.jax_flat import _searcher
 from jaxwhiten.training import make_optimizer, make_schedule, make_step, masked_loss, sentence_loss, split_encoder
 from jaxwhiten.training.masked import split_masked_lm
@@ -75,7 +76,8 @@ def encode(
         lengths = jax.ShapeDtypeStruct((rows, mesh.size, *[sentences] * bool(sentences)), jnp.int32)
         state, steps = shaped(state, mesh), shaped(heads(), mesh)
         ids, lengths = (shaped(x, mesh, None, "data") for x in (ids, lengths))
-        return forward.lower(graph, state, ids, lengths, steps, tokens, mesh)
+        kernel = kernel_for("tpu" if target.is_tpu else "gpu", dtype)
+        return forward.lower(graph, state, ids, lengths, steps, tokens, mesh, kernel)
 
     return lower
 
@@ -196,6 +198,7 @@ def _tiny(family: str) -> EncoderConfig:
 
 
 TINY = tiny_config(num_layers=1)
+WIDE = tiny_config(num_layers=1, hidden_size=128, num_heads=2)  # heads of 64, as the kernel knows them
 # Each device takes some of the queries' best, chooses among them, and gives them to all.
 SEARCH = frozenset(
     f"{kind} {element}"
@@ -221,6 +224,9 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
     Program("encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0),
     Program("encode, large, rows of 128", encode(LARGE, 512, 128, sentences=SLOTS), 2.5),
+    Program("encode, base, rows of 512", encode(BASE, 128, 512, sentences=SLOTS), 2.0, no_maps=512),
+    Program("encode, large, rows of 512", encode(LARGE, 128, 512, sentences=SLOTS), 2.5, no_maps=512),
+    Program("encode, tiny, rows of 256", encode(WIDE, 2, 256, sentences=SLOTS), no_maps=256, slow=False),
     Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
     Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED),
     Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED),
@@ -230,6 +236,7 @@ PROGRAMS: Sequence[Program] = (
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
     Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.2, SEARCH),
+    Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH),
     Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH),
     Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
     Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),

@@ -43,12 +43,15 @@ def test_rows_are_full_where_lengths_allow_it():
     budget=st.sampled_from([512, 4096]),
     multiple=st.sampled_from([1, 2, 8]),
     max_rows=st.none() | st.integers(1, 40),
+    long_rows=st.booleans(),
 )
-def test_batches_hold_every_sentence_and_its_tokens(lengths, budget, multiple, max_rows):
+def test_batches_hold_every_sentence_and_its_tokens(lengths, budget, multiple, max_rows, long_rows):
     lengths = np.asarray(lengths, np.int64)
     tokens = TokenIds(np.arange(1, lengths.sum() + 1), lengths)
     how = {"max_length": 200, "token_budget": budget, "multiple": multiple, "max_rows": max_rows}
-    batches = list(layout.plan(lengths, share_rows=True, **how))
+    batches = list(layout.plan(lengths, share_rows=True, long_rows=long_rows, **how))
+    assert {b.length for b in batches if isinstance(b, layout.RowBatch)} <= ({128, 256} if long_rows else {128})
+    assert not long_rows or all(isinstance(b, layout.RowBatch) for b in batches)
     np.testing.assert_array_equal(np.sort(np.concatenate([b.rows for b in batches])), np.arange(len(lengths)))
     for whole in batches:
         assert max_rows is None or len(whole.rows) <= max(max_rows, layout.SLOTS * multiple)
