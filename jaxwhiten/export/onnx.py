@@ -2,7 +2,7 @@
 
 Nothing is traced: the graph follows `models/layers.py`, so that it holds for every batch size and length, and needs no
 converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
-`sentence_embedding` (float32 [batch, k]).
+`sentence_embedding` (float32 [batch, k], or uint8 [batch, bytes] of a head that ends in a code).
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def save_onnx(
     graph = Graph(onnx)
     vectors = encoder.head.to_onnx(graph, _hidden_states(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
-    proto = graph.finish(encoder.dimension, {"max_length": str(encoder.max_length), "head": encoder.head.summary})
+    facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
+    proto = graph.finish(encoder.dimension, facts, encoder.head.dtype)
     if graph.nbytes > _MAX_BYTES:
         raise InputError(f"{model}: {graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
     onnx.checker.check_model(proto)
@@ -119,11 +120,12 @@ class Graph:
             raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
         return _ACTIVATIONS[name](self, x)
 
-    def finish(self, width: int, facts: dict[str, str]) -> Any:
+    def finish(self, width: int, facts: dict[str, str], dtype: Any = np.float32) -> Any:
         helper, types = self._onnx.helper, self._onnx.TensorProto
         shape = ["batch", "length"]
         inputs = [helper.make_tensor_value_info(name, types.INT64, shape) for name in ("input_ids", "attention_mask")]
-        output = helper.make_tensor_value_info("sentence_embedding", types.FLOAT, ["batch", width])
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        output = helper.make_tensor_value_info("sentence_embedding", kind, ["batch", width])
         graph = helper.make_graph(self._nodes, "sentence_encoder", inputs, [output], list(self._constants.values()))
         model = helper.make_model(
             graph,
