@@ -3,7 +3,8 @@
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
-sentences of that, the documents never seen. With `classify` pairs of decoded vectors are classified, too; with
+sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
+With `classify` pairs of decoded vectors are classified, too; with
 `pseudo_queries` γ is chosen without labels, to be held against the γ that labels ask for. Writes `results.json`,
 `run.json`, `results.md`, `report.html` and a plot to the folder `out`.
 """
@@ -41,6 +42,7 @@ from jaxwhiten.search import TRAINED, CodeTuning, Index, build_index, pseudo_que
 
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW, SEARCH = "float32", "search"
+OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
 FIRST, DEEP = 10, 100
 TIMED = 2000  # queries of the search whose time is taken
 
@@ -106,7 +108,8 @@ def main(config: ConfigDict) -> None:
     known: set = set()
     tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
-        for name, size in settings(names, sizes, first=not raw):
+        of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
+        for name, size in settings(of_fit, sizes, first=not raw):
             found = measured(name, size, fit, searched, encoder, config.rescore, known)
             if found is None:
                 continue
@@ -172,7 +175,11 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float]) -> Iterat
         moments = Moments().update(rows)
         for gamma in gammas or (SpectrumCode.usual_gamma(moments),):
             with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
-                yield Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
+                fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
+                yield fit
+                if name == "outside":
+                    mean = Moments().update(fitted_on["documents"]).mean
+                    yield Fit(OWN_MEAN, rows, fit.whitening.with_mean(mean))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:

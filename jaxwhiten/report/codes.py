@@ -22,6 +22,11 @@ _FIGURES: views.Figures = {
     "build µs": (attrgetter("build_us"), 1),
     "search ms": (attrgetter("search_ms"), 3),
 }
+_PANELS = {
+    "documents": "fitted on documents",
+    "outside": "fitted on other text",
+    "outside+mean": "other text, about the documents' mean",
+}
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -34,7 +39,11 @@ def _caption(run: CodesRun) -> str:
     return (
         f"{data.name}: {data.documents:,} documents, {protocol.quality}. {run.header.model}, at most"
         f" {protocol.max_length} tokens. documents: fitted on the documents"
-        + (f"; outside: on {protocol.outside}, the documents never seen." if protocol.outside else ".")
+        + (
+            f"; outside: on {protocol.outside}, the documents never seen, or but for their mean."
+            if protocol.outside
+            else "."
+        )
     )
 
 
@@ -162,7 +171,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set(title=f"fitted on {fit}" if fit == "documents" else "fitted on other text", xlabel="bytes")
+            axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
             scale_amounts(axis)
         axes[0].set_ylabel("MRR@10 × 100")
         figure.suptitle(run.header.title, fontsize=10)
