@@ -87,8 +87,8 @@ def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs
     folder, splits = _mrpc_folder(data_dir), {}
     for name, count in MRPC_FILES.items():
         split, rows = name.removesuffix(".txt").rpartition("_")[2], list(_mrpc_rows(folder / name, count))
-        first, second, same = ([row[i] for row in rows] for i in (2, 3, 4))
-        splits[split] = Pairs(first, second, np.array(same, np.float64), [split] * len(rows))
+        same = np.array([row[4] for row in rows], np.float64)
+        splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], same, [split] * len(rows))
     return splits
 
 

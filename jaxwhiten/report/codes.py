@@ -120,9 +120,8 @@ def gamma_table(run: CodesRun) -> Table | None:
         best = max(value.values())
         chosen = next((row for row in here.values() if row.chosen), None)
         end = ["–"] * 3
-        if chosen is not None:
-            expected = chosen.expected
-            end = [f"{chosen.gamma:g}", number(expected and expected.value, signed=True)]
+        if chosen is not None and chosen.expected is not None:
+            end = [f"{chosen.gamma:g}", number(chosen.expected.value, signed=True)]
             end.append(number(best - value[chosen.gamma]))
         shown = (number(value.get(gamma), signed=True) for gamma in gammas)
         cells.append([fit, str(size), *shown, *end])
