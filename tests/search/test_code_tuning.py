@@ -69,3 +69,10 @@ def test_a_lead_by_chance_changes_nothing(searched):
     assert max(trial.cost for trial in found.trials if trial.code == "spectrum") > usual.cost + 5
     assert found.best == usual
     assert {t.code for t in found.trials} == {"spectrum", "pq"}
+
+
+def test_too_few_documents_to_train_on_are_told(searched):
+    documents, _ = searched
+    found = tune_codes(documents[:100], documents[:10], np.arange(10), Whitening().fit(documents), 4, codes=["pq"])
+    assert "at least 256 documents" in found.left_out["pq"]
+    assert found.best.code == "spectrum"
