@@ -42,7 +42,8 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here tables owner clean
+.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
+  codes tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -115,6 +116,25 @@ aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no 
 
 aot-here: $(call stamp,aot-train-test)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
+
+# Of both encoders on three searches, with codes trained by FAISS beside; then γ without labels, and classification.
+TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
+CODES = $(BIN)/python -m eval.codes --config.outside=$(TEXT) $(SIZED) --config.codes
+SIZED = --config.model=$$model --config.pooling=$$pooling --config.dataset=$$file --config.queries=0
+codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data folder, and hours
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
+	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
+	  for data in mrpc:mrpc pydocs:pydocs quora:$(PAIRS); do \
+	    file=$${data#*:}; $(CODES)=spectrum,pq,rabitq,eden,sq4,int8,ubinary,pca,truncation \
+	      --config.out=runs/codes/$$name-$${data%%:*} || exit 1; \
+	  done; \
+	  $(CODES)=spectrum,opq --config.bytes=16,48 --config.out=runs/codes/$$name-opq || exit 1; \
+	  $(CODES)=spectrum --config.bytes=8,16,24,48 --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 \
+	    --config.rescore=0 --config.out=runs/codes/$$name-gamma || exit 1; \
+	  $(CODES)=spectrum,whitening,pca,int8,ubinary --config.bytes=24,48,512,768 --config.classify=MRPC,SNLI \
+	    --config.rescore=0 --config.out=runs/codes/$$name-pairs || exit 1; \
+	done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md

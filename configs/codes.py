@@ -16,12 +16,14 @@ def get_config():
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 20_000  # sentences of it
-    config.gamma = "auto"  # power of the scaling; auto: 0.5, or 1 where the mean cosine is that of an un-tuned encoder
+    config.gamma = "auto"  # powers of the scaling; auto: 0.5, or 1 where the mean cosine is that of an un-tuned encoder
+    config.pseudo_queries = 0  # by which one of these γ is chosen without labels, beside 0.5 or 1; 0 for none
     # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
     config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
     config.bytes = "8,16,24,32,48,64,96,128,192"  # per vector
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none
+    config.classify = ""  # MRPC, SNLI: pairs of decoded vectors classified by logistic regression; empty for none
     config.max_length = 64  # tokens, special tokens counted
     config.dtype = "float32"  # or bfloat16; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs

@@ -3,15 +3,18 @@
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
-sentences of that, the documents never seen. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot
-to the folder `out`.
+sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
+With `classify` pairs of decoded vectors are classified, too; with
+`pseudo_queries` γ is chosen without labels, to be held against the γ that labels ask for. Writes `results.json`,
+`run.json`, `results.md`, `report.html` and a plot to the folder `out`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import jaxwhiten
-from eval import measure
+from eval import classification, measure
 from eval.common import Notes, finish, header_fields, make_folder, say
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
@@ -35,17 +38,18 @@ from jaxwhiten.methods import make_method
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
-from jaxwhiten.search import TRAINED, Index, build_index
+from jaxwhiten.search import TRAINED, CodeTuning, Index, build_index, pseudo_queries, tune_codes
 
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
-RAW = "float32"
+RAW, SEARCH = "float32", "search"
+OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
 FIRST, DEEP = 10, 100
 TIMED = 2000  # queries of the search whose time is taken
 
 
 @dataclass(frozen=True)
 class Searched:
-    """Raw vectors of a search with its gold, the documents for rescoring, and raw vectors of STS sentences."""
+    """Raw vectors of a search with its gold, the documents for rescoring, and vectors of STS sentences and of pairs."""
 
     data: RetrievalData
     documents: np.ndarray
@@ -54,6 +58,9 @@ class Searched:
     gold: metrics.Gold
     tasks: tuple[TaskIndex, ...]
     sentences: np.ndarray
+    pair_tasks: tuple[classification.PairTask, ...]
+    pairs: np.ndarray
+    pseudo: tuple[np.ndarray, np.ndarray] | None  # queries, and the document of each
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,9 @@ def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
     sizes = sorted(integers("bytes", config.bytes))
+    gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
+    classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
     out = Path(config.out)
     make_folder(out)
     data = load_retrieval(config.dataset, config.data_dir or None)
@@ -85,26 +94,34 @@ def main(config: ConfigDict) -> None:
 
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
     searched = encode(encoder, store, data, [load_sts(name, config.data_dir or None) for name in tasks], config.queries)
+    searched = with_pairs(searched, encoder, store, classify, config.data_dir or None, config.pseudo_queries)
     say(f"{data.name}: {len(searched.documents):,} documents, {len(searched.queries):,} queries")
     fitted_on = {"documents": searched.documents}
     if outside:
         fitted_on["outside"] = store.encode(encoder, outside)
-    texts = len(searched.documents) + len(searched.queries) + len(searched.sentences) + len(outside)
+    texts = len(searched.documents) + len(searched.queries) + len(searched.sentences) + len(searched.pairs)
+    texts += len(outside)
     encoded_in = results.Encoding(time.perf_counter() - encoding, texts, 0, note="what is in the cache is read")
 
     run = report.Run(make_header(config, encoder, searched, tasks, encoded_in))
     report.remove_views(out)
-    raw, known = np.zeros(0), set()
-    for fit in fits(fitted_on, config.gamma):
-        for name, size in settings(names, sizes, first=not len(raw)):
+    raw: dict[str, np.ndarray] = {}
+    known: set = set()
+    tuned: dict[tuple[str, int], CodeTuning] = {}
+    for fit in fits(fitted_on, gammas):
+        of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
+        for name, size in settings(of_fit, sizes, first=not raw):
             found = measured(name, size, fit, searched, encoder, config.rescore, known)
             if found is None:
                 continue
-            row, ranks = found
-            if name == RAW:
-                raw = ranks
-            changes = paired(ranks, raw, config.bootstrap, config.seed) if name != RAW else {}
-            run.rows.append(results.CodeRow(**{**row, **changes}))
+            row, per_item = found
+            raw = raw or per_item
+            estimates = intervals(per_item, raw, config.bootstrap, config.seed) if config.bootstrap else {}
+            if searched.pseudo is not None and name == "spectrum":
+                if (key := (fit.name, size)) not in tuned:
+                    tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
+                estimates |= without_labels(tuned[key], fit.whitening.gamma)
+            run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
     run = finish(run, started, resamples=config.bootstrap)
@@ -125,7 +142,26 @@ def encode(encoder: Encoder, store: EmbeddingStore, data: RetrievalData, tasks: 
     queries = store.encode(encoder, [data.queries[i] for i in chosen])
     vectors = store.encode(encoder, sentences) if sentences else np.zeros((0, encoder.dimension), np.float32)
     copies = jaxwhiten.normalize(documents).astype(np.float16)
-    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors)
+    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, (), vectors[:0], None)
+
+
+def with_pairs(
+    searched: Searched,
+    encoder: Encoder,
+    store: EmbeddingStore,
+    tasks: tuple[str, ...],
+    data_dir: str | None,
+    pseudo: int,
+) -> Searched:
+    """The vectors of pairs to classify and of so many pseudo-queries added, where they are asked for."""
+    changes: dict[str, Any] = {}
+    if tasks:
+        texts, found = classification.load_tasks(tasks, data_dir)
+        changes = {"pair_tasks": found, "pairs": store.encode(encoder, texts)}
+    if pseudo:
+        asked, sources = pseudo_queries(searched.data.documents, pseudo)
+        changes["pseudo"] = store.encode(encoder, asked), sources
+    return dataclasses.replace(searched, **changes)
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
@@ -134,13 +170,17 @@ def first_sentences(where: str, rows: int) -> list[str]:
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
-def fits(fitted_on: Mapping[str, np.ndarray], gamma: str | float) -> Iterator[Fit]:
-    """What is fitted on each set of rows, with the γ that the config names or the kind of encoder asks for."""
+def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float]) -> Iterator[Fit]:
+    """What is fitted on each set of rows, with every γ given, or the one that the kind of encoder asks for."""
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
-        chosen = SpectrumCode.usual_gamma(moments) if gamma == "auto" else fractions("gamma", gamma)[0]
-        with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
-            yield Fit(name, rows, Whitening.from_moments(moments, gamma=chosen))
+        for gamma in gammas or (SpectrumCode.usual_gamma(moments),):
+            with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
+                fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
+                yield fit
+                if name == "outside":
+                    mean = Moments().update(fitted_on["documents"]).mean
+                    yield Fit(OWN_MEAN, rows, fit.whitening.with_mean(mean))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -154,8 +194,8 @@ def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[
 
 def measured(
     name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, rescore: int, known: set
-) -> tuple[dict[str, Any], np.ndarray] | None:
-    """A row's fields and the reciprocal rank of every query; None where there is no such code of that size.
+) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """A row's fields, and by task what each query and each pair scored; None where there is no such code of that size.
 
     `known` has the codes that were measured: of RaBitQ, for one, several sizes come to the same bytes.
     """
@@ -165,7 +205,7 @@ def measured(
     except InputError as error:
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
-    if (key := (fit.name, name, count)) in known:
+    if (key := (fit.name, fit.whitening.gamma, name, count)) in known:
         return None
     known.add(key)
     built = time.perf_counter() - started
@@ -173,6 +213,10 @@ def measured(
     timed = queries[:TIMED]
     seconds = measure.batched_seconds(index, timed, FIRST, prepared=True)
     ranks = metrics.reciprocal_ranks(ids, searched.gold, FIRST)
+    per_item = {SEARCH: ranks}
+    if searched.pair_tasks and name not in TRAINED:
+        decoded = both_sides(name, size, fit, searched.pairs)
+        per_item |= {task.name: classification.correct(decoded, task) for task in searched.pair_tasks}
     again = rescored(ids[:, :rescore], searched) if rescore and name != RAW else None
     return {
         "model": encoder.name,
@@ -192,7 +236,7 @@ def measured(
         "sts": None if name in TRAINED or not searched.tasks else sts_average(name, size, fit, searched),
         "build_us": 1e6 * built / index.size,
         "search_ms": 1000 * seconds / len(timed),
-    }, ranks
+    }, per_item
 
 
 def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np.ndarray, int]:
@@ -249,13 +293,17 @@ def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
     return np.take_along_axis(ids, np.argsort(-scores, axis=1, kind="stable"), axis=1)
 
 
+def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarray:
+    """What is left of vectors where no side of a comparison stays float32."""
+    if name in (RAW, *FLOATS):
+        return reduction(name, size // 2, fit)(vectors)
+    code = computed(name, size, fit)
+    return code.decode(code.encode(vectors))
+
+
 def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     """The mean of the STS tasks (wmean) on sentences that are coded on both sides."""
-    if name in (RAW, *FLOATS):
-        x = reduction(name, size // 2, fit)(searched.sentences)
-    else:
-        code = computed(name, size, fit)
-        x = code.decode(code.encode(searched.sentences))
+    x = both_sides(name, size, fit, searched.sentences)
     scores = [
         metrics.sts_scores(metrics.cosine_pairs(x[task.left], x[task.right]), task.gold, task.subset)["wmean"]
         for task in searched.tasks
@@ -263,13 +311,26 @@ def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     return float(np.mean(scores))
 
 
-def paired(ranks: np.ndarray, raw: np.ndarray, resamples: int, seed: int) -> dict[str, results.Estimate]:
-    """The difference to float32 with its interval, both in points."""
-    if not resamples:
-        return {}
-    difference = 100 * (ranks - raw)
-    ends = bootstrap.bootstrap_mean(difference, resamples, seed)
-    return {"versus_raw": results.Estimate(float(difference.mean()), *ends)}
+def intervals(
+    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], resamples: int, seed: int
+) -> dict[str, Any]:
+    """The differences to float32, which are paired, and the accuracies, with their intervals, all in points."""
+
+    def estimate(values: np.ndarray) -> results.Estimate:
+        return results.Estimate(100 * float(values.mean()), *bootstrap.bootstrap_mean(100 * values, resamples, seed))
+
+    tasks = [name for name in per_item if name != SEARCH]
+    found: dict[str, Any] = {"accuracy": {name: estimate(per_item[name]) for name in tasks} or None}
+    if per_item is not raw:
+        found["versus_raw"] = estimate(per_item[SEARCH] - raw[SEARCH])
+        found["accuracy_versus_raw"] = {name: estimate(per_item[name] - raw[name]) for name in tasks} or None
+    return found
+
+
+def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
+    """What pseudo-queries say about the spectrum code at a γ."""
+    trial = next(trial for trial in tuning.trials if trial.gamma == gamma)
+    return {"expected": results.Estimate(*trial[-3:]), "chosen": trial == tuning.best}
 
 
 def make_header(
@@ -287,6 +348,7 @@ def make_header(
             outside=f"first sentences of {config.outside_rows:,} passages" if config.outside else "",
             rescored=f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
             sts="mean of the tasks (wmean), both sides coded" if tasks else "",
+            classified=classification.PROTOCOL if config.classify else "",
         ),
         **header_fields(config, encoder, encoding),
     )

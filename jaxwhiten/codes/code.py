@@ -66,6 +66,11 @@ class Code(VectorMethod):
     def quantise(x: Any, constants: Constants) -> Any:
         """Mapped rows to uint8 [n, bytes], in NumPy, or in JAX where the rows are a JAX array: also under `jit`."""
 
+    @staticmethod
+    @abstractmethod
+    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
+        """The same as operators of an ONNX graph (`jaxwhiten.export.onnx`): the bytes as whole numbers in float32."""
+
     @abstractmethod
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """What the bytes stand for."""

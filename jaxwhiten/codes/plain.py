@@ -167,6 +167,12 @@ class ScalarCode(PlainCode):
         steps = xp.floor((x - constants["starts"]) / constants["steps"])
         return xp.clip(steps, 0, 255).astype(xp.uint8) ^ constants["flip"]
 
+    @staticmethod
+    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
+        starts, steps = (graph.constant(f"{x}.{name}", constants[name]) for name in ("starts", "steps"))
+        whole = graph.op("Floor", graph.op("Div", graph.op("Sub", x, starts), steps))
+        return _flipped(graph, graph.op("Clip", whole, graph.number(0.0), graph.number(255.0)), constants)
+
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         starts, ends = self.ranges_
         middle = starts + (ends - starts) / np.float32(510)  # of the lowest step
@@ -197,17 +203,34 @@ class BinaryCode(PlainCode):
 
     @property
     def constants(self) -> Constants:
-        return {"flip": self._flip}
+        column = np.arange(self._fitted().d)
+        places = np.zeros((len(column), self.nbytes), np.float32)
+        places[column, column // 8] = 2.0 ** (7 - column % 8)  # the first column is the highest bit
+        return {"flip": self._flip, "places": places}
 
     @staticmethod
     def quantise(x: Any, constants: Constants) -> Any:
         xp: Any = np if isinstance(x, np.ndarray) else jnp
         return xp.packbits(x > 0, axis=-1) ^ constants["flip"]
 
+    @staticmethod
+    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
+        bits = graph.op("Cast", graph.op("Greater", x, graph.number(0.0)), to=1)
+        places = graph.constant(f"{x}.places", constants["places"])
+        return _flipped(graph, graph.op("MatMul", bits, places), constants)
+
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         d = self._fitted().d
         bits = np.unpackbits(codes ^ self._flip, axis=1)[:, :d]
         return (bits.astype(np.float32) * 2 - 1) / np.float32(np.sqrt(d))
+
+
+def _flipped(graph: Any, x: str, constants: Constants) -> str:
+    """Bytes as whole numbers, their highest bit turned over where they are read as int8."""
+    if not constants["flip"]:
+        return x
+    half = graph.number(float(_SIGN))
+    return graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half))
 
 
 class Int8(ScalarCode):

@@ -226,6 +226,13 @@ class SpectrumCode(Code):
         # Whole numbers up to 255 times powers of two: exact in every precision a device multiplies in.
         return jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
 
+    @staticmethod
+    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
+        thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
+        above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
+        levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
+        return graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"]))
+
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         plan = self._plan
         level = (codes[:, plan.byte] >> plan.shift.astype(np.uint8)) & (2**plan.bits - 1).astype(np.uint8)

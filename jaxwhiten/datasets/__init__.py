@@ -2,7 +2,7 @@
 
 from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
-from jaxwhiten.datasets.named import load_retrieval
+from jaxwhiten.datasets.named import load_mrpc, load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.pydocs import load_pydocs
@@ -21,6 +21,7 @@ __all__ = [
     "STSTask",
     "Table",
     "corpus_files",
+    "load_mrpc",
     "load_nli",
     "load_pydocs",
     "load_retrieval",

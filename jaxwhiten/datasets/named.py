@@ -11,8 +11,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from jaxwhiten.datasets import remote
-from jaxwhiten.datasets.protocol import data_folder
+from jaxwhiten.datasets.protocol import Pairs, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
@@ -77,7 +79,25 @@ def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
     return read_pairs_file(path, "quora")
 
 
+def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs]:
+    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0.
+
+    Args and Raises are those of `load_retrieval`.
+    """
+    folder, splits = _mrpc_folder(data_dir), {}
+    for name, count in MRPC_FILES.items():
+        split, rows = name.removesuffix(".txt").rpartition("_")[2], list(_mrpc_rows(folder / name, count))
+        same = np.array([row[4] for row in rows], np.float64)
+        splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], same, [split] * len(rows))
+    return splits
+
+
 def _load_mrpc(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
+    folder = _mrpc_folder(data_dir)
+    return from_pairs("mrpc", (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count)))
+
+
+def _mrpc_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     root = data_folder(data_dir)
     folders = [root / name for name in _MRPC_FOLDERS] if root else []
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in MRPC_FILES)), None)
@@ -87,7 +107,7 @@ def _load_mrpc(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
             f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
             " which needs no files."
         )
-    return from_pairs("mrpc", (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count)))
+    return folder
 
 
 def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """Encoder and head as one ONNX graph (`jaxwhiten.models.graph`).
 
 Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
-`sentence_embedding` (float32 [batch, k]).
+`sentence_embedding` (float32 [batch, k], or uint8 [batch, bytes] of a head that ends in a code).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def save_onnx(
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     if graph.nbytes > MAX_BYTES:
         raise InputError(f"{model}: {graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
-    proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts)
+    proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
     with io.atomic_path(folder / MODEL) as temporary:
         temporary.write_bytes(proto.SerializeToString())
     encoder.tokenizer.save(folder, form)

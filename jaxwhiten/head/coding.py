@@ -69,6 +69,11 @@ class Code(VectorStep):
             raise MismatchError(f"The code takes vectors of {self.takes} dimensions; the head gives {width}.")
         return self.size
 
+    def to_onnx(self, graph: Any, x: str) -> str:
+        constants = {name: np.asarray(value) for name, value in self.constants.items()}
+        whole = codes.CODES[self.kind].quantise_onnx(graph, x, constants)
+        return graph.op("Cast", whole, to=2)  # uint8
+
     def to_folder(self, target: Target) -> list[Module]:
         return []
 

@@ -77,22 +77,32 @@ class Graph:
             raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
         return _ACTIVATIONS[name](self, x)
 
-    def finish(self, inputs: Mapping[str, int | str], outputs: Mapping[str, int], facts: Mapping[str, str]) -> Any:
+    def finish(
+        self,
+        inputs: Mapping[str, int | str],
+        outputs: Mapping[str, int],
+        facts: Mapping[str, str],
+        dtype: Any = np.float32,
+    ) -> Any:
         """The model, as the package onnx keeps it.
 
         Args:
           inputs: The second dimension of each: a name for token ids and masks (int64), a number for float32 vectors.
           outputs: Widths of the vectors.
           facts: Properties of the model.
+          dtype: Of the outputs.
         """
-        helper, types = self._onnx.helper, self._onnx.TensorProto
+        helper = self._onnx.helper
 
-        def described(name: str, size: int | str) -> Any:
-            kind = types.INT64 if isinstance(size, str) else types.FLOAT
+        def described(name: str, size: int | str, of: Any) -> Any:
+            kind = helper.np_dtype_to_tensor_dtype(np.dtype(of))
             return helper.make_tensor_value_info(name, kind, ["batch", size])
 
-        ends = ([described(*item) for item in sides.items()] for sides in (inputs, outputs))
-        graph = helper.make_graph(self._nodes, "sentence_encoder", *ends, list(self._constants.values()))
+        taken = [
+            described(name, size, np.int64 if isinstance(size, str) else np.float32) for name, size in inputs.items()
+        ]
+        given = [described(name, size, dtype) for name, size in outputs.items()]
+        graph = helper.make_graph(self._nodes, "sentence_encoder", taken, given, list(self._constants.values()))
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", _OPSET)],

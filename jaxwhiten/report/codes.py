@@ -22,6 +22,11 @@ _FIGURES: views.Figures = {
     "build µs": (attrgetter("build_us"), 1),
     "search ms": (attrgetter("search_ms"), 3),
 }
+_PANELS = {
+    "documents": "fitted on documents",
+    "outside": "fitted on other text",
+    "outside+mean": "other text, about the documents' mean",
+}
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -34,7 +39,11 @@ def _caption(run: CodesRun) -> str:
     return (
         f"{data.name}: {data.documents:,} documents, {protocol.quality}. {run.header.model}, at most"
         f" {protocol.max_length} tokens. documents: fitted on the documents"
-        + (f"; outside: on {protocol.outside}, the documents never seen." if protocol.outside else ".")
+        + (
+            f"; outside: on {protocol.outside}, the documents never seen, or but for their mean."
+            if protocol.outside
+            else "."
+        )
     )
 
 
@@ -48,18 +57,79 @@ def bytes_table(run: CodesRun) -> Table | None:
     if raw is None or not rows:
         return None
     sizes = sorted({row.bytes for row in rows})
-    lines = list(dict.fromkeys((row.whitening, row.code) for row in rows))
+    several = len({row.gamma for row in rows if row.code == "spectrum"}) > 1
+    lines = list(dict.fromkeys((row.whitening, row.code, row.gamma) for row in rows))
     cells = []
-    for fit, code in lines:
-        found = {row.bytes: row.versus_raw for row in rows if (row.whitening, row.code) == (fit, code)}
+    for fit, code, gamma in lines:
+        found = {
+            row.bytes: row.versus_raw for row in rows if (row.whitening, row.code, row.gamma) == (fit, code, gamma)
+        }
         shown = (found.get(size) for size in sizes)
-        cells.append([fit, code, *("" if d is None else number(d.value, signed=True) + d.mark for d in shown)])
+        name = f"{code}, γ = {gamma:g}" if several and gamma is not None else code
+        cells.append([fit, name, *("" if d is None else number(d.value, signed=True) + d.mark for d in shown)])
     caption = (
         f"{_caption(run)} MRR@10 x 100 as difference to float32 ({raw.bytes:,} bytes: {100 * raw.mrr_at_10:.2f})."
         f" {SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap over queries)."
     )
     heads = ["fitted on", "code", *(f"{size} B" for size in sizes)]
-    return Table(heads, cells, 2, caption, groups=[fit for fit, _ in lines])
+    return Table(heads, cells, 2, caption, groups=[fit for fit, *_ in lines])
+
+
+def classification_table(run: CodesRun) -> Table | None:
+    """Accuracy of pairs of decoded vectors: a row per code, size and fit, two columns per task.
+
+    Returns:
+      Accuracies and their differences to float32, in points; None where nothing was classified.
+    """
+    rows = [row for row in run.rows if row.accuracy]
+    if not rows:
+        return None
+    tasks = list(dict.fromkeys(name for row in rows for name in row.accuracy or {}))
+    cells = []
+    for row in rows:
+        figures = []
+        for task in tasks:
+            found, versus = (row.accuracy or {}).get(task), (row.accuracy_versus_raw or {}).get(task)
+            figures.append(
+                f"{number(found.value)} ({number(found.low)}–{number(found.high)})" if found else number(None)
+            )
+            figures.append(number(versus.value, signed=True) + versus.mark if versus else "")
+        cells.append([row.whitening, row.code, str(row.bytes), *figures])
+    caption = (
+        f"{run.header.model}: accuracy, {run.header.protocol.classified}. {SIGNIFICANT}: the"
+        f" {run.header.level:.0%} interval of the paired difference to float32 leaves out 0."
+    )
+    heads = ["fitted on", "code", "bytes", *(head for task in tasks for head in (task, f"{task} − raw"))]
+    return Table(heads, cells, 2, caption, groups=[row.whitening for row in rows], key_columns=3)
+
+
+def gamma_table(run: CodesRun) -> Table | None:
+    """The spectrum code at every γ, and what choosing it by pseudo-queries costs: a row per fit and size.
+
+    Returns:
+      Differences of the MRR@10 to float32 by γ, the γ chosen without labels, the difference that its pseudo-queries
+      expect, and its regret to the best γ in the row; None where no γ was chosen.
+    """
+    rows = [row for row in run.rows if row.chosen is not None and row.versus_raw is not None]
+    if not rows:
+        return None
+    gammas, cells = sorted({row.gamma or 0.0 for row in rows}), []
+    for fit, size in dict.fromkeys((row.whitening, row.bytes) for row in rows):
+        here = {row.gamma: row for row in rows if (row.whitening, row.bytes) == (fit, size)}
+        value = {gamma: row.versus_raw.value for gamma, row in here.items() if row.versus_raw}
+        best = max(value.values())
+        chosen = next((row for row in here.values() if row.chosen), None)
+        end = ["–"] * 3
+        if chosen is not None and chosen.expected is not None:
+            end = [f"{chosen.gamma:g}", number(chosen.expected.value, signed=True)]
+            end.append(number(best - value[chosen.gamma]))
+        shown = (number(value.get(gamma), signed=True) for gamma in gammas)
+        cells.append([fit, str(size), *shown, *end])
+    heads = ["fitted on", "bytes", *(f"γ = {gamma:g}" for gamma in gammas), "chosen", "expected", "regret"]
+    caption = (
+        f"{_caption(run)} MRR@10 x 100 as difference to float32; chosen and expected: by pseudo-queries, no labels."
+    )
+    return Table(heads, cells, 1, caption, groups=[row[0] for row in cells], key_columns=2)
 
 
 def figures_table(run: CodesRun) -> Table:
@@ -100,7 +170,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set(title=f"fitted on {fit}" if fit == "documents" else "fitted on other text", xlabel="bytes")
+            axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
             scale_amounts(axis)
         axes[0].set_ylabel("MRR@10 × 100")
         figure.suptitle(run.header.title, fontsize=10)
@@ -110,7 +180,12 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
 
 
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
-_TABLES: views.Tables = {"Quality": bytes_table, "All figures": figures_table}
+_TABLES: views.Tables = {
+    "Quality": bytes_table,
+    "γ without labels": gamma_table,
+    "Classification": classification_table,
+    "All figures": figures_table,
+}
 
 
 def write_codes(run: CodesRun, folder: str | os.PathLike[str]) -> list[Path]:

@@ -161,6 +161,10 @@ class CodeRow(Row):
       sts: Mean of the STS tasks on sentences coded on both sides; None for codes that FAISS trains.
       build_us: Microseconds per document to fit or train, code and add.
       versus_raw: Difference of the MRR@10 to float32 vectors, in points.
+      expected: What pseudo-queries say of that difference, without labels.
+      chosen: Whether `jaxwhiten.search.tune_codes` chooses this γ by them.
+      accuracy: Of classified pairs by task, in per cent.
+      accuracy_versus_raw: Difference of that to float32 vectors, in points.
     """
 
     code: str
@@ -173,6 +177,10 @@ class CodeRow(Row):
     rescored_mrr_at_10: float | None = None
     sts: float | None = None
     versus_raw: Estimate | None = None
+    expected: Estimate | None = None
+    chosen: bool | None = None
+    accuracy: dict[str, Estimate] | None = None
+    accuracy_versus_raw: dict[str, Estimate] | None = None
 
 
 @dataclass(frozen=True)
@@ -349,6 +357,7 @@ class CodesProtocol:
     outside: str
     rescored: str
     sts: str
+    classified: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

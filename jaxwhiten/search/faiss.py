@@ -174,6 +174,12 @@ class FaissIndex(Index):
         """Trains what has to be: of computed codes only the lists."""
         quantiser = self._coding and self._coding.quantiser
         if quantiser is None:
+            least = 16 if self.backend in self.halves else 256
+            if self.codes is not None and self.codes["name"] in ("pq", "opq") and len(stored) < least:
+                raise InputError(
+                    f"codes={self.codes['name']!r} needs at least {least} documents to be trained on, not"
+                    f" {len(stored)}: take codes='spectrum'."
+                )
             inner.train(stored)
             return
         clusters = faiss.Clustering(self.dimension, inner.nlist, inner.cp)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from configs import codes as settings
-from eval import codes, tables
+from eval import classification, codes, tables
 from jaxwhiten import Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
+from jaxwhiten.report import codes as views
 from tests.programs.test_eval_retrieval import generate
 
 
@@ -32,7 +33,9 @@ def test_the_rows(folder):
     of_fit = [("spectrum", 4), ("spectrum", 8), ("pq", 4), ("pq", 8), ("sq8", 4), ("sq8", 8), ("ubinary", 4)]
     of_fit += [("pca", 4), ("pca", 8)]
     fits = ("documents", "outside")
-    assert found == [("none", "float32", 128), *((fit, code, size) for fit in fits for code, size in of_fit)]
+    own_mean = [("outside+mean", code, size) for code, size in of_fit if code == "spectrum"]
+    wanted = [(fit, code, size) for fit in fits for code, size in of_fit]
+    assert found == [("none", "float32", 128), *wanted, *own_mean]
     assert run.header.complete
     assert all(row.versus_raw.low <= row.versus_raw.value <= row.versus_raw.high for row in run.rows[1:])
     difference = 100 * (run.rows[1].mrr_at_10 - run.rows[0].mrr_at_10)
@@ -79,3 +82,59 @@ def test_mistakes_are_named(folder, tiny_model):
     config.update({"model": str(tiny_model), "codes": "spectrm", "out": str(folder / "other")})
     with pytest.raises(InputError, match="spectrum"):
         codes.main(config)
+
+
+def test_gamma_without_labels_beside_its_regret(folder, tiny_model):
+    config = settings.get_config()
+    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
+    config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5,1", "pseudo_queries": 60, "bootstrap": 100})
+    config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "gamma")})
+    codes.main(config)
+    run = Run.load(folder / "runs" / "gamma")
+    rows = [row for row in run.rows if row.code == "spectrum"]
+    assert [row.gamma for row in rows] == [0.5, 1.0]
+    assert sum(row.chosen for row in rows) == 1
+    (cells,) = views.gamma_table(run).rows
+    values = [row.versus_raw.value for row in rows]
+    regret = max(values) - next(row.versus_raw.value for row in rows if row.chosen)
+    assert cells == ["documents", "4", *(f"{v:+.2f}" for v in values), *cells[4:6], f"{regret:.2f}"]
+    lines = [line for line in views.bytes_table(run).rows if "spectrum" in line[1]]
+    assert [line[1] for line in lines] == ["spectrum, γ = 0.5", "spectrum, γ = 1"]
+
+
+def test_logistic_regression_is_that_of_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    x, label = rng.standard_normal((300, 6)), rng.integers(0, 3, 300)
+    x[np.arange(300), label] += 1
+    weights = classification.fit(x, label, 0.1)
+    theirs = LogisticRegression(C=1 / (300 * 0.1), tol=1e-8).fit(x, label)
+    np.testing.assert_allclose(weights[:-1] - weights[:-1].mean(1, keepdims=True), theirs.coef_.T, atol=1e-3)
+    np.testing.assert_array_equal(classification.predict(x, weights), theirs.predict(x))
+
+
+def test_pairs_are_classified_by_what_their_vectors_say():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((800, 8)).astype(np.float32)
+    left, right = np.arange(0, 800, 2), np.arange(1, 800, 2)
+    label = np.arange(400) % 2
+    x[right[label == 1]] = x[left[label == 1]] + 0.3 * rng.standard_normal((200, 8))
+    task = classification.PairTask("pairs", left, right, label, 300)
+    found = classification.correct(x, task)
+    assert found.shape == (100,)
+    assert found.mean() > 0.9
+    assert classification.correct(rng.standard_normal((800, 8)), task).mean() < 0.7
+
+
+@pytest.mark.slow
+def test_accuracies_are_in_the_rows_and_their_table(folder, tiny_model, real_data):
+    config = settings.get_config()
+    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
+    config.update({"bytes": "4", "codes": "spectrum,ubinary", "classify": "MRPC", "bootstrap": 100})
+    config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "pairs"), "data_dir": str(real_data)})
+    codes.main(config)
+    run = Run.load(folder / "runs" / "pairs")
+    assert all(0 < row.accuracy["MRPC"].low <= row.accuracy["MRPC"].value <= 100 for row in run.rows)
+    table = views.classification_table(run)
+    assert [row[1] for row in table.rows] == ["float32", "spectrum", "ubinary"]

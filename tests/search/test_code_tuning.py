@@ -63,7 +63,16 @@ def test_the_usual_gamma_is_left_for_one_that_is_better_beyond_chance(searched):
 
 def test_a_lead_by_chance_changes_nothing(searched):
     documents, _ = searched
-    few = documents[:12] * (1 + 1e-3)
-    found = tune_codes(documents, few, np.arange(12), Whitening().fit(documents), 8, codes=["pq"])
-    assert (found.best.code, found.best.gamma) == ("spectrum", 0.5)
+    few = documents[:12] + documents.std(axis=0) * np.random.default_rng(1).standard_normal((12, D))
+    found = tune_codes(documents, few.astype(np.float32), np.arange(12), Whitening().fit(documents), 8, codes=["pq"])
+    (usual,) = [trial for trial in found.trials if (trial.code, trial.gamma) == ("spectrum", 0.5)]
+    assert max(trial.cost for trial in found.trials if trial.code == "spectrum") > usual.cost + 5
+    assert found.best == usual
     assert {t.code for t in found.trials} == {"spectrum", "pq"}
+
+
+def test_too_few_documents_to_train_on_are_told(searched):
+    documents, _ = searched
+    found = tune_codes(documents[:100], documents[:10], np.arange(10), Whitening().fit(documents), 4, codes=["pq"])
+    assert "at least 256 documents" in found.left_out["pq"]
+    assert found.best.code == "spectrum"
