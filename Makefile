@@ -42,7 +42,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 # Where the repository lies: links of README, documents, notebooks and messages.
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
-.PHONY: help demo test test-fast mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
+.PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
   codes tables owner clean
 
 help: ## Show this list
@@ -54,11 +54,11 @@ demo: $(DEMO_STAMP) $(WEIGHTS_STAMP) ## The main job on embedded input, with rea
 	@$(BIN)/python -m eval.sts --config configs/demo.py
 	@$(BIN)/python -m eval.verdict "Un-tuned encoder, search=runs/demo-search" "Tuned encoder=runs/demo"
 
-test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
-
-test-fast: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests that take less than about 20 seconds each
+test: $(TEST_STAMP) $(WEIGHTS_STAMP) ## The tests, but for those that take more than about 20 seconds each
 	@$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 mutants: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Faults planted one by one; fails if the tests do not notice one
 	@$(BIN)/python -m tests.mutants
