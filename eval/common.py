@@ -175,6 +175,6 @@ def machine() -> results.Machine:
 
 def versions() -> dict[str, str]:
     """Versions of this project, Python and the packages that bear on the numbers."""
-    faiss = [name for name in ("faiss-cpu", "faiss-gpu") if any(metadata.distributions(name=name))]
-    found = {name: metadata.version(name) for name in (*_PACKAGES, *faiss)}
+    optional = [name for name in ("faiss-cpu", "faiss-gpu", "openvino") if any(metadata.distributions(name=name))]
+    found = {name: metadata.version(name) for name in (*_PACKAGES, *optional)}
     return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxwhiten.encoding.forward import Forward
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.models import TransformerEncoder
 
 JAX, OPENVINO = "jax", "openvino"
@@ -60,9 +60,11 @@ class Engine(NamedTuple):
         return self.dtype if self.name == JAX else "float32"
 
     def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> Any:
-        """The compiled function of an encoder, see `Forward`."""
+        """The compiled function of an encoder, see `Forward`; InputError for a static one in another engine."""
         if self.name == JAX:
             return Forward(model, device)
+        if model.config.static:
+            raise InputError(f"A static encoder has no products for an engine to run: take {spelled('engine', JAX)}.")
         from jaxwhiten.encoding.openvino import OpenVINOForward
 
         return OpenVINOForward(model, max_length, device, self.dtype, self.folder)

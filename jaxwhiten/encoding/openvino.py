@@ -139,7 +139,7 @@ class OpenVINOForward:
         self._model, self._max_length = model, max_length
         self._quantised = None
         if dtype == "int8":
-            self._quantised = Quantised.read(folder, self.weights_digest())
+            self._quantised = Quantised.read(folder, self.weights_digest(), max_length)
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[Heads | None, _Program | None] = (None, None)
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, MismatchError, ModelError
+from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 
 GRAPH = "int8.xml"
 HEADER = "int8.json"
@@ -38,15 +38,16 @@ class Quantised(NamedTuple):
     header: dict[str, Any]
 
     @classmethod
-    def read(cls, model: Path | None, weights: str) -> Quantised:
+    def read(cls, model: Path | None, weights: str, max_length: int) -> Quantised:
         """Those of a model's folder.
 
         Args:
           model: The folder; None for a model made in memory.
           weights: SHA-256 of the model's configuration and weights.
+          max_length: Longest input in tokens.
 
         Raises:
-          InputError: There are none.
+          InputError: There are none, or for shorter inputs only.
           ModelError: They are damaged.
           MismatchError: They were made of other weights.
         """
@@ -61,11 +62,16 @@ class Quantised(NamedTuple):
             io.check_version(file, header)
             if any(header["sha256"][name] != io.sha256_file(file.parent / name) for name in (GRAPH, _WEIGHTS)):
                 raise ValueError("checksum does not match")
-            made_of = header["weights"]
+            made_of, longest = header["weights"], int(header["longest"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ModelError(f"{file}: damaged int8 weights ({error}); make them again.") from error
         if made_of != weights:
             raise MismatchError(f"{file}: int8 weights of another model than {model}; make them again.")
+        if max_length > longest:
+            raise InputError(
+                f"{file}: int8 weights for up to {longest} tokens; {spelled('max_length')} is {max_length}. Make them"
+                " again with it."
+            )
         return cls(file.parent, header)
 
     @classmethod

@@ -32,6 +32,7 @@ COSINE = 0.998  # mean, of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
 _MOST = 512  # that are read, a quarter of them held out
 _ROWS = 8  # of a batch
+_LONGEST = 512  # tokens that the weights are made for, where the encoder takes no more
 
 
 class Int8Report(NamedTuple):
@@ -89,7 +90,7 @@ def save_int8(
     graph = work.backbone([name for group in kept for name in work.groups[group]])
     out = encoder.save(folder, dtype="float32")
     facts = {"weights": work.forward.weights_digest(), "kept": kept, "cosine": reached}
-    facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "max_length": encoder.max_length}
+    facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "longest": work.longest}
     Quantised.write(out, graph, facts)
     return Int8Report(out, tuple(kept), len(work.groups), reached)
 
@@ -109,13 +110,15 @@ class _Work:
 
     Attributes:
       forward: The encoder in OpenVINO, float32.
+      longest: Tokens that it takes.
       groups: Names of the products with weights that share an input, by the first of their weights.
     """
 
     def __init__(self, encoder: Encoder, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO: it says what is missing
         self._nncf = _nncf()
-        self.forward = OpenVINOForward(encoder.model(), encoder.max_length)
+        self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
+        self.forward = OpenVINOForward(encoder.model(), self.longest)
         steps = encoder.head.steps
         end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
         self._graph, self._states = self.forward.uncompiled([steps[:end]])

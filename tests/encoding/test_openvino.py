@@ -1,5 +1,6 @@
 """The engine OpenVINO gives the vectors of JAX, for every family, pooling and head, and refuses what it refuses."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
-from jaxwhiten.models import init_model
+from jaxwhiten.models import StaticEncoder, init_model
 from tests.commands.conftest import generated
 from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
@@ -264,6 +265,8 @@ def int8(folder, tmp_path_factory):
 
 def test_int8(int8, pair, tmp_path):
     assert (int8.kept, int8.products) == ((), 8)
+    header = int8.folder / "openvino" / "int8.json"
+    assert json.loads(header.read_text())["longest"] == 64  # what the model takes, not what was encoded with
     encoder = Encoder.from_pretrained(int8.folder, engine="openvino", dtype="int8", max_length=24)
     names = ["mean", "first_last_avg", "pooler", "ditto:1+0"]
     found, expected = encoder.encode(SENTENCES, pooling=names), pair[0].encode(SENTENCES, pooling=names)
@@ -293,6 +296,21 @@ def test_int8_weights_are_checked(int8, folder, tmp_path):
     for model, error in ((copied, ModelError), (other, MismatchError)):
         with pytest.raises(error, match="make them again"):
             Encoder.from_pretrained(model, pooling="mean", engine="openvino", dtype="int8")
+
+
+def test_int8_weights_of_shorter_inputs_are_refused(int8, tmp_path):
+    copied = shutil.copytree(int8.folder, tmp_path / "copied")
+    header = copied / "openvino" / "int8.json"
+    header.write_text(json.dumps(json.loads(header.read_text()) | {"longest": 20}))
+    with pytest.raises(InputError, match="up to 20 tokens; max_length is 24"):
+        Encoder.from_pretrained(copied, engine="openvino", dtype="int8", max_length=24)
+
+
+def test_a_static_encoder_has_no_engine(tmp_path):
+    pytest.importorskip("openvino")
+    write_tokenizer(tmp_path)
+    with pytest.raises(InputError, match="engine='jax'"):
+        Encoder(StaticEncoder(np.ones((200, 8), np.float32)), tmp_path, engine="openvino")
 
 
 def test_int8_takes_enough_sentences(folder, tmp_path):
