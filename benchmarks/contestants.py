@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten import Encoder
+from jaxwhiten.export import save_int8
 from jaxwhiten.text import BulkTokenizer
 
 TOKEN_BUDGET = 2048  # of the batches of engines that have none of their own
@@ -68,6 +69,15 @@ def ours(job: Job, **how: Any) -> Encode:
     how = {"dtype": job.dtype, **how}
     encoder = Encoder.from_pretrained(job.folder, pooling="mean", max_length=job.max_length, **how)
     return lambda texts: encoder.encode(texts, show_progress=False)
+
+
+def ours_int8(job: Job) -> Encode:
+    """Our engine openvino on weights that `save_int8` made."""
+    folder = job.scratch / "jaxwhiten-int8"
+    if not folder.exists():
+        with quiet():
+            save_int8(folder, Encoder.from_pretrained(job.folder, pooling="mean"), job.texts[:CALIBRATION])
+    return ours(job._replace(folder=folder), engine="openvino", dtype="int8")
 
 
 def sentence_transformers(
@@ -161,6 +171,13 @@ def distilled(folder: Path) -> Any:
 # Names say the precision where there are several. OpenVINO computes in bfloat16 if it is not told otherwise.
 CONTESTANTS = {
     "jaxwhiten": Contestant(ours, exact=True, large=True, gpu=True),
+    "jaxwhiten, engine openvino, float32": Contestant(
+        functools.partial(ours, engine="openvino", dtype="float32"), exact=True, large=True
+    ),
+    "jaxwhiten, engine openvino, bfloat16": Contestant(
+        functools.partial(ours, engine="openvino", dtype="bfloat16"), large=True
+    ),
+    "jaxwhiten, engine openvino, int8": Contestant(ours_int8),
     "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
     "sentence-transformers bfloat16": Contestant(
         functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True
