@@ -44,7 +44,7 @@ def keep(run: report.Run, folder: Path) -> report.Run:
     """
     config = run.header.config
     own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
-    own |= {key: Path(config[key]).name for key in ("dataset", "outside") if key in config}
+    own |= {key: Path(config[key]).name for key in ("dataset", "outside", "corpus") if key in config}
     changes: dict[str, Any] = {"config": config | own}
     if run.header.program != "eval.sts":
         changes["dataset"] = dataclasses.replace(run.header.dataset, conflicts=())
@@ -71,7 +71,8 @@ def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequenc
     """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
     if isinstance(run, dict):
         return benchmarks.table_of(run, view, conditions)
-    module = {"eval.retrieval": report.retrieval, "eval.codes": report.codes}.get(run.header.program, report)
+    modules = {"eval.retrieval": report.retrieval, "eval.codes": report.codes, "eval.static": report.static}
+    module = modules.get(run.header.program, report)
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)

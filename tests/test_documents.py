@@ -124,8 +124,8 @@ def test_commands_and_files_named_are_there(page):
     for config in re.findall(r"\bconfigs/\w+\.py", text):
         assert (ROOT / config).is_file(), config
     shell = "\n".join(code for language in ("sh", "console") for _, code in blocks(page, language))
-    inline = re.findall(r"`jaxwhiten ([a-z]+)\b", text)
-    for command in inline + re.findall(r"^(?:\$ )?(?:.*\| )?jaxwhiten ([a-z]+)\b", shell, re.MULTILINE):
+    inline = re.findall(r"`jaxwhiten ([a-z][a-z-]*)\b", text)
+    for command in inline + re.findall(r"^(?:\$ )?(?:.*\| )?jaxwhiten ([a-z][a-z-]*)\b", shell, re.MULTILINE):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target

@@ -44,7 +44,8 @@ SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher reads
 SIF = 1e-3
 FITS = ("map", "rows")
 RIDGE = 0.03
-_STEPS = 40
+_STEPS = 40  # of conjugate gradients
+_NOISE = 1e-4  # relative size of directions in which few sentences tell nothing
 _TINY = np.finfo(np.float64).tiny
 _ALONE = 1.0  # how many contexts a token's vector as a sentence of its own counts as
 _UNSEEN = 0.5  # added to every count: no token is without weight, however small the corpus
@@ -230,7 +231,7 @@ def _fitted(
     target = _whitening(moments, SpectrumCode.usual_gamma(moments), k)
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
-    table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y)[0].astype(np.float32)
+    table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)
     if not rows:
         return table
     change = np.zeros(table.shape)

@@ -1,6 +1,6 @@
 """Views of results: tables for the terminal and Markdown, plots, and pages. Nothing is scored here."""
 
-from jaxwhiten.report import codes, results, retrieval
+from jaxwhiten.report import codes, results, retrieval, static
 from jaxwhiten.report.page import PAGE
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.sts import (
@@ -35,6 +35,7 @@ __all__ = [
     "remove_views",
     "results",
     "retrieval",
+    "static",
     "sts_table",
     "write_sts",
     "write_training",

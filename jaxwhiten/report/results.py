@@ -183,6 +183,31 @@ class CodeRow(Row):
     accuracy_versus_raw: dict[str, Estimate] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class StaticRow(Row):
+    """One static encoder of `eval.static`, or its teacher.
+
+    Attributes:
+      method: What made it.
+      tasks: Score of each STS task, `sts` their mean.
+      dev: Mean of the dev pairs.
+      megabytes: Of the table of token vectors, or of the teacher's parameters in float32.
+      mrr_at_10, sentences_per_second: None where a row is there for its STS only.
+      base: The method of the same teacher and dimensions that `versus` is the difference to.
+    """
+
+    method: str
+    tasks: dict[str, float]
+    sts: float
+    megabytes: float
+    dev: float | None = None
+    mrr_at_10: float | None = None
+    sentences_per_second: float | None = None
+    interval: Estimate | None = None
+    versus: Estimate | None = None
+    base: str | None = None
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where a run was made, and the most memory its process held."""
@@ -368,3 +393,23 @@ class CodesHeader(Header):
     dataset: Dataset
     tasks: tuple[str, ...]
     protocol: CodesProtocol
+
+
+@dataclass(frozen=True)
+class StaticProtocol:
+    """How `eval.static` measures, in words for captions."""
+
+    corpus: str
+    dev: str
+    empty_sentence: str
+    timed: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticHeader(Header):
+    """The header of `eval.static`."""
+
+    program: str = "eval.static"
+    dataset: Dataset
+    tasks: tuple[str, ...]
+    protocol: StaticProtocol

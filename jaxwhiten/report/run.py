@@ -30,6 +30,8 @@ from jaxwhiten.report.results import (
     RetrievalHeader,
     RetrievalRow,
     Row,
+    StaticHeader,
+    StaticRow,
     STSHeader,
     STSRow,
 )
@@ -39,6 +41,7 @@ _KINDS: dict[str, tuple[type[Header], type[Row]]] = {
     STSHeader.program: (STSHeader, STSRow),
     RetrievalHeader.program: (RetrievalHeader, RetrievalRow),
     CodesHeader.program: (CodesHeader, CodeRow),
+    StaticHeader.program: (StaticHeader, StaticRow),
 }
 
 HeaderT = TypeVar("HeaderT", bound=Header)
@@ -104,6 +107,7 @@ class Run(Generic[HeaderT, RowT]):
 STSRun = Run[STSHeader, STSRow]
 RetrievalRun = Run[RetrievalHeader, RetrievalRow]
 CodesRun = Run[CodesHeader, CodeRow]
+StaticRun = Run[StaticHeader, StaticRow]
 
 
 def _read_json(path: Path) -> Any:

@@ -1,0 +1,303 @@
+"""Static encoders distilled from a teacher, beside model2vec's: quality, speed and size, and what each step is worth.
+
+`python -m eval.static [--config configs/static.py] [--config.key=value ...]`
+
+Every setting is scored on the test pairs of the STS tasks, with paired intervals of its difference to model2vec at the
+same dimensions, and of each changed step to the setting it was changed in. Writes `results.json`, `run.json`,
+`results.md` and `report.html` to the folder `out`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from eval import measure
+from eval.common import finish, header_fields, make_folder, say
+from eval.encoding import EMPTY
+from eval.settings import choices, integers, words
+from eval.tasks import TaskIndex, index_sentences
+from jaxwhiten import Encoder, metrics, normalize, report
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.commands import launch
+from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
+from jaxwhiten.encoding import Vocabulary, distil
+from jaxwhiten.errors import InputError
+from jaxwhiten.metrics import bootstrap
+from jaxwhiten.models import StaticEncoder, resolve_folder
+from jaxwhiten.report import results
+from jaxwhiten.report import static as views
+from jaxwhiten.search import build_index
+
+SAMPLE = "sts_sample"
+TEACHER, PEER = "teacher", "model2vec"
+# Settings of `distil`: without a corpus, without the teacher's sentences, and with them.
+OURS = {"zipf": {}, "whitened": {}, "map": {"fit": "map"}, "rows": {"fit": "rows"}}
+BASE = "whitened"
+# Each changes one step of `BASE`.
+STEPS: dict[str, dict[str, Any]] = {
+    "uniform weights": {"weighted": False},
+    "γ = 0": {"gamma": 0.0},
+    "γ = 0.5": {"gamma": 0.5},
+    "no SIF": {"sif": None},
+    "a = 1e-4": {"sif": 1e-4},
+    "contexts": {"contexts": True},
+    "sentence-level PCA": {"sentence_gamma": 0.0},
+    "sentence-level whitening": {"sentence_gamma": 1.0},
+}
+CODES = ("float16", "int8", "48 bytes")
+_REPEATS, _FIRST = 3, 10
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What every setting is scored on."""
+
+    sentences: list[str]
+    tasks: list[TaskIndex]
+    dev_sentences: list[str]
+    dev: list[TaskIndex]
+    data: RetrievalData
+    queries: list[str]
+    gold: metrics.Gold
+    timed: list[str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An encoder to be scored: what it is called, what encodes, and its size."""
+
+    model: str
+    method: str
+    k: int
+    encode: Callable[[list[str]], np.ndarray]
+    megabytes: float
+    base: str | None = None  # the method whose difference is given
+    alone: bool = False  # scored on STS only
+
+
+def main(config: ConfigDict) -> None:
+    started = time.perf_counter()
+    models, poolings = words("models", config.models), words("poolings", config.poolings)
+    if len(models) != len(poolings):
+        raise InputError(f"config.poolings: give one for each of {len(models)} teachers.")
+    ks = integers("ks", config.ks)
+    tasks = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
+    dev = choices("dev", config.dev, STS_TASKS) if config.dev else ()
+    make_folder(Path(config.out))
+    if not config.corpus:
+        raise InputError("config.corpus is empty: name a file or folder of text, one passage per line.")
+    teachers = [Encoder.from_pretrained(m, pooling=p) for m, p in zip(models, poolings, strict=True)]
+    text = list(sentences_of(config.corpus, config.passages))
+    scored = read(config, tasks, dev, text)
+
+    encoding = results.Encoding(0.0, len(scored.sentences), 0)
+    run = report.Run(make_header(config, teachers[0], scored, tasks, encoding))
+    report.remove_views(Path(config.out))
+    similarities: list[list[np.ndarray]] = []
+    bases: list[str | None] = []
+    for name, teacher in zip(models, teachers, strict=True):
+        for setting in settings(config, name, teacher, ks, text):
+            row, found = score(setting, scored)
+            run.rows.append(row)
+            similarities.append(found)
+            bases.append(setting.base)
+            say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
+            run.save(config.out)
+    if config.bootstrap:
+        run.rows[:] = with_intervals(run.rows, bases, similarities, scored.tasks, config.bootstrap, config.seed)
+    run = finish(run, started, resamples=config.bootstrap)
+    run.save(config.out)
+    print(views.as_text(run, views.write_static(run, config.out)))
+
+
+def sentences_of(where: str, passages: int) -> Iterator[str]:
+    """The sentences of so many passages, spread evenly over them; 0 for all."""
+    every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    step = max(1, sum(1 for _ in every) // passages) if passages else 1
+    every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
+    for passage in itertools.islice(every, 0, passages * step or None, step):
+        yield from (sentence for sentence in passage.split(". ") if sentence.strip())
+
+
+def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: list[str]) -> Scored:
+    """Tasks, search and the sentences against the clock."""
+    folder = config.data_dir or None
+    sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
+    loaded = (load_sts(name, folder) for name in dev)
+    of_dev = [dataclasses.replace(task, splits={"test": task.splits["dev"]}) for task in loaded]
+    data = load_retrieval(config.dataset, folder)
+    with_gold = np.flatnonzero(np.diff(data.gold.indptr))
+    chosen = with_gold[measure.sample_rows(len(with_gold), config.queries)]
+    pairs = [(n, doc) for n, i in enumerate(chosen) for doc in data.gold.ids[slice(*data.gold.indptr[i : i + 2])]]
+    gold = metrics.Gold.from_pairs(*np.array(pairs).T, len(chosen))
+    queries = [data.queries[i] for i in chosen]
+    return Scored(
+        sentences, indices, *index_sentences(of_dev, test_only=True), data, queries, gold, text[: config.timed]
+    )
+
+
+def settings(config: ConfigDict, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
+    """The teacher, model2vec and ours at every size, the table in fewer bytes, and ours with one step changed."""
+    size = 4e-6 * teacher.config.parameters
+    yield Setting(name, TEACHER, teacher.dimension, teacher.encode, size)
+    if config.peer:
+        for k in ks:
+            yield peer(name, k)
+    read = {
+        "zipf": Vocabulary.read(teacher),
+        BASE: Vocabulary.read(
+            teacher, text, sentences=config.sentences, contexts=bool(config.ablation), seed=config.seed
+        ),
+    }
+    base = PEER if config.peer else None
+    for k in ks:
+        for method, how in OURS.items():
+            static = distil(read.get(method, read[BASE]), k, **how)
+            yield ours(name, method, k, static, base=base)
+    last = distil(read[BASE], ks[0], **OURS["rows"])
+    for code in CODES:
+        yield coded(name, code, last)
+    for step, how in STEPS.items() if config.ablation else ():
+        yield ours(name, step, ks[0], distil(read[BASE], ks[0], **how), base=BASE, alone=True)
+
+
+def ours(name: str, method: str, k: int, static: Encoder, **how: Any) -> Setting:
+    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, **how)
+
+
+def peer(name: str, k: int) -> Setting:
+    """model2vec's own distillation, with its defaults but for the size; float32, so that its bytes are not an issue."""
+    from model2vec.distill import distill
+
+    model = distill(str(resolve_folder(name)), pca_dims=k, device="cpu", quantize_to="float32")
+    return Setting(name, PEER, k, model.encode, model.embedding.nbytes / 1e6)
+
+
+def coded(name: str, code: str, static: Encoder) -> Setting:
+    """The table of an encoder in fewer bytes, decoded for scoring."""
+    table = np.asarray(static.model().embedding[...])
+    rows, k = table.shape
+    if code == "float16":
+        decoded, size = table.astype(np.float16), 2 * k
+    elif code == "int8":
+        scale = np.abs(table).max() / 127
+        decoded, size = np.rint(table / scale) * scale, k
+    else:  # a spectrum code of the direction, and the length in float16
+        lengths = np.linalg.norm(table, axis=1, keepdims=True)
+        count = min(int(code.split()[0]), k)
+        directions = normalize(table)
+        fitted = SpectrumCode(bytes=count).fit(directions[lengths[:, 0] > 0])
+        decoded, size = normalize(fitted.decode(fitted.encode(directions))) * lengths.astype(np.float16), count + 2
+    folder = static.tokenizer.folder
+    encoder = Encoder(StaticEncoder(decoded.astype(np.float32)), folder, max_length=static.max_length)
+    return Setting(name, f"rows, {code}", k, encoder.encode, 1e-6 * rows * size, base="rows")
+
+
+def score(setting: Setting, scored: Scored) -> tuple[results.StaticRow, list[np.ndarray]]:
+    """A row, and the similarities of the test pairs of every task."""
+    x = setting.encode(scored.sentences)
+    similarities = [metrics.cosine_pairs(x[task.left], x[task.right]) for task in scored.tasks]
+    found = zip(similarities, scored.tasks, strict=True)
+    tasks = {task.name: metrics.sts_scores(s, task.gold, task.subset)["wmean"] for s, task in found}
+    d = setting.encode(scored.dev_sentences) if scored.dev else x
+    dev = [
+        metrics.sts_scores(metrics.cosine_pairs(d[task.left], d[task.right]), task.gold, task.subset)["wmean"]
+        for task in scored.dev
+    ]
+    row = results.StaticRow(
+        model=setting.model,
+        pooling="mean",
+        whitening=setting.method,
+        k=setting.k,
+        beta=None,
+        gamma=None,
+        n_fit=0,
+        transductive=False,
+        method=setting.method,
+        tasks=tasks,
+        sts=float(np.mean(list(tasks.values()))),
+        dev=float(np.mean(dev)) if dev else None,
+        megabytes=setting.megabytes,
+        mrr_at_10=None if setting.alone else search(setting, scored),
+        sentences_per_second=None if setting.alone or not scored.timed else speed(setting, scored.timed),
+    )
+    return row, similarities
+
+
+def search(setting: Setting, scored: Scored) -> float:
+    """MRR@10 of an exact search by cosine."""
+    index = build_index(np.asarray(setting.encode(scored.data.documents), np.float32), "faiss-flat")
+    _, ids = index.search(np.asarray(setting.encode(scored.queries), np.float32), _FIRST)
+    return metrics.mrr_at_k(ids, scored.gold, _FIRST)
+
+
+def speed(setting: Setting, texts: list[str]) -> float:
+    """Sentences per second, text to vectors: the best of some repeats, after one that compiles."""
+    texts = texts[:1000] if setting.method == TEACHER else texts
+    times = []
+    for _ in range(_REPEATS + 1):
+        start = time.perf_counter()
+        setting.encode(texts)
+        times.append(time.perf_counter() - start)
+    return len(texts) / min(times[1:])
+
+
+def with_intervals(
+    rows: Sequence[results.StaticRow],
+    bases: Sequence[str | None],
+    similarities: Sequence[Sequence[np.ndarray]],
+    tasks: Sequence[TaskIndex],
+    resamples: int,
+    seed: int,
+) -> list[results.StaticRow]:
+    """The rows with intervals of their STS average, and of its difference to that of their base; paired."""
+    drawn = [
+        bootstrap.spearman_resamples(
+            np.stack([of_row[i] for of_row in similarities]), task.gold, task.subset, resamples, seed + i
+        )["wmean"]
+        for i, task in enumerate(tasks)
+    ]
+    averages = np.mean(drawn, axis=0)
+    places = {(row.model, row.method, row.k): number for number, row in enumerate(rows)}
+    complete = []
+    for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
+        interval = results.Estimate(row.sts, *bootstrap.percentile_interval(averages[number]))
+        versus = None
+        if base is not None:
+            other = places[row.model, base, row.k]
+            ends = bootstrap.percentile_interval(averages[number] - averages[other])
+            versus = results.Estimate(row.sts - rows[other].sts, *ends)
+        complete.append(dataclasses.replace(row, interval=interval, versus=versus, base=base))
+    return complete
+
+
+def make_header(
+    config: ConfigDict, teacher: Encoder, scored: Scored, tasks: Sequence[str], encoding: results.Encoding
+) -> results.StaticHeader:
+    """What `run.json` says about the rows."""
+    data = scored.data
+    return results.StaticHeader(
+        title="Static encoders beside model2vec",
+        dataset=results.Dataset(data.name, len(data.documents), len(scored.queries), dict(data.counts)),
+        tasks=tuple(tasks),
+        protocol=results.StaticProtocol(
+            corpus=f"sentences of {config.passages or 'all'} passages, of which the teacher reads {config.sentences:,}",
+            dev=f"mean of the dev pairs of {config.dev}" if config.dev else "not run",
+            empty_sentence=EMPTY,
+            timed=f"{len(scored.timed):,} sentences, the teacher 1,000, best of {_REPEATS}",
+        ),
+        **header_fields(config, teacher, encoding),
+    )
+
+
+if __name__ == "__main__":
+    launch.run(main, "configs/static.py")

@@ -1,0 +1,78 @@
+"""`python -m eval.static` from text to its tables; model2vec stands in the tests of the folders."""
+
+import numpy as np
+import pytest
+
+from configs import static as settings
+from eval import static, tables
+from jaxwhiten import Encoder, load_sts, metrics
+from jaxwhiten.encoding import Vocabulary, distil
+from jaxwhiten.errors import InputError
+from jaxwhiten.report import Run
+from tests.programs.test_eval_retrieval import generate
+from tests.tiny import SENTENCES
+
+
+def config_for(folder, tiny_model):
+    config = settings.get_config()
+    config.update({"models": str(tiny_model), "poolings": "mean", "ks": "8", "peer": False, "corpus": str(folder)})
+    config.update({"tasks": "sts_sample", "dev": "", "dataset": str(generate(folder / "pairs.tsv", 200))})
+    config.update({"sentences": 40, "timed": 20, "queries": 20, "bootstrap": 50, "out": str(folder / "runs" / "tiny")})
+    return config
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model, tmp_path_factory):
+    """A folder with a finished run, runs/tiny."""
+    folder = tmp_path_factory.mktemp("static")
+    (folder / "text.txt").write_text("\n".join(f"{text} {i}" for i in range(20) for text in SENTENCES))
+    static.main(config_for(folder, tiny_model))
+    return folder
+
+
+def test_the_rows(folder, tiny_model):
+    run = Run.load(folder / "runs" / "tiny")
+    methods = [*static.OURS, *(f"rows, {code}" for code in static.CODES), *static.STEPS]
+    assert [row.method for row in run.rows] == ["teacher", *methods]
+    assert run.header.complete
+    rows = {row.method: row for row in run.rows}
+    for row in run.rows:
+        if row.base is not None:
+            assert row.versus.value == pytest.approx(row.sts - rows[row.base].sts)
+            assert row.versus.low <= row.versus.value <= row.versus.high
+    text = list(static.sentences_of(str(folder), 0))
+    whitened = distil(Vocabulary.read(Encoder.from_pretrained(tiny_model, pooling="mean"), text, sentences=40), 8)
+    pairs = load_sts("sts_sample").splits["test"]
+    similarity = (whitened.encode(pairs.sentence1) * whitened.encode(pairs.sentence2)).sum(axis=1)
+    expected = metrics.sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
+    assert rows["whitened"].sts == pytest.approx(expected, abs=0.01)
+    assert rows["rows, int8"].megabytes == pytest.approx(rows["rows"].megabytes / 4)
+
+
+def test_the_tables_are_made_from_what_is_kept(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    page = folder / "page.md"
+    page.write_text(
+        "<!-- table tiny sizes_table plain -->\n<!-- end -->\n<!-- table tiny steps_table -->\n<!-- end -->\n"
+    )
+    assert tables.fill(page) == []
+    text = page.read_text()
+    assert text.count("| rows, int8 |") == 1
+    assert text.count("| contexts |") == 1
+    kept = Run.load(folder / "docs" / "runs" / "tiny")
+    assert (kept.header.config["corpus"], kept.header.config["data_dir"]) == (folder.name, "")
+
+
+def test_passages_are_spread_over_the_corpus(folder):
+    assert len(list(static.sentences_of(str(folder), 10))) >= 10
+    assert np.unique(list(static.sentences_of(str(folder), 5))).size >= 5
+
+
+def test_configs_that_cannot_be(folder, tiny_model):
+    config = config_for(folder, tiny_model)
+    config.corpus = ""
+    with pytest.raises(InputError, match="corpus is empty"):
+        static.main(config)
+    config.poolings = "mean,cls"
+    with pytest.raises(InputError, match="one for each of 1 teachers"):
+        static.main(config)
