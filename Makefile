@@ -32,6 +32,10 @@ search_scale_SMOKE := --documents 3000 --queries 3000 --sample 50 --exact-querie
 REPRODUCED ?= bert-base-uncased:256 bert-large-uncased:384 \
   sentence-transformers/bert-base-nli-mean-tokens:256 sentence-transformers/bert-large-nli-mean-tokens:384
 
+# More arguments of its two programs, such as other tasks.
+reproduce_STS_ARGS ?=
+reproduce_QUORA_ARGS ?=
+
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
@@ -78,14 +82,14 @@ bench: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every 
 bench-smoke: $(call stamp,cpu-data-train-test-parity-bench) $(WEIGHTS_STAMP) ## Every benchmark once, on next to nothing
 	@$(foreach name,$(BENCHMARKS),echo "== $(name)" && JAXWHITEN_BENCHMARKS=runs/smoke $(BIN)/python -m benchmarks.$(name) $($(name)_SMOKE) &&) true
 
-reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs a hub and downloads (not run so far)
+reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs a hub and downloads (run on stand-ins only)
 	@for setting in $(REPRODUCED); do \
 	  model=$${setting%:*}; ks=0,$${setting#*:}; name=$$(basename $$model); \
 	  $(BIN)/python -m eval.sts --config.model=$$model --config.poolings=cls,first_last_avg --config.ks=$$ks \
-	    --config.out=runs/reproduce/sts-$$name || exit 1; \
+	    --config.out=runs/reproduce/sts-$$name $(reproduce_STS_ARGS) || exit 1; \
 	  $(BIN)/python -m eval.retrieval --config.model=$$model --config.poolings=first_last_avg \
 	    --config.whitening=none,nli,target --config.ks=$$ks --config.backends=faiss-ivf \
-	    --config.out=runs/reproduce/quora-$$name || exit 1; \
+	    --config.out=runs/reproduce/quora-$$name $(reproduce_QUORA_ARGS) || exit 1; \
 	done
 
 # Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and two retrieval tables.

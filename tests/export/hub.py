@@ -1,4 +1,4 @@
-"""A hub on loopback: repositories are made, files uploaded, small ones in the commit and weights by LFS."""
+"""A hub on loopback: repositories are made, files uploaded, small ones in the commit and weights by LFS, and read."""
 
 import base64
 import contextlib
@@ -80,6 +80,32 @@ def _handler(hub: Hub) -> type[http.server.BaseHTTPRequestHandler]:
                 self.answer(200, {"success": True, "commitOid": COMMIT, "commitUrl": address, **pull})
             else:
                 self.answer(404, {"error": path})
+
+        def do_GET(self, body: bool = True) -> None:
+            path = self.path.partition("?")[0]
+            if found := re.fullmatch(r"/api/models/(.+)/revision/.+", path):
+                names = [{"rfilename": name} for name in hub.repos.get(found[1], ())]
+                self.answer(200 if names else 404, {"id": found[1], "sha": COMMIT, "siblings": names})
+            elif found := re.fullmatch(r"/api/models/(.+)/tree/.+", path):
+                rows = [
+                    {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+                    for name, data in hub.repos[found[1]].items()
+                ]
+                self.answer(200, rows)
+            elif (found := re.fullmatch(r"/(.+)/resolve/[^/]+/(.+)", path)) and found[2] in hub.repos.get(found[1], ()):
+                data = hub.repos[found[1]][found[2]]
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+                self.send_header("X-Repo-Commit", COMMIT)
+                self.end_headers()
+                if body:
+                    self.wfile.write(data)
+            else:
+                self.answer(404, {"error": path})
+
+        def do_HEAD(self) -> None:
+            self.do_GET(body=False)
 
         def do_PUT(self) -> None:
             data, oid = self.body(), self.path.rpartition("/")[2]
