@@ -220,7 +220,7 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, 4,096 × 16 packed in 24", encode(BASE, 4096, 24, TOKENS), 2.0),
     Program("encode, base, 4,096 × 16 padded to 24", encode(BASE, 4096, 24), 2.0),
     Program("encode, base, 4,096 × 16 in rows of 128", encode(BASE, 512, 128, sentences=SLOTS), 2.0),
-    Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.0),
+    Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.5),
     Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
     Program(
         "encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0, exact_products=1
