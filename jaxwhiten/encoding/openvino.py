@@ -119,10 +119,10 @@ class OpenVINOForward:
       folder: The model's, where int8 weights lie.
 
     Attributes:
-      config, dtype, platform, devices, in_flight, fixed_shapes: As in `Forward`.
+      config, dtype, platform, devices, in_flight, fixed_shapes, kernel: As in `Forward`.
     """
 
-    platform, devices, fixed_shapes = "cpu", 1, False
+    platform, devices, fixed_shapes, kernel = "cpu", 1, False, None
 
     def __init__(
         self,

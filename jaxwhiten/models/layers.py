@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
@@ -102,13 +102,13 @@ def _times_backward(dimensions: Any, kept: tuple[Array, Array], change: Array) -
 _times.defvjp(_times_forward, _times_backward)
 
 
-def narrow_product(x: Array, kernel: Array, dimensions: Any, **_: Any) -> Array:
+def narrow_product(x: Array, kernel: ArrayLike, dimensions: Any, **_: Any) -> Array:
     """A dense layer's product in bfloat16, whose gradient is summed in float32 over rows and devices.
 
     With a kernel that was rounded before, the devices' shares are rounded, too, and added up in bfloat16: on 64 devices
     that doubled a gradient's error.
     """
-    return _times(x, kernel, dimensions)
+    return _times(x, jnp.asarray(kernel), dimensions)
 
 
 def _narrow_but_kernel(arrays: tuple[Any, ...], *, dtype: DTypeLike, **_: Any) -> tuple[Any, ...]:
