@@ -6,12 +6,12 @@ An engine is known by what `BatchRunner` and `ModelWithHead` ask of `Forward`; n
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.forward import CompiledEncoder, Forward
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.models import TransformerEncoder
 
@@ -59,7 +59,7 @@ class Engine(NamedTuple):
         """What the Flax module is loaded for."""
         return self.dtype if self.name == JAX else "float32"
 
-    def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> Any:
+    def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> CompiledEncoder:
         """The compiled function of an encoder, see `Forward`; InputError for a static one in another engine."""
         if self.name == JAX:
             return Forward(model, device)

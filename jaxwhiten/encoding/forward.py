@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,35 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     platforms = dict.fromkeys((jax.default_backend(), "cpu"))
     here = [f"{name}:{i}" for name in platforms for i in range(len(jax.local_devices(backend=name)))]
     raise unknown_name("device", device, here)
+
+
+@runtime_checkable
+class CompiledEncoder(Protocol):
+    """What is asked of an engine, see `Forward`."""
+
+    config: EncoderConfig
+    dtype: str
+    platform: str
+    devices: int
+    mesh: Any
+    in_flight: int
+    fixed_shapes: bool
+    kernel: Splash | None
+
+    @staticmethod
+    def is_out_of_memory(error: Exception) -> bool: ...
+    def place(self, tree: Any) -> Any: ...
+    def model(self) -> TransformerEncoder: ...
+    def contents(self) -> Iterator[bytes]: ...
+    def save_beside(self, folder: Path) -> None: ...
+    def start(
+        self,
+        ids: Int[np.ndarray, "batch length"],
+        lengths: Any,
+        tokens: int,
+        heads: Heads,
+        finish: Any = None,
+    ) -> Callable[[], Any]: ...
 
 
 class Forward:

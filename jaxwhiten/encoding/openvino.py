@@ -24,6 +24,7 @@ from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
 from jaxwhiten.head import Code, Pooling, Step, write_steps
 from jaxwhiten.models import TransformerEncoder
+from jaxwhiten.models.attention import Splash
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.runtime.telemetry import silenced
@@ -119,10 +120,12 @@ class OpenVINOForward:
       folder: The model's, where int8 weights lie.
 
     Attributes:
-      config, dtype, platform, devices, in_flight, fixed_shapes, kernel: As in `Forward`.
+      config, dtype, platform, devices, mesh, in_flight, fixed_shapes, kernel: As in `Forward`.
     """
 
-    platform, devices, fixed_shapes, kernel = "cpu", 1, False, None
+    platform, devices, fixed_shapes = "cpu", 1, False
+    mesh: Any = None
+    kernel: Splash | None = None
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import layout
 from jaxwhiten.encoding.batching import Batch
+from jaxwhiten.encoding.forward import CompiledEncoder
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
@@ -48,7 +49,7 @@ class BatchRunner:
     """Runs blocks of sentences, whatever their lengths, in batches of a token budget.
 
     Args:
-      forward: A `Forward`, or what another engine has in its place.
+      forward: The compiled encoder of an engine.
       max_length: Longest input in tokens.
       pad_id: Id of the padding token.
 
@@ -58,7 +59,7 @@ class BatchRunner:
       reduces: Whether vectors of which only moments are wanted are reduced where they are.
     """
 
-    def __init__(self, forward: Any, max_length: int, pad_id: int):
+    def __init__(self, forward: CompiledEncoder, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
         self.share_rows = layout.shares_rows(forward.platform)
