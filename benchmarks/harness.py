@@ -147,9 +147,13 @@ def _version(package: str) -> str | None:
 
 
 def command() -> str:
-    """The program as it was started."""
+    """The program as it was started, but for where it keeps its vectors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return " ".join(["python", "-m", spec.name if spec else sys.argv[0], *sys.argv[1:]])
+    words = list(sys.argv[1:])
+    if "--cache" in words:
+        at = words.index("--cache")
+        del words[at : at + 2]
+    return " ".join(["python", "-m", spec.name if spec else sys.argv[0], *words])
 
 
 def save(name: str, result: Mapping[str, object]) -> Path:

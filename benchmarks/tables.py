@@ -17,9 +17,9 @@ from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.report import Table
 
 PREFIX, ALL = "benchmarks/", "all"
+ENGINE = "jaxwhiten, engine openvino"
 MADE, KEPT = Path("runs/benchmarks"), Path("benchmarks/results")
 Result = dict[str, Any]
-_BUSY = 0.5  # load per core above which figures are those of a busy machine
 
 
 def load(name: str) -> Result | None:
@@ -59,13 +59,19 @@ def speed_table(result: Result) -> Table:
 def headline_table(results: Result) -> Table:
     """What README shows: some rows of every `speed_table`, medians only."""
     rows = [
-        [row[0].partition(", ")[0], peer, row[2].partition(" ")[0]]
+        [_short(row[0]), peer, row[2].partition(" ")[0]]
         for result in results["parts"]
         for row in speed_table(result).rows
         if HEADLINES[result["name"]][0] in row[0]
         and (peer := row[1].partition(", off")[0]) in HEADLINES[result["name"]][1]
     ]
     return Table(("what", "beside", "ratio"), rows, 2)
+
+
+def _short(what: str) -> str:
+    """A measurement in few words, with the engine where it is not JAX."""
+    engine = what.partition(", engine ")[2]
+    return what.partition(", ")[0] + (f", engine {engine}" if engine else "")
 
 
 def encode_table(result: Result) -> Table:
@@ -130,6 +136,16 @@ def _encode(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
         for name, row in part["contestants"].items():
             if name != "jaxwhiten":
                 yield what, name, row["speed_of_ours"]
+        for dtype in ("float32", "bfloat16", "int8"):
+            ours, peer = (part["contestants"].get(name) for name in (f"{ENGINE}, {dtype}", f"OpenVINO {dtype}"))
+            if ours and peer:
+                yield f"{what}, engine openvino, {dtype}", f"OpenVINO {dtype}", _between(ours, peer)
+
+
+def _between(ours: Result, peer: Result) -> Mapping[str, float]:
+    """The ratio of two that were timed beside the same third, its range at the widest."""
+    a, b = peer["speed_of_ours"], ours["speed_of_ours"]
+    return {"median": a["median"] / b["median"], "low": a["low"] / b["high"], "high": a["high"] / b["low"]}
 
 
 def _cold_start(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
@@ -213,8 +229,8 @@ def machine(result: Result) -> str:
     """Where, when and with what a result was made."""
     found = result["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    load, cores = found.get("load_at_start"), found["cores"]
-    busy = load is not None and load > _BUSY * cores
-    warning = f" **Made on a busy machine (load {load:.0f}): to be made again.**" if busy else ""
+    load = found.get("load_at_start")
+    before = "" if load is None else f"; load average before the start {load:.1f}"
     flags = ", ".join(found.get("flags", ()))
-    return f"`{result['command']}`, {found['date']}, {cores} cores of {found['cpu']} ({flags}); {versions}.{warning}"
+    where = f"{found['cores']} cores of {found['cpu']} ({flags})"
+    return f"`{result['command']}`, {found['date']}, {where}; {versions}{before}."
