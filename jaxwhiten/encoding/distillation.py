@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import random
 import warnings
 from collections.abc import Iterable
@@ -30,11 +29,12 @@ from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
-from jaxwhiten.head import Head, Normalize, Pooling, States, Step
+from jaxwhiten.head import Head, Normalize, States, Step, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.static import MAX_LENGTH
 from jaxwhiten.text import BulkTokenizer, TokenIds
@@ -101,9 +101,7 @@ class Vocabulary:
         Raises:
           InputError: A corpus without tokens, or an item that is not a string.
         """
-        steps = teacher.head.steps
-        last = next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
-        pooled = teacher._with_head(Head.of(steps[: last + 1], teacher.head.form))
+        pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
@@ -294,14 +292,15 @@ def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.n
     """Σ of the hidden states of each token that the teacher pools, and their number in the last column."""
     sums = jnp.zeros((teacher.config.vocab_size, teacher.config.hidden_size + 1))
     graph, state = nnx.split(teacher.model())
-    steps = tuple(itertools.takewhile(lambda step: not isinstance(step, Pooling), teacher.head.steps))
+    *steps, _ = at_pooling(teacher.head.steps)[0]
     with progress(len(sentences), show) as bar:
         tokens = teacher.tokenizer(sentences, teacher.head.form)
-        for batch in teacher.plan(tokens.lengths):
+        budget = teacher._runner.token_budget
+        for batch in plan_batches(tokens.lengths, max_length=teacher.max_length, token_budget=budget):
             ids = tokens.padded(batch.rows, batch.height, batch.length, teacher.config.pad_token_id)
             lengths = np.zeros(batch.height, np.int32)
             lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
-            sums = _add_contexts(graph, state, steps, sums, ids, lengths)
+            sums = _add_contexts(graph, state, tuple(steps), sums, ids, lengths)
             bar.update(len(batch.rows))
     return np.asarray(sums)
 

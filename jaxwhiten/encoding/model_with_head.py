@@ -165,7 +165,7 @@ class ModelWithHead:
         return self._forward.model()
 
     def plan(self, lengths: Int[np.ndarray, " n"], batch_size: int | None = None) -> Iterator[Batch]:
-        """How sentences of these lengths, in tokens, are cut into batches on this machine, see `plan_batches`."""
+        """How sentences of these lengths, in tokens, are cut into batches on this machine, see `layout.plan`."""
         return self._runner.plan(lengths, batch_size)
 
     def width(self, pooling: str) -> int:

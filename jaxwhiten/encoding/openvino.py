@@ -22,7 +22,7 @@ from jaxtyping import Float32, Int
 from jaxwhiten.encoding.forward import Heads, contents
 from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
-from jaxwhiten.head import Code, Pooling, Step, write_steps
+from jaxwhiten.head import Code, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.attention import Splash
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
@@ -209,12 +209,13 @@ class OpenVINOForward:
             poolings: dict[Any, tuple[Step, ...]] = {}
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
-                end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
-                poolings.setdefault(_key(steps[:end]), steps[:end])
-                number = list(poolings).index(_key(steps[:end]))
+                pooled, rest = at_pooling(steps)
+                key_of_pooled = _key(pooled)
+                poolings.setdefault(key_of_pooled, pooled)
+                number = list(poolings).index(key_of_pooled)
                 code = steps[-1] if isinstance(steps[-1], Code) else None
-                rest = steps[end : len(steps) - (code is not None)]
-                parts[name] = _Head(number, self._tail(rest, self._width(steps[:end])), code)
+                rest = rest if code is None else rest[:-1]
+                parts[name] = _Head(number, self._tail(rest, self._width(pooled)), code)
             compiled = self._kept(("poolings", *poolings), lambda: self._encoder(list(poolings.values())))
             self._programs[key] = _Program(compiled, parts)
         program: _Program = self._programs[key]

@@ -24,7 +24,7 @@ from jaxwhiten.encoding.openvino import OpenVINOForward, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, missing_dependency
 from jaxwhiten.export.sentence_transformers import as_encoder
-from jaxwhiten.head import AUTO, Pooling
+from jaxwhiten.head import AUTO, at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
 
@@ -119,9 +119,7 @@ class _Work:
         self._nncf = _nncf()
         self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
         self.forward = OpenVINOForward(encoder.model(), self.longest)
-        steps = encoder.head.steps
-        end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
-        self._graph, self._states = self.forward.uncompiled([steps[:end]])
+        self._graph, self._states = self.forward.uncompiled([at_pooling(encoder.head.steps)[0]])
         tokens, pad = encoder.tokenizer(texts, encoder.head.form), encoder.config.pad_token_id
         batches = list(_batches(tokens, pad))
         chosen = np.random.default_rng(1).permutation(len(batches))

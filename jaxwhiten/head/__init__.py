@@ -2,7 +2,7 @@
 
 from jaxwhiten.head.coding import CODE_FILE, Code, code_steps
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
-from jaxwhiten.head.head import Head, pool, run, write_steps
+from jaxwhiten.head.head import Head, at_pooling, pool, run, write_steps
 from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import Settings
@@ -37,6 +37,7 @@ __all__ = [
     "VectorStep",
     "Whiten",
     "array",
+    "at_pooling",
     "canonical",
     "code_steps",
     "dense_module",

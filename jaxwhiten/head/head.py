@@ -146,6 +146,12 @@ class Head:
         return write_steps(self.steps, encoder)
 
 
+def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
+    """The steps up to the pooling, which is the last of them, and those after it."""
+    end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
+    return steps[:end], steps[end:]
+
+
 def _pooling(steps: Steps) -> Pooling:
     found = [step for step in steps if isinstance(step, Pooling)]
     if len(found) != 1:

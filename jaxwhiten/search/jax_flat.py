@@ -145,10 +145,8 @@ class JaxIndex(Index):
         if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options["approximate"]:
             return batch, block
         if platform == "tpu" and self.options["approximate"]:
-            return (
-                batch,
-                self._rows,
-            )  # a TPU reduces the scores as it makes them, and reads the documents once per batch
+            # A TPU reduces the scores as it makes them, and reads the documents once per batch.
+            return batch, self._rows
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property
