@@ -6,6 +6,7 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.export import save_onnx
+from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
 POOLINGS = ["cls", "mean", "first_last_avg", "layers:0+2+2", "lasttoken", "weightedmean", "max", "promptbert"]
@@ -48,9 +49,6 @@ def test_sentence_transformers_reads_the_folder(model, tmp_path, pooling):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_onnx_runtime_reads_the_graph_of_the_folder(model, tmp_path, pooling):
-    pytest.importorskip("onnxruntime")
-    from tests.export.test_onnx import run
-
     encoder, wanted = whitened(model, pooling)
     out = save_onnx(tmp_path / "onnx", encoder.save(tmp_path / "out"))
     np.testing.assert_allclose(run(out, max_length=LENGTH), wanted, atol=1e-5)

@@ -2,36 +2,22 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.errors import MismatchError
 from jaxwhiten.export import export_sentence_transformer, save_onnx
+from tests.graphs import run
 from tests.tiny import FAMILIES, SENTENCES, write_model
 
 pytest.importorskip("onnx")
-runtime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture(scope="module")
 def whitening():
     rng = np.random.default_rng(0)
     return Whitening(n_components=12, beta=0.9, gamma=0.8).fit(rng.normal(size=(2000, 32)) + rng.normal(size=32))
-
-
-def run(folder, sentences=SENTENCES, max_length=24, pad_id=0):
-    """What a user of ONNX Runtime would write."""
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_truncation(max_length)
-    tokenizer.enable_padding(pad_id=pad_id)
-    encoded = tokenizer.encode_batch(sentences)
-    session = runtime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
-    inputs = {
-        "input_ids": np.array([e.ids for e in encoded], np.int64),
-        "attention_mask": np.array([e.attention_mask for e in encoded], np.int64),
-    }
-    return session.run(["sentence_embedding"], inputs)[0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

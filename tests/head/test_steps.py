@@ -22,7 +22,7 @@ from jaxwhiten.head import (
     dense_module,
     step,
 )
-from tests.export.test_onnx import run as run_onnx
+from tests.graphs import run as run_onnx
 from tests.tiny import SENTENCES
 
 
