@@ -27,9 +27,9 @@ from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.training import (
     Evaluate,
     Rebuild,
+    Setup,
+    make_plan,
     sentence_batches,
-    sentence_loss,
-    split_encoder,
     sts_evaluator,
     tokenize_columns,
 )
@@ -52,10 +52,26 @@ def train_sentences(config: ConfigDict) -> bool:
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
-    table = tokenize_columns(list(examples.columns.values()), folder, config.max_length)
+    columns = list(examples.columns.values())
+    table = tokenize_columns(columns, folder, config.max_length)
+    matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
+    setup = Setup(
+        model,
+        folder,
+        pooling,
+        config.max_length,
+        columns,
+        table,
+        labels=examples.label if kind.label else None,
+        classes=len(examples.classes),
+        seed=config.seed,
+        settings=config.settings.to_dict(),
+        matryoshka=matryoshka,
+    )
+    plan = make_plan(config.objective, setup)
     batches = sentence_batches(
         table,
-        examples.label if kind.label else None,
+        plan.labels,
         batch_size=config.batch_size,
         max_length=config.max_length,
         pad_id=sizes.pad_token_id,
@@ -66,29 +82,20 @@ def train_sentences(config: ConfigDict) -> bool:
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
 
-    settings = config.settings.to_dict()
-    matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
-    objective = losses.objective(config.objective, **matryoshka, **settings)
-    key, classes = jax.random.key(config.seed), len(examples.classes)
-    head = losses.init_head(config.objective, key, sizes.hidden_size, classes, **settings)
-    encoder, rebuild = split_encoder(model, pooling)
-    params = {"encoder": encoder, "head": head}
-    loss = sentence_loss(rebuild, objective, pooling=pooling, passes=kind.passes)
-
     recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
-    evaluate = scorer(config, rebuild, folder, config.dev, "dev") if config.dev else None
+    evaluate = scorer(config, plan.rebuild, folder, config.dev, "dev") if config.dev else None
     best = f"{config.dev} dev" if config.dev else None
-    trained = run_training(config, params, loss, batches, recipe, evaluate, best=best, per_row=len(examples.columns))
+    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, best=best, per_row=len(columns))
     if not trained.finished:
         return False
 
     splits = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
     before, after = {}, {}
     for task, split in splits:
-        score = scorer(config, rebuild, folder, task, split)
-        before |= score(params)
+        score = scorer(config, plan.rebuild, folder, task, split)
+        before |= score(plan.params)
         after |= score(trained.params)
-    export(config, rebuild(trained.params["encoder"]), folder, recipe, after)
+    export(config, plan.rebuild(trained.params["encoder"]), folder, recipe, after)
     seconds = round(time.perf_counter() - began, 1)
     facts = {"step": trained.step, "seed": config.seed, "seconds": seconds}
     scores = {"before": before, "after": after}

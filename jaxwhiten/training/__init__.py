@@ -7,20 +7,24 @@ from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
 from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
+from jaxwhiten.training.plan import PLANNERS, Plan, Setup, make_plan
 from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
 from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
 
 __all__ = [
+    "PLANNERS",
     "Batches",
     "Checkpoints",
     "Evaluate",
     "FitResult",
     "Log",
     "MaskRules",
+    "Plan",
     "Rebuild",
     "RunOptions",
+    "Setup",
     "TokenCorpus",
     "TokenStream",
     "TokenTable",
@@ -31,6 +35,7 @@ __all__ = [
     "data_mesh",
     "fit",
     "make_optimizer",
+    "make_plan",
     "make_schedule",
     "make_step",
     "mask_blocks",
