@@ -78,6 +78,7 @@ def train_sentences(config: ConfigDict) -> bool:
         buckets=config.buckets,
         seed=config.seed,
         process=(jax.process_index(), jax.process_count()),
+        vectors=plan.vectors,
     )
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
@@ -85,7 +86,8 @@ def train_sentences(config: ConfigDict) -> bool:
     recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
     evaluate = scorer(config, plan.rebuild, folder, config.dev, "dev") if config.dev else None
     best = f"{config.dev} dev" if config.dev else None
-    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, best=best, per_row=len(columns))
+    options = {"best": best, "per_row": len(columns), "frozen": plan.frozen}
+    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, **options)
     if not trained.finished:
         return False
 

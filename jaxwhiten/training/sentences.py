@@ -83,6 +83,7 @@ def sentence_batches(
     buckets: int = 4,
     seed: int = 0,
     process: tuple[int, int] = (0, 1),
+    vectors: Float[np.ndarray, "n columns d"] | None = None,
 ) -> Batches:
     """Batches of tokenised rows for `sentence_loss`.
 
@@ -93,12 +94,13 @@ def sentence_batches(
       max_length: Longest padded length.
       pad_id: Token id of padding.
       buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
+      vectors: Vectors of the rows' sentences, which the loss finds as `vectors`; memory-mapped as well.
     """
+    given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         del rng
-        batch = table.batch(rows, length, pad_id)
-        return batch if labels is None else batch | {"labels": labels[rows]}
+        return table.batch(rows, length, pad_id) | {name: array[rows] for name, array in given.items()}
 
     ladder = length_ladder(max_length)
     return Batches(
