@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Shaped
 
+from jaxwhiten.datasets.corpus import TEXT_ENDINGS, Corpus, corpus_files
 from jaxwhiten.datasets.nli import LABELS, NLIRows
 from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
+_BLOCK = 4096
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
 
 
@@ -114,6 +118,31 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
     return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
 
 
+def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
+    """The distinct lines of text files, or their sentences, as one column.
+
+    Args:
+      where: A `.txt` or `.txt.gz` file, a folder of such files, or a pattern with `*`.
+      split: Whether to split lines after `.`, `!` or `?` where a capital letter or a digit follows.
+      skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
+
+    Raises:
+      DataError: There is no such file, it cannot be read, or it holds no text.
+      InputError: A table, whose columns have to be named.
+    """
+    corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
+    for file in corpus.files:
+        if not file.name.endswith(TEXT_ENDINGS):
+            raise InputError(
+                f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
+            )
+    lines = (line.strip() for block in corpus.blocks(_BLOCK) for line in block)
+    texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
+    if not texts:
+        raise DataError(f"{where}: no line of text in it.")
+    return Examples({"sentence": texts}, skipped=corpus.skipped)
+
+
 def table_examples(
     path: str | os.PathLike[str],
     columns: Sequence[str],
@@ -184,5 +213,5 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
     return (score - low) / (high - low)
 
 
-def _distinct(*columns: Sequence[str]) -> list[str]:
+def _distinct(*columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(itertools.chain(*columns)))

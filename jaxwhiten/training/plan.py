@@ -88,7 +88,7 @@ def plan_sentences(objective: str, setup: Setup) -> Plan:
     head = losses.init_head(objective, jax.random.key(setup.seed), width, setup.classes, **settings)
     loss = losses.objective(objective, **setup.matryoshka, **settings)
     compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=kind.passes)
-    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.label else None)
+    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.labelled else None)
 
 
 Planner = Callable[[str, Setup], Plan]

@@ -135,6 +135,8 @@ def sts_evaluator(
     def evaluate(params: Params) -> dict[str, float]:
         host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
         encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
+        if steps := jax.device_get(params.get("steps", ())):
+            encoder = encoder.then(*steps)
         vectors = gather_rows(encoder.encode(share([*sentence1, *sentence2]), show_progress=False))
         half = len(sentence1)
         return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), gold)}
