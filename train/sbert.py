@@ -20,7 +20,16 @@ from ml_collections import ConfigDict
 
 from jaxwhiten import losses
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples, text_examples
+from jaxwhiten.datasets import (
+    Examples,
+    load_nli,
+    load_sts,
+    nli_examples,
+    sts_examples,
+    table_examples,
+    text_examples,
+    write_pairs,
+)
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
@@ -50,6 +59,10 @@ def train_sentences(config: ConfigDict) -> bool:
     began = time.perf_counter()
     pooling, kind = check_pooling(config.pooling), losses.objective_kind(config.objective)
     examples = load_examples(config, kind)
+    data, held_out = config.data, None
+    if data.held_out:
+        examples, held_out = examples.hold_out(data.held_out, data.held_out_seed)
+    examples = examples.take(data.limit, config.seed) if data.limit else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
@@ -104,6 +117,8 @@ def train_sentences(config: ConfigDict) -> bool:
         score = scorer(config, plan.rebuild, folder, task, split)
         before |= score(plan.params)
         after |= score(trained.params)
+    if held_out is not None and distributed.is_writer():
+        write_pairs(Path(config.output) / "held_out.tsv", held_out)
     steps = jax.device_get(trained.params.get("steps", ()))
     export(config, plan.rebuild(trained.params["encoder"]), steps, folder, recipe, after)
     seconds = round(time.perf_counter() - began, 1)
@@ -145,7 +160,7 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
         pairs = load_sts(data.name, data.folder or None).splits["train"]
         examples = sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
     losses.check_data(config.objective, list(examples.columns), examples.label_kind)
-    return examples.take(data.limit, config.seed) if data.limit else examples
+    return examples
 
 
 def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:

@@ -75,7 +75,7 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
 
 def sentence_batches(
     table: TokenTable,
-    labels: Shaped[np.ndarray, " n"] | None,
+    labels: Shaped[np.ndarray, " n *m"] | None,
     *,
     batch_size: int,
     max_length: int,
@@ -89,7 +89,7 @@ def sentence_batches(
 
     Args:
       table: From `tokenize_columns`.
-      labels: One label per row, or None.
+      labels: One label per row, a number or an array, or None.
       batch_size, seed, process: As in `Batches`.
       max_length: Longest padded length.
       pad_id: Token id of padding.
