@@ -11,14 +11,13 @@ def get_config():
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 
-    config.objective = (
-        "softmax"  # softmax, cosine, triplet, mnr, simcse, cosent, or distil_ with mse, cosine, pairs, listwise
-    )
+    # softmax, cosine, triplet, mnr, simcse, cosent, distil_mse, distil_cosine, distil_pairs or distil_listwise
+    config.objective = "softmax"
     config.settings = ConfigDict()  # of the objective: concatenation, scale, margin or temperature
     config.teacher = ConfigDict({"model": "", "pooling": "auto"})  # of the objectives distil_…: a folder or a hub id
     config.teacher.gamma = 0.0  # of the whitening that brings its vectors to the student's width; 0 is PCA
     config.adapter = ConfigDict({"kind": ""})  # lora, linear or bottleneck: what is trained instead of the encoder
-    config.adapter.projections = ("query", "value")  # of lora; also key, output, up, down
+    config.adapter.projections = ("query", "value")  # of lora; also key, output, up, down, gate
     config.adapter.rank = 8  # of lora and bottleneck
     config.adapter.alpha = 16.0  # of lora, whose products are scaled by alpha / rank
     config.matryoshka = ConfigDict({"dims": (), "weights": ()})  # prefixes of the vector that are trained too
