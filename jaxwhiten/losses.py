@@ -219,9 +219,9 @@ def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], 
 
     def log_shares(x: Array) -> Array:
         x = normalize_rows(x)
-        scores = scale * jnp.matmul(x, x.T, precision="highest")
+        cosines = jnp.matmul(x, x.T, precision="highest")
         itself = jnp.eye(len(x), dtype=bool)
-        return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(scores.dtype).min, scores), axis=-1)
+        return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)
 
     wanted, found = log_shares(teacher), log_shares(u)
     return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))
