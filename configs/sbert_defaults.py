@@ -11,8 +11,15 @@ def get_config():
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 
-    config.objective = "softmax"  # softmax, cosine, triplet, mnr, simcse, cosent
+    # softmax, cosine, triplet, mnr, simcse, cosent, distil_mse, distil_cosine, distil_pairs or distil_listwise
+    config.objective = "softmax"
     config.settings = ConfigDict()  # of the objective: concatenation, scale, margin or temperature
+    config.teacher = ConfigDict({"model": "", "pooling": "auto"})  # of the objectives distil_…: a folder or a hub id
+    config.teacher.gamma = 0.0  # of the whitening that brings its vectors to the student's width; 0 is PCA
+    config.adapter = ConfigDict({"kind": ""})  # lora, linear or bottleneck: what is trained instead of the encoder
+    config.adapter.projections = ("query", "value")  # of lora; also key, output, up, down, gate
+    config.adapter.rank = 8  # of lora and bottleneck
+    config.adapter.alpha = 16.0  # of lora, whose products are scaled by alpha / rank
     config.matryoshka = ConfigDict({"dims": (), "weights": ()})  # prefixes of the vector that are trained too
 
     config.data = ConfigDict()
@@ -20,12 +27,15 @@ def get_config():
     config.data.folder = ""  # where the data lies; "" is $JAXWHITEN_DATA_DIR, or the downloads
     config.data.sources = ()  # files of the NLI data by name; () is all
     config.data.exclude_overlap = True  # leave out NLI lines that contain a sentence of an evaluation set
-    config.data.file = ""  # a TSV, CSV, JSON-lines or Parquet file of your own, instead of a name
+    config.data.file = ""  # a TSV, CSV, JSON-lines, Parquet or text file of your own, instead of a name
     config.data.columns = ()  # its columns of sentences, in the order the objective takes them
+    config.data.split_sentences = False  # of a text file (.txt, .txt.gz, a folder of them), read without columns
     config.data.label = ""  # its column of classes or scores
     config.data.classes = ()  # the classes as they are written in the file
     config.data.score_range = (0.0, 5.0)  # the scores that become 0 and 1
     config.data.skip_bad_rows = False  # leave bad rows out and count them, instead of stopping
+    config.data.held_out = 0.0  # share of pairs kept for a test, in held_out.tsv; no sentence is on both sides
+    config.data.held_out_seed = 0  # of their draw
     config.data.limit = 0  # rows drawn at random; 0 is all
 
     config.batch_size = 16  # rows, over all devices

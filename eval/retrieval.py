@@ -67,6 +67,7 @@ def main(config: ConfigDict) -> None:
     data = load_retrieval(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = settings.load_encoder(config)
+    other = Encoder.from_pretrained(config.versus, max_length=config.max_length) if config.versus else None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches(
@@ -79,7 +80,8 @@ def main(config: ConfigDict) -> None:
     say(f"{data.name}: {len(data.documents):,} documents, {len(data.queries):,} queries")
     encoding = time.perf_counter()
     number = {text: i for i, text in enumerate(dict.fromkeys(itertools.chain(data.documents, data.queries)))}
-    raw = encode(encoder, list(number), poolings, store=EmbeddingStore(config.cache or None))
+    store = EmbeddingStore(config.cache or None)
+    raw = encode(encoder, list(number), poolings, store=store)
     moments = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
     encoded_in = results.Encoding(
         time.perf_counter() - encoding,
@@ -95,6 +97,10 @@ def main(config: ConfigDict) -> None:
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     notes = Notes()
     raw_ranks: dict[tuple[str, str], np.ndarray] = {}
+    if other is not None:
+        found = store.encode(other, list(number))
+        ranks = ranks_of(Vectors(other.pooling, found[documents], found[queries]), data)
+        raw_ranks = dict.fromkeys(itertools.product(poolings, backends), ranks)
     kept: dict[bool, tuple[results.RetrievalRow, Index]] = {}  # the best raw and the best whitened index
     for pooling in poolings:
         vectors = Vectors(pooling, raw[pooling][documents], raw[pooling][queries])
@@ -219,6 +225,12 @@ def score(
         )
         say(f"{row.name}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
+
+
+def ranks_of(vectors: Vectors, data: RetrievalData) -> np.ndarray:
+    """The reciprocal rank of each query with gold, by exact search."""
+    _, ids = build_index(vectors.documents, "jax").search(vectors.queries, min(FIRST, len(data.documents)))
+    return metrics.reciprocal_ranks(ids, data.gold, FIRST)
 
 
 def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:

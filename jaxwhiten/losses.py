@@ -182,6 +182,51 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
     return jax.nn.logsumexp(jnp.append(wrong_order.ravel(), 0.0))
 
 
+def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean squared error between a student's vectors and its teacher's, over rows and components.
+
+    References:
+      Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual (EMNLP 2020), section 3, equation 1.
+    """
+    return jnp.mean((u - teacher) ** 2)
+
+
+def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean of 1 − cos between a student's vectors and its teacher's: only their directions count.
+
+    References:
+      Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
+    """
+    return jnp.mean(1 - cosine(u, teacher))
+
+
+def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], scale: float = 20.0) -> Scalar:
+    """Kullback-Leibler divergence of whom a student finds similar from whom its teacher does, over the batch.
+
+    For each sentence, both sides' softmax runs over its scaled cosines with all other sentences.
+
+    Args:
+      u, teacher: Vectors of the student and of the teacher; their widths may differ.
+      scale: Factor on the cosines, an inverse temperature.
+
+    Returns:
+      The mean of KL(teacher ‖ student) over the sentences.
+
+    References:
+      Ren et al., RocketQAv2 (EMNLP 2021), listwise distillation; Cao et al., Learning to Rank: From Pairwise Approach
+      to Listwise Approach (ICML 2007), section 4.2, for the distribution.
+    """
+
+    def log_shares(x: Array) -> Array:
+        x = normalize_rows(x)
+        cosines = jnp.matmul(x, x.T, precision="highest")
+        itself = jnp.eye(len(x), dtype=bool)
+        return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)
+
+    wanted, found = log_shares(teacher), log_shares(u)
+    return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))
+
+
 def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
     """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
 
@@ -226,7 +271,7 @@ class ObjectiveKind:
     Attributes:
       loss: The objective as `(columns, labels, head, **settings) -> loss`.
       columns: Minimum and maximum number of sentences per row (None: no maximum).
-      label: `"class"`, `"score"` or None.
+      label: `"class"`, `"score"`, `"vector"` (a teacher's, [b, columns, e], which no data holds) or None.
       passes: How often each sentence is encoded.
       settings: Names of the settings it accepts.
     """
@@ -237,11 +282,21 @@ class ObjectiveKind:
     passes: int = 1
     settings: tuple[str, ...] = ()
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the rows of the data carry its label."""
+        return self.label in ("class", "score")
+
 
 def _ranking(columns: Sequence[Array], labels: Array | None, head: Head, **settings: Any) -> Scalar:
     del labels, head
     anchor, positive, *negatives = columns
     return multiple_negatives_ranking(anchor, positive, jnp.stack(negatives) if negatives else None, **settings)
+
+
+def _prefix(teacher: Array, columns: Sequence[Array]) -> Array:
+    """The first sentences' vectors of a teacher, cut to the prefix that `matryoshka` trains."""
+    return teacher[:, 0, : columns[0].shape[-1]]
 
 
 OBJECTIVES: dict[str, ObjectiveKind] = {
@@ -259,6 +314,18 @@ OBJECTIVES: dict[str, ObjectiveKind] = {
     ),
     "cosent": ObjectiveKind(
         lambda c, y, h, **settings: cosent(c[0], c[1], y, **settings), (2, 2), "score", settings=("scale",)
+    ),
+    "distil_mse": ObjectiveKind(lambda c, y, h: vector_regression(c[0], _prefix(y, c)), (1, 1), "vector"),
+    "distil_cosine": ObjectiveKind(lambda c, y, h: cosine_distance(c[0], _prefix(y, c)), (1, 1), "vector"),
+    # DSE: the teacher's score of each pair, regressed (Barkan et al., AAAI 2020, section 3).
+    "distil_pairs": ObjectiveKind(
+        lambda c, y, h: cosine_regression(c[0], c[1], cosine(y[:, 0], y[:, 1])), (2, 2), "vector"
+    ),
+    "distil_listwise": ObjectiveKind(
+        lambda c, y, h, **settings: listwise_distillation(c[0], y[:, 0], **settings),
+        (1, 1),
+        "vector",
+        settings=("scale",),
     ),
 }
 
@@ -292,7 +359,7 @@ def check_data(name: str, columns: Sequence[str], label: str | None) -> None:
         raise InputError(
             f"The objective {name!r} takes {wanted} sentences per row; the rows have {', '.join(columns)}."
         )
-    if kind.label and label != kind.label:
+    if kind.labelled and label != kind.label:
         raise InputError(f"The objective {name!r} needs a {kind.label} for every row; the rows have {label or 'none'}.")
 
 

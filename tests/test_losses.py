@@ -22,6 +22,8 @@ def draw(columns: int, seed: int = 0) -> list[np.ndarray]:
 
 def draw_labels(kind: str | None) -> np.ndarray | None:
     rng = np.random.default_rng(7)
+    if kind == "vector":
+        return rng.normal(size=(B, 2, D)).astype(np.float32)
     if kind == "class":
         return rng.integers(0, CLASSES, B).astype(np.int32)
     # Scores repeat, so that CoSENT meets ties.
@@ -195,6 +197,51 @@ def test_values_are_those_of_numpy(name, settings, columns):
     given = None if labels is None else jnp.asarray(labels)
     found = losses.objective(name, **settings)([jnp.asarray(c) for c in data], given, head)
     assert float(found) == pytest.approx(in_numpy(name, settings, data, labels, make_head(name, settings)), rel=1e-5)
+
+
+DISTILLATION = ["distil_mse", "distil_cosine", "distil_pairs", "distil_listwise"]
+
+
+def distilled_in_numpy(name, u, v, teacher):
+    first, second = teacher.astype(np.float64).swapaxes(0, 1)
+    if name == "distil_mse":
+        return np.mean((u - first) ** 2)
+    if name == "distil_cosine":
+        return np.mean(1 - np.diag(cosines(u, first)))
+    if name == "distil_pairs":
+        return np.mean((np.diag(cosines(u, v)) - np.diag(cosines(first, second))) ** 2)
+    total = 0.0
+    for i in range(B):
+        wanted, found = (np.exp(20 * np.delete(cosines(x, x)[i], i)) for x in (first, u))
+        wanted, found = wanted / wanted.sum(), found / found.sum()
+        total += np.sum(wanted * np.log(wanted / found)) / B
+    return total
+
+
+@pytest.mark.parametrize("name", DISTILLATION)
+def test_distillation_is_its_formula_and_zero_for_the_teachers_own_vectors(name):
+    data, labels = draw(2), draw_labels("vector")
+    columns = [jnp.asarray(c) for c in data[: losses.OBJECTIVES[name].columns[1]]]
+    loss = losses.objective(name)
+    expected = distilled_in_numpy(name, *(c.astype(np.float64) for c in data), labels)
+    assert float(loss(columns, jnp.asarray(labels), {})) == pytest.approx(expected, rel=1e-4)
+    own = [jnp.asarray(labels[:, i]) for i in range(len(columns))]
+    assert float(loss(own, jnp.asarray(labels), {})) == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["distil_listwise", "distil_pairs"])
+def test_a_teacher_of_scores_may_have_another_width(name):
+    columns = [jnp.asarray(c) for c in draw(2)[: losses.OBJECTIVES[name].columns[1]]]
+    labels = jnp.asarray(draw_labels("vector"))
+    wider = jnp.pad(labels, ((0, 0), (0, 0), (0, 5)))
+    loss = losses.objective(name)
+    assert float(loss(columns, wider, {})) == pytest.approx(float(loss(columns, labels, {})), rel=1e-5)
+
+
+def test_matryoshka_learns_prefixes_of_the_teacher():
+    (u,), labels = draw(1), draw_labels("vector")
+    found = losses.objective("distil_cosine", matryoshka_dims=(4,))([jnp.asarray(u)], jnp.asarray(labels), {})
+    assert float(found) == pytest.approx(np.mean(1 - np.diag(cosines(u[:, :4], labels[:, 0, :4]))), abs=1e-5)
 
 
 def test_softmax_by_hand():

@@ -34,6 +34,7 @@ def run_training(
     best: str | None = None,
     unit: str = "sentences",
     per_row: int = 1,
+    frozen: Any = None,
 ) -> Trained:
     """`jaxwhiten.training.train` with the optimizer, schedule and options that the config names."""
     schedule = make_schedule(config.learning_rate, recipe["steps"], warmup=config.warmup, decay=config.decay)
@@ -54,6 +55,7 @@ def run_training(
         evaluate=evaluate,
         best=best,
         options=RunOptions(**options, unit=unit, per_row=per_row),
+        frozen=frozen,
     )
 
 

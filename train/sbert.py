@@ -15,11 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from flax import nnx
 from ml_collections import ConfigDict
 
 from jaxwhiten import losses
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples
+from jaxwhiten.datasets import (
+    Examples,
+    load_nli,
+    load_sts,
+    nli_examples,
+    sts_examples,
+    table_examples,
+    text_examples,
+    write_pairs,
+)
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
@@ -49,6 +59,10 @@ def train_sentences(config: ConfigDict) -> bool:
     began = time.perf_counter()
     pooling, kind = check_pooling(config.pooling), losses.objective_kind(config.objective)
     examples = load_examples(config, kind)
+    data, held_out = config.data, None
+    if data.held_out:
+        examples, held_out = examples.hold_out(data.held_out, data.held_out_seed)
+    examples = examples.take(data.limit, config.seed) if data.limit else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
@@ -62,13 +76,19 @@ def train_sentences(config: ConfigDict) -> bool:
         config.max_length,
         columns,
         table,
-        labels=examples.label if kind.label else None,
+        labels=examples.label if kind.labelled else None,
         classes=len(examples.classes),
         seed=config.seed,
         settings=config.settings.to_dict(),
         matryoshka=matryoshka,
+        teacher=config.teacher.to_dict(),
+        adapter=config.adapter.to_dict(),
     )
     plan = make_plan(config.objective, setup)
+    trained_size, size = (
+        sum(x.size for x in jax.tree.leaves(tree)) for tree in (plan.params, nnx.state(model, nnx.Param))
+    )
+    print(f"{trained_size:,} parameters are trained, {100 * trained_size / size:.2f} % of the encoder's {size:,}")
     batches = sentence_batches(
         table,
         plan.labels,
@@ -78,6 +98,7 @@ def train_sentences(config: ConfigDict) -> bool:
         buckets=config.buckets,
         seed=config.seed,
         process=(jax.process_index(), jax.process_count()),
+        vectors=plan.vectors,
     )
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
@@ -85,7 +106,8 @@ def train_sentences(config: ConfigDict) -> bool:
     recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
     evaluate = scorer(config, plan.rebuild, folder, config.dev, "dev") if config.dev else None
     best = f"{config.dev} dev" if config.dev else None
-    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, best=best, per_row=len(columns))
+    options = {"best": best, "per_row": len(columns), "frozen": plan.frozen}
+    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, **options)
     if not trained.finished:
         return False
 
@@ -95,7 +117,10 @@ def train_sentences(config: ConfigDict) -> bool:
         score = scorer(config, plan.rebuild, folder, task, split)
         before |= score(plan.params)
         after |= score(trained.params)
-    export(config, plan.rebuild(trained.params["encoder"]), folder, recipe, after)
+    if held_out is not None and distributed.is_writer():
+        write_pairs(Path(config.output) / "held_out.tsv", held_out)
+    steps = jax.device_get(trained.params.get("steps", ()))
+    export(config, plan.rebuild(trained.params["encoder"]), steps, folder, recipe, after)
     seconds = round(time.perf_counter() - began, 1)
     facts = {"step": trained.step, "seed": config.seed, "seconds": seconds}
     scores = {"before": before, "after": after}
@@ -111,11 +136,13 @@ def train_sentences(config: ConfigDict) -> bool:
 def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
     """The rows the config names, in the form the objective takes."""
     data, alone = config.data, kind.columns == (1, 1)
-    if data.file:
+    if data.file and not data.columns:
+        examples = text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+    elif data.file:
         examples = table_examples(
             data.file,
             data.columns,
-            label=(data.label or None) if kind.label else None,
+            label=(data.label or None) if kind.labelled else None,
             classes=data.classes if kind.label == "class" else (),
             score_range=data.score_range,
             skip_bad_rows=data.skip_bad_rows,
@@ -128,12 +155,12 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
             skip_bad_rows=data.skip_bad_rows,
         )
         print(rows.summary())
-        examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.label else "triplets")
+        examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.columns == (2, 2) else "triplets")
     else:
         pairs = load_sts(data.name, data.folder or None).splits["train"]
         examples = sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
     losses.check_data(config.objective, list(examples.columns), examples.label_kind)
-    return examples.take(data.limit, config.seed) if data.limit else examples
+    return examples
 
 
 def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:
@@ -154,7 +181,9 @@ def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split:
     )
 
 
-def export(config: ConfigDict, model: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]) -> None:
+def export(
+    config: ConfigDict, model: Any, steps: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]
+) -> None:
     """Writes the finished model's folder with its card."""
     if not distributed.is_writer():
         return
@@ -167,9 +196,8 @@ def export(config: ConfigDict, model: Any, folder: Path, recipe: dict[str, Any],
         recipe=recipe,
         scores=scores,
     )
-    save_sentence_transformer(
-        Path(config.output) / "model", model, folder, pooling=config.pooling, max_length=config.max_length, card=card
-    )
+    how = {"pooling": config.pooling, "max_length": config.max_length, "steps": steps, "card": card}
+    save_sentence_transformer(Path(config.output) / "model", model, folder, **how)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Data sets: the STS tasks, NLI, the sample that ships with the package, and the user's own tables."""
 
 from jaxwhiten.datasets.corpus import Corpus, corpus_files
-from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples
+from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples, text_examples, write_pairs
 from jaxwhiten.datasets.named import load_mrpc, load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
@@ -30,4 +30,6 @@ __all__ = [
     "read_table",
     "sts_examples",
     "table_examples",
+    "text_examples",
+    "write_pairs",
 ]

@@ -5,19 +5,28 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
+from jaxwhiten.datasets.corpus import TEXT_ENDINGS, Corpus, corpus_files
 from jaxwhiten.datasets.nli import LABELS, NLIRows
 from jaxwhiten.datasets.protocol import Pairs
+from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.io import write_text
 
+_BLOCK = 4096
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+_PAIRS_HEADER = "\t".join(COLUMNS)
 NLI_FORMS = ("pairs", "triplets", "sentences")
 
 
@@ -49,9 +58,44 @@ class Examples:
         """At most `count` rows, drawn without replacement and kept in order."""
         if count >= len(self):
             return self
-        rows = np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False))
+        return self._rows(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
+
+    def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
+        """Pairs to train on and pairs to search in, with no sentence on both sides.
+
+        Rows that have a sentence in common, in any column and up to case, stay together, and so do rows that are linked
+        by others; such groups are drawn at random.
+
+        Args:
+          share: Of the groups that are held out.
+          seed: Of the draw.
+
+        Raises:
+          InputError: A share that leaves a side empty; rows with labels or of one column, which do not say what belongs
+            together.
+        """
+        if self.label is not None or len(self.columns) < 2:
+            raise InputError(
+                "Only rows of sentences that belong together, without labels, can be held out to search in."
+            )
+        number: dict[str, int] = {}
+        texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
+        links = (np.repeat(texts[:1], len(texts), axis=0).ravel(), texts.ravel())
+        graph = coo_matrix((np.ones(texts.size, bool), links), shape=(len(number), len(number)))
+        count, group = connected_components(graph, directed=False)
+        out = (np.random.default_rng(seed).random(count) < share)[group[texts[0]]]
+        if out.all() or not out.any():
+            raise InputError(f"A share of {share} held out of {count} groups of rows leaves a side empty.")
+        return self._rows(np.flatnonzero(~out)), self._rows(np.flatnonzero(out))
+
+    def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         return Examples(columns, None if self.label is None else self.label[rows], self.classes, self.skipped)
+
+
+def sentence_key(text: str) -> str:
+    """What two spellings of a sentence have in common: its words without case."""
+    return " ".join(text.casefold().split())
 
 
 def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
@@ -112,6 +156,31 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
         return Examples({"sentence": _distinct(pairs.sentence1, pairs.sentence2)})
     score = ((pairs.score - low) / (high - low)).astype(np.float32)
     return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
+
+
+def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
+    """The distinct lines of text files, or their sentences, as one column.
+
+    Args:
+      where: A `.txt` or `.txt.gz` file, a folder of such files, or a pattern with `*`.
+      split: Whether to split lines after `.`, `!` or `?` where a capital letter or a digit follows.
+      skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
+
+    Raises:
+      DataError: There is no such file, it cannot be read, or it holds no text.
+      InputError: A table, whose columns have to be named.
+    """
+    corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
+    for file in corpus.files:
+        if not file.name.endswith(TEXT_ENDINGS):
+            raise InputError(
+                f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
+            )
+    lines = (line.strip() for block in corpus.blocks(_BLOCK) for line in block)
+    texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
+    if not texts:
+        raise DataError(f"{where}: no line of text in it.")
+    return Examples({"sentence": texts}, skipped=corpus.skipped)
 
 
 def table_examples(
@@ -184,5 +253,15 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
     return (score - low) / (high - low)
 
 
-def _distinct(*columns: Sequence[str]) -> list[str]:
+def write_pairs(path: str | os.PathLike[str], examples: Examples) -> None:
+    """Writes the first two columns as duplicates in Quora's columns, for `load_retrieval`."""
+    number: dict[str, int] = {}
+    lines = [_PAIRS_HEADER]
+    for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):
+        ids = (str(number.setdefault(sentence_key(text), len(number))) for text in pair)
+        lines.append("\t".join([str(row), *ids, *(" ".join(text.split()) for text in pair), "1"]))
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _distinct(*columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(itertools.chain(*columns)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export.cards import head_card
-from jaxwhiten.head import AUTO, Head, Pooling, write_folder
+from jaxwhiten.head import AUTO, Head, Pooling, Step, write_folder
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.whitening import Whitening
@@ -44,6 +44,7 @@ def save_sentence_transformer(
     *,
     pooling: str = "mean",
     max_length: int = 128,
+    steps: Sequence[Step] = (),
     card: str | None = None,
     dtype: str = "float32",
 ) -> Path:
@@ -55,6 +56,7 @@ def save_sentence_transformer(
       tokenizer_folder: Where its tokenizer lies; the files are copied.
       pooling: A name that `check_pooling` passes.
       max_length: Longest sentence in tokens.
+      steps: Steps on vectors after the pooling.
       card: Text of README.md; none is written without it.
       dtype: Type of the stored weights.
 
@@ -66,6 +68,7 @@ def save_sentence_transformer(
     """
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
     head = Head.named(check_pooling(pooling))
+    head = head.then(*steps) if steps else head
     return write_folder(folder, model, tokenizer, head, card=card, dtype=dtype)
 
 

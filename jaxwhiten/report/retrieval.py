@@ -99,6 +99,28 @@ def quality_table(run: RetrievalRun) -> Table:
     )
 
 
+def encoder_table(run: RetrievalRun) -> Table:
+    """MRR@10 per row with the encoder's name, for tables that join several runs; and the paired difference, if any.
+
+    Raw rows differ from the encoder that the run was told to compare with, whitened ones from their own raw vectors.
+    """
+    cells = []
+    for row in run.rows:
+        own, ends, versus = Path(row.model), row.mrr_interval, row.versus_raw
+        beside = Path(run.header.config.get("versus", "")) if row.whitening == "none" else own
+        cells.append([_encoder_name(own), row.label, str(row.k), number(row.mrr_at_10, 4)])
+        cells[-1].append(f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None))
+        changed = [number(x, 4, signed=True) for x in (versus.value, versus.low, versus.high)] if versus else []
+        cells[-1] += [f"{changed[0]} ({changed[1]} to {changed[2]})", _encoder_name(beside)] if versus else ["", ""]
+    heads = ["encoder", "whitening", "k", "MRR@10", "its interval", "paired difference", "to"]
+    return Table(heads, cells, 3, quality_table(run).caption)
+
+
+def _encoder_name(model: Path) -> str:
+    """A model's last name; that of the run for the `model` folder it wrote."""
+    return model.parent.name if model.name == "model" else model.name
+
+
 def cost_table(run: RetrievalRun) -> Table:
     """What it takes: time of batched and of single searches, memory, and building."""
     protocol = run.header.protocol

@@ -1,19 +1,22 @@
 """Training: one loop for all programs, with its state, step, schedule, batches, checkpoints and log."""
 
+from jaxwhiten.training.adapters import plan_lora, plan_on_vectors
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
+from jaxwhiten.training.distillation import plan_distillation
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
 from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
-from jaxwhiten.training.plan import PLANNERS, Plan, Setup, make_plan
+from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
 from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
 from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
 
 __all__ = [
+    "ADAPTERS",
     "PLANNERS",
     "Batches",
     "Checkpoints",
@@ -45,6 +48,9 @@ __all__ = [
     "masked_loss",
     "median_rate",
     "place_batch",
+    "plan_distillation",
+    "plan_lora",
+    "plan_on_vectors",
     "plot_run",
     "read_metrics",
     "sentence_batches",

@@ -87,6 +87,7 @@ def train(
     evaluate: Evaluate | None = None,
     best: str | None = None,
     options: RunOptions | None = None,
+    frozen: Params | None = None,
 ) -> Trained:
     """Trains for `steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
@@ -99,7 +100,7 @@ def train(
       steps: Steps of the whole run.
       batch_size: Rows per global batch, over all devices.
       recipe: Everything that determines the result; a folder with a run of another recipe is refused.
-      accumulate, seed: As in `make_step`.
+      accumulate, seed, frozen: As in `make_step`.
       evaluate: Parameters to scores; also called once before the first step.
       best: The score whose highest value marks the best checkpoint.
       options: How the run is logged and checkpointed.
@@ -133,7 +134,7 @@ def train(
     try:
         if evaluate is not None and int(state.step) == 0:
             log.scores(0, from_writer(evaluate(state.params)))
-        step = make_step(loss_fn, optimizer, schedule, mesh, seed=seed, accumulate=accumulate)
+        step = make_step(loss_fn, optimizer, schedule, mesh, seed=seed, accumulate=accumulate, frozen=frozen)
         state, finished = fit(
             state,
             step,

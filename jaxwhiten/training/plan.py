@@ -14,9 +14,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
 from jaxwhiten import losses
+from jaxwhiten.errors import unknown_name
 from jaxwhiten.training.sentences import Rebuild, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
 from jaxwhiten.training.tokens import TokenTable
@@ -38,6 +39,8 @@ class Setup:
       seed: Seed of new parameters.
       settings: Settings of the objective.
       matryoshka: `matryoshka_dims` and `matryoshka_weights` of `jaxwhiten.losses.objective`.
+      teacher: `model`, a folder or hub id, and how its vectors are made, see `jaxwhiten.training.distillation`.
+      adapter: `kind`, a name of `ADAPTERS` or "" for none, and its settings, see `jaxwhiten.training.adapters`.
     """
 
     model: Any
@@ -51,6 +54,8 @@ class Setup:
     seed: int = 0
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     matryoshka: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    teacher: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    adapter: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +63,21 @@ class Plan:
     """What is trained.
 
     Attributes:
-      params: `{"encoder": ..., "head": ...}`: what `rebuild` takes, and whatever else the loss trains.
+      params: `{"encoder": ..., "head": ...}`: what `rebuild` takes, and whatever else the loss trains; under `"steps"`
+        steps on vectors that follow the pooling in the model, too.
       loss: For `make_step`.
       rebuild: From `params["encoder"]` to the encoder that is scored and exported.
-      labels: What each row of a batch carries as `labels`, [n] or [n, m], or None.
+      labels: What each row of a batch carries as `labels`, [n] or [n, ...], or None.
+      vectors: What each row carries as `vectors`, or None.
+      frozen: What the loss finds as `params["frozen"]` and does not train, see `make_step`.
     """
 
     params: Params
     loss: LossFn
     rebuild: Rebuild
     labels: Shaped[np.ndarray, " n *m"] | None = None
+    vectors: Float[np.ndarray, "n columns d"] | None = None
+    frozen: Params | None = None
 
 
 def plan_sentences(objective: str, setup: Setup) -> Plan:
@@ -78,12 +88,15 @@ def plan_sentences(objective: str, setup: Setup) -> Plan:
     head = losses.init_head(objective, jax.random.key(setup.seed), width, setup.classes, **settings)
     loss = losses.objective(objective, **setup.matryoshka, **settings)
     compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=kind.passes)
-    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.label else None)
+    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.labelled else None)
 
 
 Planner = Callable[[str, Setup], Plan]
 PLANNERS: dict[str, Planner] = {}
 """Objectives that need more than sentence vectors and labels, by name."""
+
+ADAPTERS: dict[str, Callable[[Planner, str, Setup], Plan]] = {}
+"""Kinds of adapters: from the objective's planner, its name and the setup to a plan that trains the adapter alone."""
 
 
 def make_plan(objective: str, setup: Setup) -> Plan:
@@ -94,6 +107,11 @@ def make_plan(objective: str, setup: Setup) -> Plan:
       setup: What the run has read.
 
     Raises:
-      InputError: An unknown objective or setting.
+      InputError: An unknown objective, adapter or setting.
     """
-    return PLANNERS.get(objective, plan_sentences)(objective, setup)
+    planner, adapter = PLANNERS.get(objective, plan_sentences), setup.adapter.get("kind", "")
+    if not adapter:
+        return planner(objective, setup)
+    if adapter not in ADAPTERS:
+        raise unknown_name("kind of adapter", adapter, ADAPTERS)
+    return ADAPTERS[adapter](planner, objective, setup)

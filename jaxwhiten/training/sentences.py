@@ -75,7 +75,7 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
 
 def sentence_batches(
     table: TokenTable,
-    labels: Shaped[np.ndarray, " n"] | None,
+    labels: Shaped[np.ndarray, " n *m"] | None,
     *,
     batch_size: int,
     max_length: int,
@@ -83,22 +83,24 @@ def sentence_batches(
     buckets: int = 4,
     seed: int = 0,
     process: tuple[int, int] = (0, 1),
+    vectors: Float[np.ndarray, "n columns d"] | None = None,
 ) -> Batches:
     """Batches of tokenised rows for `sentence_loss`.
 
     Args:
       table: From `tokenize_columns`.
-      labels: One label per row, or None.
+      labels: One label per row, a number or an array, or None.
       batch_size, seed, process: As in `Batches`.
       max_length: Longest padded length.
       pad_id: Token id of padding.
       buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
+      vectors: Vectors of the rows' sentences, which the loss finds as `vectors`; memory-mapped as well.
     """
+    given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         del rng
-        batch = table.batch(rows, length, pad_id)
-        return batch if labels is None else batch | {"labels": labels[rows]}
+        return table.batch(rows, length, pad_id) | {name: array[rows] for name, array in given.items()}
 
     ladder = length_ladder(max_length)
     return Batches(
@@ -133,6 +135,8 @@ def sts_evaluator(
     def evaluate(params: Params) -> dict[str, float]:
         host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
         encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
+        if steps := jax.device_get(params.get("steps", ())):
+            encoder = encoder.then(*steps)
         vectors = gather_rows(encoder.encode(share([*sentence1, *sentence2]), show_progress=False))
         half = len(sentence1)
         return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), gold)}

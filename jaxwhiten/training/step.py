@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -76,6 +77,7 @@ def make_step(
     *,
     seed: int = 0,
     accumulate: int = 1,
+    frozen: Params | None = None,
 ) -> StepFn:
     """Compiles the training step.
 
@@ -88,15 +90,20 @@ def make_step(
       schedule: Learning rate by step, to be logged.
       seed: Seed of the dropout noise.
       accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
+      frozen: Arrays the loss finds as `params["frozen"]`: neither trained nor in a checkpoint, and not constants of
+        the compiled program.
 
     Returns:
       `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that
       `loss_fn` returns.
     """
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    gradient = jax.value_and_grad(loss_fn, has_aux=True)
 
-    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""]) -> Any:
+    def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> Any:
+        def loss(params: Params, batch: Batch, key: Key[Array, ""]) -> tuple[Scalar, Metrics]:
+            return loss_fn(params if frozen is None else {**params, "frozen": frozen}, batch, key)
+
+        gradient = jax.value_and_grad(loss, has_aux=True)
         if accumulate == 1:
             return gradient(params, batch, key)
         # Part i holds rows i, i + accumulate, ..., so that no row moves to another device.
@@ -111,9 +118,9 @@ def make_step(
         total, _ = jax.lax.scan(add, zeros, (parts, keys))
         return jax.tree.map(lambda x: x / accumulate, total)
 
-    def step(state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+    def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
         key = jax.random.fold_in(jax.random.key(seed), state.step)
-        (loss, metrics), gradients = mean_gradient(state.params, batch, key)
+        (loss, metrics), gradients = mean_gradient(state.params, batch, key, frozen)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         metrics |= {
             "loss": loss,
@@ -122,4 +129,9 @@ def make_step(
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
-    return jax.jit(step, donate_argnums=0, in_shardings=(everywhere, by_row), out_shardings=(everywhere, everywhere))
+    compiled = functools.partial(jax.jit, donate_argnums=0, out_shardings=(everywhere, everywhere))
+    if frozen is None:
+        return compiled(step, in_shardings=(everywhere, by_row))
+    placed = jax.jit(lambda x: x, out_shardings=everywhere)(jax.tree.map(np.asarray, frozen))
+    with_frozen = compiled(step, in_shardings=(everywhere, by_row, everywhere))
+    return lambda state, batch: with_frozen(state, batch, placed)

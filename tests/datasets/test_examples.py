@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from jaxwhiten.datasets import NLIRows, Pairs, load_nli, load_sts, nli_examples, sts_examples, table_examples
+from jaxwhiten.datasets import (
+    Examples,
+    NLIRows,
+    Pairs,
+    load_nli,
+    load_retrieval,
+    load_sts,
+    nli_examples,
+    sts_examples,
+    table_examples,
+    text_examples,
+    write_pairs,
+)
 from jaxwhiten.errors import DataError, InputError
 
 NLI = NLIRows(
@@ -154,3 +166,70 @@ def test_real_rows(real_data):
     assert len(found) == 5749
     assert found.label.min() >= 0
     assert found.label.max() == 1.0
+
+
+# --- text files, and pairs held out ---------------------------------------------------------------------------------
+
+
+def test_text_lines_and_their_sentences(tmp_path):
+    (tmp_path / "a.txt").write_text("One day. Two e.g. three! 4 is next?\nOne day.\n\n  Last  \n")
+    assert text_examples(tmp_path).columns == {"sentence": ["One day. Two e.g. three! 4 is next?", "One day.", "Last"]}
+    assert text_examples(tmp_path / "a.txt", split=True).columns["sentence"] == [
+        "One day.",
+        "Two e.g. three!",
+        "4 is next?",
+        "Last",
+    ]
+
+
+def test_a_table_is_no_text_and_blank_lines_are_none(tmp_path):
+    (tmp_path / "a.tsv").write_text("one\ttwo\n")
+    with pytest.raises(InputError, match=r"a\.tsv: name the columns"):
+        text_examples(tmp_path / "a.tsv")
+    (tmp_path / "b.txt").write_text("\n \n")
+    with pytest.raises(DataError, match="no line of text"):
+        text_examples(tmp_path / "b.txt")
+
+
+def pairs_in_chains(chains=40, length=4):
+    """Chains of pairs, each of which shares a question with the next; every second spelling is in capitals."""
+    first, second = [], []
+    for chain in range(chains):
+        texts = [f"question {chain} {i}" for i in range(length + 1)]
+        first += texts[:-1]
+        second += [text.upper() if i % 2 else text for i, text in enumerate(texts[1:])]
+    return Examples({"one": first, "two": second})
+
+
+def test_no_sentence_is_on_both_sides_of_a_split():
+    examples = pairs_in_chains()
+    train, test = examples.hold_out(0.3, seed=5)
+    sides = [{text.casefold() for column in part.columns.values() for text in column} for part in (train, test)]
+    assert not sides[0] & sides[1]
+    assert len(train) + len(test) == len(examples)
+    assert len(test) % 4 == 0, "chains stay together"
+    assert 0.1 < len(test) / len(examples) < 0.5
+    assert examples.hold_out(0.3, seed=5)[1] == test
+    assert examples.hold_out(0.3, seed=6)[1] != test
+
+
+def test_held_out_pairs_are_read_back_for_retrieval(tmp_path):
+    pairs = Examples({"one": ["a b", "a  B", "c\td"], "two": ["x", "y", "A b"]})
+    write_pairs(tmp_path / "held_out.tsv", pairs)
+    data = load_retrieval(str(tmp_path / "held_out.tsv"))
+    assert (data.queries, data.documents) == (["a b", "c d"], ["x", "y", "A b"])
+    assert data.gold.ids.tolist() == [0, 1, 2]
+    assert data.query_ids[0] == data.document_ids[2]
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (Examples({"one": ["a"], "two": ["b"]}), "leaves a side empty"),
+        (Examples({"one": ["a", "b"]}), "belong together"),
+        (Examples({"one": ["a"], "two": ["b"]}, np.ones(1, np.float32)), "without labels"),
+    ],
+)
+def test_what_cannot_be_held_out(examples, message):
+    with pytest.raises(InputError, match=message):
+        examples.hold_out(0.5)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from configs import pydocs, quora
 from eval import measure, published, retrieval
 from jaxwhiten import Encoder
 from jaxwhiten.datasets.retrieval import read_pairs_file
+from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import mrr_at_k, recall_at_k
 from jaxwhiten.report import Run, results
@@ -104,6 +106,25 @@ def test_scores_are_those_of_plain_numpy(config):
         ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
         assert row.mrr_at_10 == pytest.approx(mrr_at_k(ranked, data.gold, 10), abs=2e-3)
         assert row.recall_at_100 == pytest.approx(recall_at_k(ranked, data.gold, 100), abs=2e-3)
+
+
+def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_model, tmp_path):
+    from tests.tiny import write_model
+
+    other = write_model(tmp_path / "other", seed=5, num_layers=1)
+    alone = {"examples": (), "backends": "faiss-flat", "whitening": "none", "bootstrap": 50, "poolings": "mean"}
+    found = []
+    for model, versus in ((str(tiny_model), ""), (str(other), str(tiny_model)), (str(tiny_model), str(tiny_model))):
+        config.update(alone | {"model": model, "versus": versus, "out": str(tmp_path / "out")})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PoolingWarning)
+            retrieval.main(config)
+        found += Run.load(config.out).rows
+    before, after, same = found
+    assert before.versus_raw is None
+    assert after.versus_raw.value == pytest.approx(after.mrr_at_10 - before.mrr_at_10, abs=1e-6)
+    assert after.versus_raw.value != 0
+    assert same.versus_raw == results.Estimate(0.0, 0.0, 0.0)
 
 
 def test_times_are_milliseconds_a_query(monkeypatch):

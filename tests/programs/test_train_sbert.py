@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from configs import matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
+from configs import adapter, distil, matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
 from jaxwhiten import Encoder, losses
+from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.errors import InputError
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
@@ -21,10 +22,16 @@ def arguments(tiny_model, tmp_path):
     return softmax_arguments(tiny_model, tmp_path)
 
 
+# LoRA learns a teacher's vectors: both hooks of a plan in one run.
+TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "adapter.kind": "lora", "teacher.pooling": "mean"}
+
+
 @pytest.mark.slow
-def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
+@pytest.mark.parametrize("changes", [{}, TAUGHT_LORA], ids=["softmax", "lora with a teacher"])
+def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
     """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
     cache = tmp_path / "cache"
+    arguments |= changes | {"teacher.model": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
@@ -96,6 +103,21 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     np.testing.assert_allclose(peer.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5)
 
 
+def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config, tmp_path, capsys):
+    config.objective, config.adapter.kind, config.learning_rate = "mnr", "linear", 1e-2
+    config.data.label, config.data.classes, config.data.held_out = "", (), 0.2
+    sbert.main(config)
+    said = capsys.readouterr().out
+    assert "1,056 parameters are trained, " in said
+    out = tmp_path / "run"
+    kept = load_retrieval(str(out / "held_out.tsv"))
+    assert f"{96 - kept.counts['rows']} rows of one / two" in said
+    assert (out / "model" / "2_Dense" / "config.json").is_file()
+    base, adapted = (Encoder.from_pretrained(f, pooling="mean", max_length=16) for f in (config.model, out / "model"))
+    np.testing.assert_array_equal(adapted.encode(SENTENCES), base.encode(SENTENCES))
+    assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
+
+
 def test_stages_start_where_the_one_before_ended(config, tmp_path):
     from ml_collections import ConfigDict
 
@@ -145,7 +167,7 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
-@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke])
+@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter])
 def test_configs_hold_a_known_objective_with_its_settings(module):
     config = module.get_config()
     assert set(config) == set(sbert_defaults.get_config())

@@ -88,6 +88,16 @@ def test_intervals_and_differences_stand_beside_the_mrr(run):
     assert "**0.5000**" in table.markdown()
 
 
+def test_encoders_of_several_runs_stand_beside_each_other(run):
+    ends = results.Estimate(0.5, 0.45, 0.55)
+    raw = row(model="runs/quora-lora/model", whitening="none", transductive=False, mrr_interval=ends)
+    raw = dataclasses.replace(raw, versus_raw=results.Estimate(0.1, 0.05, 0.15))
+    run = dataclasses.replace(run, rows=[raw, row(model="tiny")]).with_header(config={"versus": "hub/tiny"})
+    first, second = views.encoder_table(run).rows
+    assert first == ["quora-lora", "none", "128", "0.5000", "0.4500–0.5500", "+0.1000 (+0.0500 to +0.1500)", "tiny"]
+    assert second == ["tiny", "target †", "128", "0.5000", "–", "", ""]
+
+
 def test_knobs_are_shown_only_where_there_are_several(run):
     assert "γ" not in views.quality_table(run).columns
     run.rows.append(row(gamma=0.5))

@@ -85,3 +85,16 @@ def test_uneven_batches_are_refused():
         data_mesh(12)
     with pytest.raises(InputError, match="3 accumulated"):
         data_mesh(16, accumulate=3)
+
+
+def test_frozen_parts_reach_the_loss_on_every_device_and_stay_out_of_the_state():
+    def shifted(params, batch, key):
+        assert isinstance(params["frozen"]["shift"], jax.core.Tracer), "a constant of the program would be compiled in"
+        return no_noise(params, batch | {"y": batch["y"] + params["frozen"]["shift"]}, key)
+
+    def with_constant(params, batch, key):
+        return no_noise(params, batch | {"y": batch["y"] + 2.0}, key)
+
+    state, rows = run(shifted, frozen={"shift": np.float32(2.0)}, accumulate=2)
+    assert losses(rows) == pytest.approx(losses(run(with_constant, accumulate=2)[1]), abs=1e-5)
+    assert set(state.params) == set(toy.params())

@@ -1,0 +1,30 @@
+"""An adapter learns a domain: duplicate questions, which question was asked before.
+
+    python -m train.sbert --config configs/adapter.py \\
+      --config.data.file=DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz --config.output=runs/adapter-lora
+
+`--config.adapter.kind=linear` and `bottleneck` train on the frozen vectors; `--config.adapter.kind= ` with
+`--config.learning_rate=2e-4` is full fine-tuning. The share `data.held_out` of the questions is kept for the test, in
+the output's `held_out.tsv`: groups of duplicates that share no question with the others.
+"""
+
+from configs import sbert_defaults
+
+
+def get_config():
+    config = sbert_defaults.get_config()
+    config.model = "jaxwhiten-tiny"
+    config.objective = "mnr"
+    config.adapter.kind = "lora"
+    config.adapter.projections = ("query", "key", "value", "output", "up", "down")
+    config.data.file = "quora_dup_sae.tsv.gz"
+    config.data.columns = ("question1", "question2")
+    config.data.held_out = 0.3
+    config.max_length = 32
+    config.batch_size = 64
+    config.epochs = 2
+    config.learning_rate = 2e-3
+    config.dev = ""
+    config.test = ()
+    config.output = "runs/adapter"
+    return config

@@ -1,0 +1,141 @@
+"""Adapters: they start as the unchanged model, leave it frozen, and end as an ordinary folder."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+from jaxwhiten.export import save_sentence_transformer
+from jaxwhiten.models import load_model
+from jaxwhiten.training import (
+    Setup,
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_plan,
+    make_schedule,
+    make_step,
+    place_batch,
+    sentence_batches,
+    tokenize_columns,
+)
+from tests.tiny import SENTENCES, write_model
+
+TEXTS = [text or "Nothing." for text in SENTENCES]
+COLUMNS = [TEXTS[:8], TEXTS[2:]]
+KINDS = ["lora", "linear", "bottleneck"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base") / "base"
+    return write_model(folder, num_layers=2, dropout=0.0, attention_dropout=0.0)
+
+
+@pytest.fixture
+def setup(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    model, _, _ = load_model(folder)
+    return Setup(model, folder, "mean", 32, COLUMNS, tokenize_columns(COLUMNS, folder, 32))
+
+
+def adapted(setup, kind, objective="mnr", **settings):
+    return make_plan(objective, dataclasses.replace(setup, adapter={"kind": kind, "rank": 4, **settings}))
+
+
+def batches(setup, plan):
+    return sentence_batches(setup.table, plan.labels, batch_size=8, max_length=32, buckets=1, vectors=plan.vectors)
+
+
+def trained(setup, plan, steps=5):
+    """The parameters after some steps, and the loss before each."""
+    schedule = make_schedule(1e-2, steps, warmup=0.0)
+    mesh, optimizer = data_mesh(8), make_optimizer(schedule)
+    state, source, found = create_state(plan.params, optimizer, mesh), batches(setup, plan), []
+    step = make_step(plan.loss, optimizer, schedule, mesh, frozen=plan.frozen)
+    for _ in range(steps):
+        state, metrics = step(state, place_batch(next(source), mesh))
+        found.append(float(metrics["loss"]))
+    return jax.device_get(state.params), found
+
+
+def vectors_of(setup, plan, params):
+    encoder = Encoder(plan.rebuild(params["encoder"]), setup.folder, pooling="mean", max_length=32)
+    return encoder.then(*params.get("steps", ())).encode(TEXTS)
+
+
+@pytest.fixture
+def before(folder):
+    return Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_starts_as_the_model_learns_and_is_exported_whole(setup, folder, tmp_path, before, kind):
+    plain, plan = make_plan("mnr", setup), adapted(setup, kind)
+    np.testing.assert_allclose(vectors_of(setup, plan, plan.params), before, atol=1e-6)
+    batch = jax.tree.map(jnp.asarray, next(batches(setup, plan)))
+    params = plan.params if plan.frozen is None else {**plan.params, "frozen": plan.frozen}
+    first = jax.jit(plan.loss)(params, batch, jax.random.key(0))[0]
+    assert float(first) == pytest.approx(
+        float(jax.jit(plain.loss)(plain.params, batch, jax.random.key(0))[0]), abs=1e-5
+    )
+
+    params, found = trained(setup, plan)
+    assert found[-1] < found[0] - 0.01
+    assert len(jax.tree.leaves(params)) < 10, "only the adapter is trained"
+    after = vectors_of(setup, plan, params)
+    assert np.abs(after - before).max() > 1e-2
+    np.testing.assert_allclose(Encoder.from_pretrained(folder, pooling="mean", max_length=32).encode(TEXTS), before)
+
+    model = plan.rebuild(params["encoder"])
+    out = save_sentence_transformer(tmp_path / "out", model, folder, max_length=32, steps=params.get("steps", ()))
+    np.testing.assert_allclose(Encoder.from_pretrained(out).encode(TEXTS), after, atol=1e-5)
+    library = pytest.importorskip("sentence_transformers")
+    peer = library.SentenceTransformer(str(out), device="cpu")
+    np.testing.assert_allclose(peer.encode(TEXTS), after, atol=1e-4)
+
+
+def test_merged_weights_give_the_products_of_the_paper(setup):
+    """W x + alpha / rank · B A x, and no other weight moves."""
+    plan = adapted(setup, "lora", projections=("value", "up"), alpha=6.0)
+    rng = np.random.default_rng(0)
+    adapter = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), plan.params["encoder"])
+    assert sorted(adapter) == [
+        f"layers/{i}/{at}/kernel" for i in (0, 1) for at in ("attention/value", "feed_forward/up")
+    ]
+    old, new = setup.model.layers[1], plan.rebuild(adapter).layers[1]
+    x = rng.normal(size=(3, 32)).astype(np.float32)
+    part = adapter["layers/1/feed_forward/up/kernel"]
+    expected = old.feed_forward.up(x) + 6.0 / 4 * (x @ part["down"]) @ part["up"]
+    np.testing.assert_allclose(new.feed_forward.up(x), expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(new.attention.query.kernel[...], old.attention.query.kernel[...])
+    np.testing.assert_array_equal(new.feed_forward.down.kernel[...], old.feed_forward.down.kernel[...])
+
+
+def test_lora_serves_an_objective_with_a_teacher(setup, folder):
+    table = tokenize_columns(COLUMNS[:1], folder, 32)
+    one = dataclasses.replace(setup, columns=COLUMNS[:1], table=table, teacher={"model": str(folder), "pooling": "cls"})
+    plan = adapted(one, "lora", "distil_mse")
+    _, found = trained(one, plan)
+    assert found[-1] < found[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "objective", "settings", "message"),
+    [
+        ("lorra", "mnr", {}, "Did you mean 'lora'"),
+        ("lora", "mnr", {"projections": ("quer",)}, "Did you mean 'query'"),
+        ("lora", "mnr", {"rank": 33}, "rank 33"),
+        ("lora", "mnr", {"projections": ()}, "needs projections"),
+        ("bottleneck", "mnr", {"rank": 0}, "rank 0"),
+        ("linear", "simcse", {}, "leaves it frozen"),
+        ("linear", "distil_mse", {}, "leaves it frozen"),
+    ],
+)
+def test_mistakes_are_named(setup, kind, objective, settings, message):
+    with pytest.raises(InputError, match=message):
+        adapted(setup, kind, objective, **settings)
