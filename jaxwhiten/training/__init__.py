@@ -3,6 +3,7 @@
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
+from jaxwhiten.training.denoising import Decoder, delete_tokens, plan_tsdae
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
@@ -12,11 +13,13 @@ from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
 from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
+from jaxwhiten.training.unsupervised import plan_ct, plan_simcse_whitened, plan_whitenedcse
 
 __all__ = [
     "PLANNERS",
     "Batches",
     "Checkpoints",
+    "Decoder",
     "Evaluate",
     "FitResult",
     "Log",
@@ -33,6 +36,7 @@ __all__ = [
     "corpus_key",
     "create_state",
     "data_mesh",
+    "delete_tokens",
     "fit",
     "make_optimizer",
     "make_plan",
@@ -45,6 +49,10 @@ __all__ = [
     "masked_loss",
     "median_rate",
     "place_batch",
+    "plan_ct",
+    "plan_simcse_whitened",
+    "plan_tsdae",
+    "plan_whitenedcse",
     "plot_run",
     "read_metrics",
     "sentence_batches",
