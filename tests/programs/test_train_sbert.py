@@ -8,7 +8,21 @@ import jax
 import numpy as np
 import pytest
 
-from configs import matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
+from configs import (
+    ct,
+    matryoshka,
+    nli,
+    nli_mnr,
+    nli_small,
+    nli_stsb,
+    sbert_defaults,
+    simcse,
+    simcse_whitened,
+    smoke,
+    stsb,
+    tsdae,
+    whitenedcse,
+)
 from jaxwhiten import Encoder, losses
 from jaxwhiten.errors import InputError
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
@@ -21,9 +35,15 @@ def arguments(tiny_model, tmp_path):
     return softmax_arguments(tiny_model, tmp_path)
 
 
+UNSUPERVISED = (tsdae, ct, whitenedcse, simcse_whitened)
+TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
+
+
 @pytest.mark.slow
-def test_killed_and_resumed_is_bit_equal(arguments, tmp_path):
+@pytest.mark.parametrize("changes", [{}, TSDAE], ids=["softmax", "tsdae"])
+def test_killed_and_resumed_is_bit_equal(arguments, changes, tmp_path):
     """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
+    arguments |= changes
     cache = tmp_path / "cache"
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
@@ -136,7 +156,12 @@ def test_mistakes_are_named(config, changes, message):
 
 @pytest.mark.parametrize(
     ("objective", "columns", "settings"),
-    [("mnr", ("one", "two"), {"scale": 20.0}), ("simcse", ("one",), {"temperature": 0.05})],
+    [
+        ("mnr", ("one", "two"), {"scale": 20.0}),
+        ("simcse", ("one",), {"temperature": 0.05}),
+        ("tsdae", ("one",), {"deletion": 0.5}),
+        ("ct", ("one",), {"negatives": 3}),
+    ],
 )
 def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):
     config.objective, config.settings, config.steps = objective, settings, 3
@@ -145,7 +170,7 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
-@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke])
+@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, *UNSUPERVISED])
 def test_configs_hold_a_known_objective_with_its_settings(module):
     config = module.get_config()
     assert set(config) == set(sbert_defaults.get_config())
