@@ -26,9 +26,9 @@ def test_score_prints_what_the_library_finds(run, tiny_model, tmp_path):
     assert abs(found["f1"] - f1) < 1e-6
     np.testing.assert_allclose(found["each"]["recall"], expected[:, 1], atol=1e-6)
 
+    done = run(*words[:5], "--layer", 9)
+    assert "--layer is 9" in done.err
     theirs.write_text("one\n")
     done = run(*words)
     assert done.code == 2
     assert f"error: {len(TEXTS)} candidates for 1 references" in done.err
-    done = run(*words[:5], "--layer", 9)
-    assert "--layer is 9" in done.err

@@ -27,8 +27,9 @@ def by_definition(encoder, candidates, references, layer, idf):
 
     def read(text):
         ids = tokenizer([text]).flat
-        rows = jnp.asarray(ids)[None]
-        states = np.asarray(model(rows, jnp.ones_like(rows)).hidden_states[layer][0], np.float64)
+        row = jnp.pad(jnp.asarray(ids), (0, 48 - len(ids)))[None]
+        states = model(row, (jnp.arange(48) < len(ids)).astype(jnp.int32)[None]).hidden_states[layer]
+        states = np.asarray(states[0], np.float64)[: len(ids)]
         weights = [1.0] * len(ids)
         if idf:
             seen = [sum(int(token) in ids for ids in holding) for token in ids]
@@ -64,16 +65,15 @@ def test_a_baseline_becomes_zero_and_a_perfect_match_stays_one(encoder):
     np.testing.assert_allclose(scaled, (plain - [0.2, 0.3, 0.25]) / [0.8, 0.7, 0.75], atol=1e-6)
 
 
-@pytest.mark.parametrize("idf", [False, True])
-def test_scores_equal_those_of_the_package(encoder, tiny_model, idf):
+def test_scores_equal_those_of_the_package(encoder, tiny_model):
     package = pytest.importorskip("bert_score")
     candidates, references = CANDIDATES[:6], REFERENCES[:6]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = package.score(
-            candidates, references, model_type=str(tiny_model), num_layers=2, idf=idf, device="cpu", nthreads=0
+            candidates, references, model_type=str(tiny_model), num_layers=2, idf=True, device="cpu", nthreads=0
         )
-    found = bert_score(encoder, candidates, references, layer=2, idf=idf)
+    found = bert_score(encoder, candidates, references, layer=2, idf=True)
     for mine, other in zip(found, theirs, strict=True):
         np.testing.assert_allclose(mine, other.numpy(), atol=2e-6)
 

@@ -160,7 +160,6 @@ def test_mistakes_are_named(config, changes, message):
         ("mnr", ("one", "two"), {"scale": 20.0}),
         ("simcse", ("one",), {"temperature": 0.05}),
         ("tsdae", ("one",), {"deletion": 0.5}),
-        ("ct", ("one",), {"negatives": 3}),
     ],
 )
 def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):
