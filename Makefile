@@ -47,7 +47,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes tables owner clean
+  codes unsupervised tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -139,6 +139,25 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	  $(CODES)=spectrum,whitening,pca,int8,ubinary --config.bytes=24,48,512,768 --config.classify=MRPC,SNLI \
 	    --config.rescore=0 --config.out=runs/codes/$$name-pairs || exit 1; \
 	done
+
+# Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
+OBJECTIVES ?= unsupervised tsdae ct whitenedcse simcse_whitened
+SEEDS ?= 0 1 2
+TRAIN = $(BIN)/python -m train.sbert --config configs/$$name.py --config.output=$$out
+unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels beside whitening, for docs/training.md; needs the data folder
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@mkdir -p runs/unsupervised
+	@{ echo text; gzip -dc $(TEXT) | sed 's/\([.!?]\) \([A-Z]\)/\1\n\2/g' | \
+	  awk 'length > 40 && length < 200 && !/\t/ && ++n % 8 == 0' | head -n 12800; } > runs/unsupervised/sentences.tsv
+	@for seed in $(SEEDS); do for name in $(OBJECTIVES); do \
+	  out=runs/unsupervised/$$name-$$seed; model=jaxwhiten-tiny; \
+	  if [ $$name = simcse_whitened ]; then for stage in 1 2 3; do \
+	    out=runs/unsupervised/$$name-$$seed/stage$$stage; \
+	    $(TRAIN) --config.seed=$$seed$$stage --config.model=$$model || exit 1; model=$$out/model; \
+	  done; else $(TRAIN) --config.seed=$$seed || exit 1; fi; \
+	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.geometry=False \
+	    --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
+	done; done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md

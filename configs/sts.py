@@ -25,6 +25,8 @@ def get_config():
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.
     config.geometry = False
+    # Whether pairs scored 4 and more are searched for as well: Hits@1, Hits@3 and MRR, as in EvalRank.
+    config.ranking = False
     # Or sts_sample, the pairs that ship with the package.
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
     config.aggregate = "wmean"  # shown in the table; or mean, all: all three are stored

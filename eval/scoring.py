@@ -20,7 +20,7 @@ from jaxwhiten.metrics import geometry
 from jaxwhiten.report import results
 
 GEOMETRY_ROWS = 4000
-POSITIVE = 4.0  # pairs of at least this human score are the alignment's positive pairs, as SimCSE takes them
+POSITIVE = 4.0  # pairs of at least this human score are positive: in SimCSE for the alignment, in EvalRank
 # These do not look at the sentences they are fitted on.
 _BLIND = ("none", "random-projection")
 
@@ -65,12 +65,13 @@ def score(
     ks: Sequence[int],
     measured: TaskIndex | None = None,
     seed: int = 0,
+    ranking: bool = False,
 ) -> Iterator[Scored]:
     """Rows of one pooling and whitening.
 
     Without whitening there is one row, at the full dimension. Otherwise there is one for each (β, γ) and k: the vectors
     are transformed once, to the largest k, and the smaller are prefixes. `measured` is the task whose sentences'
-    geometry is measured.
+    geometry is measured; `ranking` asks for the ranks of similar pairs.
     """
     raw = fits.whitening == "none"
     widths = [encoded.x.shape[1]] if raw else ks
@@ -92,7 +93,8 @@ def score(
                 started = time.perf_counter()
                 cosines[k][task.name] = metrics.cosine_pairs(x[left, :k], x[right, :k])
                 found = metrics.sts_scores(cosines[k][task.name], task.gold, task.subset)
-                scores[k][task.name] = results.TaskScores(**found, n_fit=n_fit)
+                ranks = rank(x[:, :k], task) if ranking else None
+                scores[k][task.name] = results.TaskScores(**found, n_fit=n_fit, ranking=ranks)
                 seconds[k] += shared + time.perf_counter() - started
                 if task is measured:
                     shapes[k] = measure(x[:, :k], task, seed)
@@ -161,13 +163,27 @@ def score_method(
         yield row, similarities
 
 
+def rank(x: np.ndarray, task: TaskIndex) -> results.Ranking:
+    """The ranks of the positive pairs' partners among the vectors of `task.test_sentences()`."""
+    ranks = metrics.partner_ranks(x, *_positive(task))
+    if not len(ranks):
+        return results.Ranking(0, math.nan, math.nan, math.nan)
+    hits_at_1, hits_at_3, mrr = (float(100 * np.mean(gain)) for gain in (ranks <= 1, ranks <= 3, 1 / ranks))
+    return results.Ranking(len(ranks), hits_at_1, hits_at_3, mrr)
+
+
 def measure(x: np.ndarray, task: TaskIndex, seed: int) -> results.Geometry:
     """The geometry of the vectors of `task.test_sentences()`, and the alignment of its positive pairs."""
-    pairs = np.stack([task.left, task.right])[:, task.gold >= POSITIVE]
-    left, right = np.searchsorted(task.test_sentences(), pairs)
+    left, right = _positive(task)
     alignment = geometry.alignment(x[left], x[right]) if len(left) else math.nan
     found = geometry.geometry(x, max_rows=GEOMETRY_ROWS, seed=seed)
     return results.Geometry(task.name, **found, alignment=alignment)
+
+
+def _positive(task: TaskIndex) -> np.ndarray:
+    """Left and right of the positive pairs, as rows of `task.test_sentences()`."""
+    pairs = np.stack([task.left, task.right])[:, task.gold >= POSITIVE]
+    return np.searchsorted(task.test_sentences(), pairs)
 
 
 def _file_bytes(method: Any) -> int:

@@ -71,7 +71,7 @@ def main(config: ConfigDict) -> None:
             if whitening in whitenings:
                 gamma = max(gamma for _, gamma in settings.knobs)
                 fits = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
-                scored = score(encoded, fits, settings.knobs, ks[pooling], measured, config.seed)
+                scored = score(encoded, fits, settings.knobs, ks[pooling], measured, config.seed, config.ranking)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
             for row, found in scored:

@@ -11,6 +11,9 @@ The words are the run's name below runs/, a table of `jaxwhiten.report`, and con
 `best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
 joined by ` + ` make one table, if their columns are the same.
 
+A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from the
+lowest end of theirs to the highest.
+
 Places named `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`.
 
 What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
@@ -24,6 +27,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchmarks import tables as benchmarks
@@ -60,11 +64,34 @@ def load(name: str) -> report.Run | benchmarks.Result | None:
     """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
     if name.startswith(benchmarks.PREFIX):
         return benchmarks.load(name.removeprefix(benchmarks.PREFIX))
+    if "*" in name:
+        found = {
+            str(path.parent.relative_to(folder)) for folder in (MADE, KEPT) for path in folder.glob(f"{name}/run.json")
+        }
+        return over_seeds([load(run) for run in sorted(found)], name.partition("-*")[0]) if found else None
     made, kept = MADE / name, KEPT / name
     if (made / "run.json").is_file():
         run = report.Run.load(made)
         return keep(run, kept) if run.header.complete else run
     return report.Run.load(kept) if (kept / "run.json").is_file() else None
+
+
+def over_seeds(runs: Sequence[report.Run], name: str) -> report.Run:
+    """A run of `eval.sts` whose rows are the means of the same rows of several."""
+    rows = []
+    for same in zip(*(run.rows for run in runs), strict=True):
+        tasks = {}
+        for task in same[0].tasks:
+            scores = [row.tasks[task] for row in same]
+            means = {key: fmean(getattr(one, key) for one in scores) for key in ("all", "mean", "wmean")}
+            tasks[task] = dataclasses.replace(scores[0], **means, subsets={}, low=None, high=None)
+        row = dataclasses.replace(same[0], model=name, tasks=tasks, versus_raw=None)
+        ends = [row.average_interval for row in same if row.average_interval]
+        if ends:
+            low, high = min(end.low for end in ends), max(end.high for end in ends)
+            row = dataclasses.replace(row, average_interval=report.results.Estimate(ends[0].value, low, high))
+        rows.append(row)
+    return dataclasses.replace(runs[0], rows=rows)
 
 
 def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequence[str]) -> report.Table | None:

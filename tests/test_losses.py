@@ -48,6 +48,8 @@ CASES = [
     ("simcse", {"temperature": 0.05}, 2),
     ("cosent", {"scale": 20.0}, 2),
 ]
+PLANNED = ("tsdae", "simcse_whitened")  # these train more than vectors: tests/training has them
+SETTINGS = {"whitenedcse": {"group_size": 4}}  # where the defaults are for wider vectors and larger batches
 
 
 def theirs(name, settings, columns, labels, head, dims, weights):
@@ -265,25 +267,26 @@ def test_cosent_is_zero_without_ordered_pairs():
     assert float(losses.cosent(u, v, jnp.full(B, 0.5))) == 0.0
 
 
-@pytest.mark.parametrize("name", list(losses.OBJECTIVES))
+@pytest.mark.parametrize("name", [name for name in losses.OBJECTIVES if name not in PLANNED])
 def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
     kind = losses.OBJECTIVES[name]
     columns = max(2, kind.columns[0])
     same = np.ones((B, D), np.float32)
     same[0] = 0.0
     head = make_head(name, {})
-    value, gradients, head_gradients = ours(name, {}, [same] * columns, draw_labels(kind.label), head)
+    settings = SETTINGS.get(name, {})
+    value, gradients, head_gradients = ours(name, settings, [same] * columns, draw_labels(kind.label), head)
     assert np.isfinite(value)
     assert all(np.isfinite(g).all() for g in [*gradients, *head_gradients.values()])
 
 
-@pytest.mark.parametrize("name", list(losses.OBJECTIVES))
+@pytest.mark.parametrize("name", [name for name in losses.OBJECTIVES if name not in PLANNED])
 def test_eight_devices_give_the_loss_of_one(name):
     """A batch sharded over the mesh is one batch: negatives of other devices count."""
     kind = losses.OBJECTIVES[name]
     columns, labels = draw(3 if name in ("mnr", "triplet") else 2), draw_labels(kind.label)
     head = {k: jnp.asarray(v) for k, v in make_head(name, {}).items()}
-    loss = losses.objective(name)
+    loss = losses.objective(name, **SETTINGS.get(name, {}))
     gradient = jax.jit(jax.value_and_grad(lambda c, y: loss(c, y, head)))
 
     def on(devices):
@@ -300,9 +303,67 @@ def test_eight_devices_give_the_loss_of_one(name):
         assert abs(np.mean(halves) - float(one[0])) > 1e-2, "halves see fewer negatives, so their loss must differ"
 
 
+# --- without labels -------------------------------------------------------------------------------------------------
+
+
+def test_group_whitening_is_zca_of_every_group():
+    x = np.random.default_rng(0).normal(size=(64, 12)) @ np.random.default_rng(1).normal(size=(12, 12))
+    found = np.asarray(losses.group_whiten(jnp.asarray(x, jnp.float32), 4, epsilon=0.0), np.float64)
+    for start in range(0, 12, 4):
+        group, white = x[:, start : start + 4], found[:, start : start + 4]
+        values, vectors = np.linalg.eigh(np.cov(group.T, bias=True))
+        expected = (group - group.mean(0)) @ (vectors / np.sqrt(values)) @ vectors.T
+        np.testing.assert_allclose(white, expected, atol=2e-4)
+        np.testing.assert_allclose(np.cov(white.T, bias=True), np.eye(4), atol=1e-4)
+    assert np.abs(np.cov(found.T)[:4, 4:]).max() > 0.1, "columns of different groups stay correlated"
+
+
+def test_the_gradient_of_the_inverse_root_is_that_of_finite_differences():
+    rng = np.random.default_rng(0)
+    root, weight, direction = rng.normal(size=(3, 5, 5))
+    near = np.eye(5) + 1e-3 * root @ root.T  # eigenvalues that nearly coincide
+    direction = direction + direction.T
+
+    def plain(sigma):
+        values, vectors = np.linalg.eigh(sigma)
+        return np.sum((vectors / np.sqrt(values)) @ vectors.T * weight)
+
+    expected = (plain(near + 1e-5 * direction) - plain(near - 1e-5 * direction)) / 2e-5
+    gradient = jax.grad(lambda s: jnp.sum(losses.inverse_sqrt(s) * weight))
+    assert float(jnp.sum(gradient(jnp.asarray(near, jnp.float32)) * direction)) == pytest.approx(expected, rel=1e-3)
+    assert np.isfinite(gradient(jnp.eye(5))).all(), "equal eigenvalues"
+
+
+def test_whitenedcse_averages_simcse_over_shuffled_groups():
+    first, second = (jnp.asarray(x) for x in draw(2))
+    plain = losses.simcse(losses.group_whiten(first, 4), losses.group_whiten(second, 4))
+    assert float(losses.whitenedcse(first, second, group_size=4)) == pytest.approx(float(plain), rel=1e-5)
+    keys = [float(losses.whitenedcse(first, second, group_size=4, key=jax.random.key(n))) for n in range(3)]
+    assert len({round(value, 4) for value in keys}) == 3, "each key groups other columns"
+    whole = [losses.whitenedcse(first[:, :4], second[:, :4], group_size=4, key=k) for k in (None, jax.random.key(0))]
+    assert float(whole[0]) == pytest.approx(float(whole[1]), abs=1e-3), "a single group has no order"
+
+
+@pytest.mark.parametrize("negatives", [1, 3, B - 1])
+def test_contrastive_tension_by_hand(negatives):
+    first, second = draw(2)
+    terms = []
+    for i in range(B):
+        for ahead in range(negatives + 1):
+            score = float(first[i] @ second[(i + ahead) % B])
+            terms.append(np.log1p(np.exp(-score if ahead == 0 else score)))
+    found = losses.contrastive_tension(jnp.asarray(first), jnp.asarray(second), negatives)
+    assert float(found) == pytest.approx(np.mean(terms), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: losses.group_whiten(jnp.ones((8, 12)), 5), "divide the width 12"),
+        (lambda: losses.group_whiten(jnp.ones((4, 12)), 4), "less than the 4 rows"),
+        (lambda: losses.whitenedcse(jnp.ones((8, 12)), jnp.ones((8, 12)), group_size=4, shuffles=0), "at least 1"),
+        (lambda: losses.contrastive_tension(jnp.ones((4, 2)), jnp.ones((4, 2)), 4), "1 to 3"),
+        (lambda: losses.objective("tsdae")([jnp.ones((2, 4))], None, {}), "make_plan"),
         (lambda: losses.objective("softmx"), "softmax"),
         (lambda: losses.objective("mnr", margin=1.0), "margin"),
         (lambda: losses.parse_concatenation("(u,w)"), "'w'"),

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 from jaxtyping import Float, Int, Real
 
-from jaxwhiten.arrays import first_nonfinite_row
+from jaxwhiten.arrays import first_nonfinite_row, normalize
 from jaxwhiten.errors import InputError, NonFiniteError
 
 AGGREGATES = ("wmean", "mean", "all")
@@ -145,6 +145,35 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     used = norms > 0
     total = (x64[used] / norms[used, None]).sum(axis=0)
     return float((total @ total - used.sum()) / (n * (n - 1)))
+
+
+def partner_ranks(
+    x: Float[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
+) -> Int[np.ndarray, " q"]:
+    """For every row with a partner: how many other rows are at least as similar, by cosine, as its nearest partner.
+
+    Args:
+      x: Vectors of different sentences; each is searched for among all others.
+      left, right: Rows of the pairs that people call similar, each a partner of the other; a row paired with itself is
+        left out.
+
+    Returns:
+      Ranks from 1, the partner counted; ties count against it.
+
+    References:
+      Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
+    """
+    query, partner = np.concatenate([left, right]), np.concatenate([right, left])
+    query, partner = query[query != partner], partner[query != partner]
+    unit, ranks = normalize(x), np.full(len(x), len(x))
+    for start in range(0, len(query), 1024):
+        rows = query[start : start + 1024]
+        similarity = unit[rows] @ unit.T
+        every = np.arange(len(rows))
+        nearest = similarity[every, partner[start : start + 1024]]
+        similarity[every, rows] = -np.inf
+        np.minimum.at(ranks, rows, (similarity >= nearest[:, None]).sum(axis=1))
+    return ranks[np.unique(query)]
 
 
 GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]

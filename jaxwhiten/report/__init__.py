@@ -12,6 +12,7 @@ from jaxwhiten.report.sts import (
     geometry_table,
     interval_table,
     published_table,
+    ranking_table,
     sts_table,
     write_sts,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "geometry_table",
     "interval_table",
     "published_table",
+    "ranking_table",
     "remove_views",
     "results",
     "retrieval",

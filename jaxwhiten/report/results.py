@@ -66,6 +66,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Ranking:
+    """How high the partners of similar pairs rank, in points; see `jaxwhiten.metrics.partner_ranks`."""
+
+    queries: int
+    hits_at_1: float
+    hits_at_3: float
+    mrr: float
+
+
+@dataclass(frozen=True)
 class TaskScores:
     """Spearman × 100 of one STS task; `low` and `high` are the interval of the aggregate shown."""
 
@@ -76,6 +86,7 @@ class TaskScores:
     n_fit: int
     low: float | None = None
     high: float | None = None
+    ranking: Ranking | None = None
 
     def under(self, aggregate: str) -> float:
         """The score under one of the three aggregates."""

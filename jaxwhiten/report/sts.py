@@ -207,6 +207,25 @@ def geometry_table(run: STSRun) -> Table | None:
     return _figures_table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
 
 
+def ranking_table(run: STSRun) -> Table | None:
+    """MRR of the partners of similar pairs, and the mean over the tasks; None where they were not searched for."""
+    tasks, rows = run.header.tasks, []
+    for name, row in zip(_names(run), run.rows, strict=True):
+        found = [row.tasks[task].ranking for task in tasks]
+        known = [ranks for ranks in found if ranks is not None]
+        if len(known) == len(found):
+            means = [sum(map(attrgetter(key), known)) / len(known) for key in ("mrr", "hits_at_1", "hits_at_3")]
+            rows.append([name, *(number(ranks.mrr) for ranks in known), *map(number, means)])
+    if not rows:
+        return None
+    caption = (
+        "MRR × 100 of the nearest sentence that people score 4 or more with a sentence, among all other test sentences "
+        "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
+    )
+    columns = ["setting", *tasks, "MRR", "Hits@1", "Hits@3"]
+    return Table(columns, rows, 1, caption)
+
+
 def cost_table(run: STSRun) -> Table | None:
     """Rows fitted on, seconds and the size of the fitted method, or None where the run compares no methods."""
     if all(row.beta is not None for row in run.rows):
@@ -227,6 +246,7 @@ _TABLES: views.Tables = {
     "Scores": sts_table,
     "Against the raw vectors": difference_table,
     "Geometry": geometry_table,
+    "Ranks of similar pairs": ranking_table,
     "Cost": cost_table,
     "Published": published_table,
     "Intervals": interval_table,

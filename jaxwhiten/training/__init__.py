@@ -4,6 +4,7 @@ from jaxwhiten.training.adapters import plan_lora, plan_on_vectors
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
+from jaxwhiten.training.denoising import Decoder, delete_tokens, plan_tsdae
 from jaxwhiten.training.distillation import plan_distillation
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
@@ -14,12 +15,14 @@ from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
 from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
+from jaxwhiten.training.unsupervised import plan_ct, plan_simcse_whitened, plan_whitenedcse
 
 __all__ = [
     "ADAPTERS",
     "PLANNERS",
     "Batches",
     "Checkpoints",
+    "Decoder",
     "Evaluate",
     "FitResult",
     "Log",
@@ -36,6 +39,7 @@ __all__ = [
     "corpus_key",
     "create_state",
     "data_mesh",
+    "delete_tokens",
     "fit",
     "make_optimizer",
     "make_plan",
@@ -48,9 +52,13 @@ __all__ = [
     "masked_loss",
     "median_rate",
     "place_batch",
+    "plan_ct",
     "plan_distillation",
     "plan_lora",
     "plan_on_vectors",
+    "plan_simcse_whitened",
+    "plan_tsdae",
+    "plan_whitenedcse",
     "plot_run",
     "read_metrics",
     "sentence_batches",

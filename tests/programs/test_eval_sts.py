@@ -122,7 +122,7 @@ def finished(tmp_path_factory, model, data_dir):
     """One whole run: two poolings, three whitenings, two ks, two values of γ."""
     folder = tmp_path_factory.mktemp("run")
     changes = {"whitening": "none,target,nli", "ks": "0,8", "gamma": "1,0.5", "data_dir": str(data_dir)}
-    program.main(config_of(folder, model, bootstrap=200, **changes))
+    program.main(config_of(folder, model, bootstrap=200, ranking=True, **changes))
     return folder / "out"
 
 
@@ -139,7 +139,7 @@ def test_rows_follow_the_contract(finished, model):
         assert row["transductive"] == (row["whitening"] == "target")
         assert row["n_fit"] == {"none": 0, "target": 780, "nli": 306}[row["whitening"]]
         scores = row["tasks"]["sts_sample"]
-        assert set(scores) == {"all", "mean", "wmean", "subsets", "n_fit", "low", "high"}
+        assert set(scores) == {"all", "mean", "wmean", "subsets", "n_fit", "low", "high", "ranking"}
         assert scores["low"] < scores["wmean"] < scores["high"]
         assert row["seconds"] > 0
 
@@ -312,6 +312,21 @@ def test_undefined_scores_are_null(finished, tmp_path):
     report.Run(header, [row]).save(tmp_path)
     assert json.loads((tmp_path / "results.json").read_text())[0]["tasks"]["flat"]["all"] is None
     assert np.isnan(report.Run.load(tmp_path).rows[0].tasks["flat"].all)
+
+
+def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
+    pairs = [("a", "b"), ("c", "a"), ("d", "b"), ("d", "a"), ("a", "c"), ("b", "d")]  # scored 0 to 5: two are positive
+    _, indices = program.index_sentences([make_task("toy", test=pairs)])
+    angles = np.deg2rad([0, 20, 50, 30])  # of a, b, c, d
+    encoded = Encoded("m", "mean", np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32), indices)
+    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [(1.0, 1.0)], [2], ranking=True)
+    # b and d find each other first; a finds c third, c finds a behind d and b.
+    found = row.tasks["toy"].ranking
+    assert (found.queries, found.hits_at_1, found.hits_at_3) == (4, 50.0, 100.0)
+    assert found.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
+    table = report.ranking_table(report.Run.load(finished))
+    assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
+    assert "Ranks of similar pairs" in (finished / "report.html").read_text()
 
 
 def test_settings_from_the_command_line():

@@ -1,5 +1,6 @@
 """Tables of finished runs in Markdown files."""
 
+import dataclasses
 import shutil
 
 import pytest
@@ -66,6 +67,29 @@ def test_what_is_kept_makes_the_same_tables_and_holds_no_sentences(page):
     shutil.move("runs/elsewhere", "runs/tiny")
     assert page.read_text().count("| mean, target") == 2
     assert page.read_text().count("| cls, target") == 4
+
+
+def test_runs_of_several_seeds_are_one_table_of_means(page):
+    whole = report.Run.load("runs/tiny")
+    moved = []
+    for row in whole.rows:
+        (task, scores), interval = *row.tasks.items(), row.average_interval
+        interval = dataclasses.replace(interval, low=interval.low + 2, high=interval.high + 2)
+        scores = {task: dataclasses.replace(scores, wmean=scores.wmean + 2)}
+        moved.append(dataclasses.replace(row, tasks=scores, average_interval=interval))
+    whole.save("runs/seeds/tiny-0-sts")
+    dataclasses.replace(whole, rows=moved).save("runs/seeds/tiny-1-sts")
+    found = tables.load("seeds/tiny-*-sts")
+    for row, mean in zip(whole.rows, found.rows, strict=True):
+        assert mean.model == "seeds/tiny"
+        assert mean.average("wmean") == pytest.approx(row.average("wmean") + 1)
+        assert mean.average_interval.low == row.average_interval.low
+        assert mean.average_interval.high == row.average_interval.high + 2
+    page.write_text("<!-- table seeds/tiny-*-sts average_table plain pooling=cls -->\n<!-- end -->\n")
+    assert tables.fill(page) == []
+    assert page.read_text().splitlines()[4].startswith("| tiny | cls | raw |")
+    page.write_text("<!-- table seeds/none-*-sts average_table -->\n<!-- end -->\n")
+    assert tables.fill(page) == ["seeds/none-*-sts"]
 
 
 def test_the_best_rows_of_a_run(page):

@@ -8,7 +8,23 @@ import jax
 import numpy as np
 import pytest
 
-from configs import adapter, distil, matryoshka, nli, nli_mnr, nli_small, nli_stsb, sbert_defaults, simcse, smoke, stsb
+from configs import (
+    adapter,
+    ct,
+    distil,
+    matryoshka,
+    nli,
+    nli_mnr,
+    nli_small,
+    nli_stsb,
+    sbert_defaults,
+    simcse,
+    simcse_whitened,
+    smoke,
+    stsb,
+    tsdae,
+    whitenedcse,
+)
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.errors import InputError
@@ -24,10 +40,12 @@ def arguments(tiny_model, tmp_path):
 
 # LoRA learns a teacher's vectors: both hooks of a plan in one run.
 TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "adapter.kind": "lora", "teacher.pooling": "mean"}
+UNSUPERVISED = (tsdae, ct, whitenedcse, simcse_whitened)
+TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, TAUGHT_LORA], ids=["softmax", "lora with a teacher"])
+@pytest.mark.parametrize("changes", [{}, TAUGHT_LORA, TSDAE], ids=["softmax", "lora with a teacher", "tsdae"])
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
     """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
     cache = tmp_path / "cache"
@@ -158,7 +176,11 @@ def test_mistakes_are_named(config, changes, message):
 
 @pytest.mark.parametrize(
     ("objective", "columns", "settings"),
-    [("mnr", ("one", "two"), {"scale": 20.0}), ("simcse", ("one",), {"temperature": 0.05})],
+    [
+        ("mnr", ("one", "two"), {"scale": 20.0}),
+        ("simcse", ("one",), {"temperature": 0.05}),
+        ("tsdae", ("one",), {"deletion": 0.5}),
+    ],
 )
 def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):
     config.objective, config.settings, config.steps = objective, settings, 3
@@ -167,7 +189,9 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
-@pytest.mark.parametrize("module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter])
+@pytest.mark.parametrize(
+    "module", [nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter, *UNSUPERVISED]
+)
 def test_configs_hold_a_known_objective_with_its_settings(module):
     config = module.get_config()
     assert set(config) == set(sbert_defaults.get_config())

@@ -1,0 +1,170 @@
+"""Objectives without labels: what is deleted and restored, two encoders, whitening before the loss."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
+from jaxwhiten.models import load_model
+from jaxwhiten.models.masked import MaskedHead
+from jaxwhiten.training import Decoder, Setup, delete_tokens, make_plan, tokenize_columns
+from tests.tiny import SENTENCES, write_model
+
+LENGTH = 16
+TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory):
+    folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
+    model, _, folder = load_model(folder)
+    table = tokenize_columns([TEXTS], folder, LENGTH, cache=folder / "tokens")
+    return Setup(model, folder, "mean", LENGTH, [TEXTS], table)
+
+
+def planned(setup, objective, **settings):
+    return make_plan(objective, dataclasses.replace(setup, settings=settings))
+
+
+def batch_of(setup):
+    return jax.tree.map(jnp.asarray, setup.table.batch(np.arange(len(TEXTS)), LENGTH, 0))
+
+
+# --- TSDAE ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.0, 0.6, 0.99])
+def test_a_share_of_the_tokens_is_deleted_and_the_rest_keeps_its_order(share):
+    lengths = np.array([12, 7, 3, 2])
+    ids = np.zeros((4, 12), np.int32)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = [1, *range(10, 8 + length), 2]
+    runs = [delete_tokens(jnp.asarray(ids), jnp.asarray(lengths), share, jax.random.key(n)) for n in range(40)]
+    for left, count in runs:
+        for row, length in enumerate(lengths):
+            inner = length - 2
+            kept = np.asarray(left[row, : count[row]])
+            assert len(kept) == 2 + min(max(round((1 - share) * inner), 1), inner)
+            assert (kept[0], kept[-1]) == (1, 2)
+            assert (np.diff(kept[1:-1]) > 0).all(), "the order of the sentence"
+    assert left.shape[1] == max(round((1 - share) * 10), 1) + 2
+    if share:
+        times = np.bincount(np.concatenate([np.asarray(left[0, 1 : count[0] - 1]) for left, count in runs]))[10:]
+        assert len(times) == 10, "every token has its turn"
+
+
+def test_the_decoder_sees_the_tokens_before_and_the_vector_alone(setup):
+    model = setup.model
+    rng = nnx.Rngs(0)
+    decoder = Decoder(model, 1, MaskedHead(model.config, dtype=model.dtype, rngs=rng), rngs=rng)
+    ids = batch_of(setup)["input_ids"][:2, 0]
+    vectors = jax.random.normal(jax.random.key(0), (2, 16))
+
+    @jax.jit
+    def logits(ids, vectors):
+        return decoder(model, ids, vectors, rngs=nnx.Rngs(dropout=1))  # the same dropout in every call
+
+    before = logits(ids, vectors)
+    later = logits(ids.at[0, 5].add(1), vectors)
+    np.testing.assert_array_equal(before[0, :5], later[0, :5])
+    assert np.abs(before[0, 5:] - later[0, 5:]).max() > 1e-3
+    np.testing.assert_array_equal(before[1], later[1])
+    assert np.abs(before - logits(ids, vectors + 1)).max(axis=(1, 2)).min() > 1e-3
+
+
+def test_tsdae_needs_the_vector(setup):
+    """A few sentences are soon restored, and less well by the same decoder when it is given no vector."""
+    plan, batch = planned(setup, "tsdae", deletion=0.3), batch_of(setup)
+    optimizer = optax.adam(1e-2)
+
+    @jax.jit
+    def step(params, state, key):
+        (loss, _), gradient = jax.value_and_grad(plan.loss, has_aux=True)(params, batch, key)
+        change, state = optimizer.update(gradient, state)
+        return optax.apply_updates(params, change), state, loss
+
+    params, state, seen = plan.params, optimizer.init(plan.params), []
+    for number in range(50):
+        params, state, loss = step(params, state, jax.random.key(number))
+        seen.append(float(loss))
+    assert np.mean(seen[-5:]) < 0.2 * seen[0]
+    zeroed = jax.tree.map_with_path(lambda path, x: x * 0 if "memory" in jax.tree_util.keystr(path) else x, params)
+    with_vector, without = (
+        np.mean([step(p, state, jax.random.key(n))[2] for n in range(100, 105)]) for p in (params, zeroed)
+    )
+    assert with_vector < without - 0.05
+
+
+def test_the_encoder_alone_is_rebuilt(setup):
+    plan = planned(setup, "tsdae")
+    rebuilt = Encoder(plan.rebuild(plan.params["encoder"]), setup.folder)
+    np.testing.assert_array_equal(rebuilt.encode(TEXTS), Encoder(setup.model, setup.folder).encode(TEXTS))
+
+
+# --- the others -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [
+        ("tsdae", {}),
+        ("ct", {"negatives": 3}),
+        ("whitenedcse", {"group_size": 8}),
+        ("simcse_whitened", {"fit_rows": 160}),
+    ],
+)
+def test_gradients_are_finite_and_depend_on_the_key_alone(setup, objective, settings):
+    setup = dataclasses.replace(setup, columns=[TEXTS * 10])
+    plan, batch = planned(setup, objective, **settings), batch_of(setup)
+    gradient = jax.jit(jax.value_and_grad(plan.loss, has_aux=True))
+    (loss, _), found = gradient(plan.params, batch, jax.random.key(0))
+    leaves = jax.tree.leaves(found["encoder"])
+    assert np.isfinite(loss)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+    assert max(float(np.abs(leaf).max()) for leaf in leaves) > 1e-4
+    assert gradient(plan.params, batch, jax.random.key(0))[0][0] == loss
+    assert gradient(plan.params, batch, jax.random.key(1))[0][0] != loss
+
+
+def test_contrastive_tension_trains_two_encoders_that_share_nothing(setup):
+    plan, batch = planned(setup, "ct"), batch_of(setup)
+    gradient = jax.jit(jax.grad(plan.loss, has_aux=True))(plan.params, batch, jax.random.key(0))[0]
+    first, second = (jax.tree.leaves(gradient[name]) for name in ("encoder", "head"))
+    assert len(first) == len(second)
+    assert any(np.abs(a - b).max() > 1e-5 for a, b in zip(first, second, strict=True))
+
+
+def test_simcse_after_whitening_is_simcse_of_the_whitened_vectors(setup):
+    """Without dropout every pair is equal: the loss is the log of a sum over the whitened vectors' cosines."""
+    still = load_model(
+        write_model(setup.folder.parent / "still", num_layers=1, hidden_size=16, dropout=0.0, attention_dropout=0.0)
+    )[0]
+    setup = dataclasses.replace(setup, model=still, columns=[TEXTS * 10])
+    loss, _ = planned(setup, "simcse_whitened", fit_rows=160, temperature=0.5).loss(
+        planned(setup, "simcse", temperature=0.5).params, batch_of(setup), jax.random.key(0)
+    )
+    encoder = Encoder(still, setup.folder, max_length=LENGTH)
+    x = encoder.whiten(TEXTS * 10, shrinkage=0.01).encode(TEXTS)
+    scores = x @ x.T / 0.5
+    assert float(loss) == pytest.approx(np.mean(np.log(np.exp(scores).sum(1)) - np.diag(scores)), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings", "message"),
+    [
+        ("tsdae", {"deletion": 1.0}, "deletion is 1.0"),
+        ("tsdae", {"layers": 2}, "layers is 2"),
+        ("tsdae", {"negatives": 2}, "Unknown setting"),
+        ("simcse_whitened", {"fit_rows": 16}, "fit_rows is 16"),
+        ("ct", {"temperature": 1.0}, "Unknown setting"),
+    ],
+)
+def test_mistakes_are_named(setup, objective, settings, message):
+    with pytest.raises(InputError, match=message):
+        planned(setup, objective, **settings)
