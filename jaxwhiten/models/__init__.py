@@ -1,7 +1,7 @@
 """Flax NNX encoders: configuration, layers, families, and reading and writing their weights."""
 
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.cross import PAIR_FORMS, PairClassifier, label_names, load_pair_classifier, save_pair_classifier
+from jaxwhiten.models.cross import PAIR_FORMS, PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.loading import init_model, load_config, load_model, resolve_folder, save_model
 from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
@@ -20,7 +20,6 @@ __all__ = [
     "TransformerEncoder",
     "init_masked_lm",
     "init_model",
-    "label_names",
     "load_config",
     "load_masked_lm",
     "load_model",

@@ -1,6 +1,6 @@
 """Tokenizers and vocabularies."""
 
-from jaxwhiten.text.pairs import PairTokenizer, longest_first
+from jaxwhiten.text.pairs import PairTokenizer
 from jaxwhiten.text.prompts import ROLES, prompt_named, prompt_of_role, tells_roles_apart
 from jaxwhiten.text.tokenization import PLAIN, BulkTokenizer, TextForm, TokenIds, checked_text, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
@@ -16,7 +16,6 @@ __all__ = [
     "cached_wordpiece",
     "checked_text",
     "copy_tokenizer",
-    "longest_first",
     "prompt_named",
     "prompt_of_role",
     "save_wordpiece",
