@@ -76,7 +76,7 @@ class CrossEncoder:
             raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = PairTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
-        self._forward = Forward(model, device)  # type: ignore[arg-type]
+        self._forward = Forward(model, device)
         self._runner = BatchRunner(self._forward, max_length, config.pad_token_id)
         head = Head.named("pooler")  # where a classifier's output has its logits
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
@@ -123,7 +123,7 @@ class CrossEncoder:
         )
 
     def predict(
-        self, pairs: Sequence[Sequence[str]], *, apply_softmax: bool = False, show_progress: bool | None = None
+        self, pairs: Sequence[Sequence[Any]], *, apply_softmax: bool = False, show_progress: bool | None = None
     ) -> np.ndarray:
         """Scores pairs.
 
@@ -216,7 +216,7 @@ class CrossEncoder:
         """
         folder, model = Path(folder), self._forward.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
-        save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)  # type: ignore[arg-type]
+        save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)
         copy_tokenizer(self.tokenizer.folder, folder)
         file = folder / "tokenizer_config.json"
         settings = loading.read_json(file) if file.is_file() else {}

@@ -37,7 +37,7 @@ class PairTokenizer:
                 f"{spelled('max_length')} is {max_length}; the special tokens of a pair take {max_length - self._room}."
             )
 
-    def sentences(self, texts: Iterable[str]) -> TokenIds:
+    def sentences(self, texts: Iterable[object]) -> TokenIds:
         """Token ids of sentences, whole and without special tokens; InputError for an item that is not a string."""
         return self._bare(checked_text(list(texts)))
 

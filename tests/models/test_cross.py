@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -12,7 +13,7 @@ from jaxwhiten.models.packing import Segments
 from tests.tiny import FAMILIES, tiny_config, write_model
 
 VOCAB, BATCH, LENGTH = 200, 2, 9
-SIZES = {"num_layers": 1, "hidden_size": 16, "intermediate_size": 16}
+SIZES = {"num_layers": 2, "intermediate_size": 16}
 
 
 def classifier(family, labels=2):
@@ -28,7 +29,7 @@ def batch(family):
 
 
 def logits(model, ids, types, **layout):
-    return np.asarray(model(ids + VOCAB * types, np.ones_like(ids), **layout).pooler)
+    return np.asarray(model(jnp.asarray(ids + VOCAB * types), jnp.ones_like(ids), **layout).pooler)
 
 
 @pytest.mark.parametrize("family", PAIR_FORMS)
@@ -60,7 +61,7 @@ def test_read_back_and_several_pairs_in_a_row(family, tmp_path):
     expected = logits(model, ids, types)
     np.testing.assert_array_equal(logits(again, ids, types), expected)
     row = ids.reshape(1, -1), types.reshape(1, -1)
-    segments = Segments.of(np.full((1, 2), LENGTH), 2 * LENGTH)
+    segments = Segments.of(jnp.full((1, 2), LENGTH), 2 * LENGTH)
     np.testing.assert_allclose(logits(again, *row, segments=segments)[0], expected, atol=1e-5)
     assert np.abs(logits(again, ids, 1 - types) - expected).max() > 1e-3 or family == "roberta"
     assert load_pair_classifier(tmp_path, 3, seed=1)[0].labels == 3  # another number of labels: a new head
@@ -77,7 +78,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(ModelError, match="modernbert: no classifiers of sentence pairs of this family; take bert, "):
         load_pair_classifier(tmp_path / "other", 1)
     save_pair_classifier(classifier("bert"), tmp_path, ["no", "yes"], {})
-    raw = json.loads((tmp_path / "config.json").read_text()) | {"hidden_size": 32}
+    raw = json.loads((tmp_path / "config.json").read_text()) | {"hidden_size": 48}
     (tmp_path / "config.json").write_text(json.dumps(raw))
     with pytest.raises(ModelError, match="has shape"):
         load_pair_classifier(tmp_path)
