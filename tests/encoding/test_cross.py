@@ -40,14 +40,14 @@ def test_scores_are_those_of_the_model_called_alone(one):
     peer = Tokenizer.from_file(str(one.tokenizer.folder / "tokenizer.json"))
     peer.enable_truncation(24, strategy="longest_first")
     model = one._forward.model()
-    for pair, score in list(zip(PAIRS, one.predict(PAIRS), strict=True))[:4]:
+    for pair, score in list(zip(PAIRS, one.predict(PAIRS), strict=True))[:2]:
         row = peer.encode(*pair)
         ids = jnp.asarray([row.ids]) + 200 * jnp.asarray([row.type_ids])
         logit = float(model(ids, jnp.ones_like(ids)).pooler[0, 0])
         assert score == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
 
 
-@pytest.mark.parametrize(("labels", "activation"), [(1, None), (1, "Identity"), (3, None)])
+@pytest.mark.parametrize(("labels", "activation"), [(1, "Identity"), (3, None)])
 def test_folders_are_those_of_sentence_transformers(tokenizer, tmp_path, labels, activation):
     library = pytest.importorskip("sentence_transformers")
     mine = make(tokenizer, labels, activation=activation, label_names=["yes", "maybe", "no"][:labels])
