@@ -27,6 +27,9 @@ def get_config():
     config.single_queries = 200  # searched one by one, for the median and the 99th percentile
     config.bootstrap = 10_000  # resamples of the bootstrap intervals of the MRR; 0 for none
     config.examples = ()  # queries shown with their first results when the run ends
+    config.rerank = ""  # folder of a cross-encoder that re-ranks the first results; empty for none
+    config.rerank_depth = 100  # results that it re-ranks
+    config.rerank_queries = 1000  # queries with gold whose results it re-ranks; 0 for all
     config.max_length = 64  # tokens, special tokens counted
     config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs

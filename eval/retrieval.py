@@ -26,7 +26,7 @@ from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, machine, say
 from eval.encoding import encode, expand_poolings, nli_moments
 from eval.settings import choices
-from jaxwhiten import Encoder, Moments, Whitening, metrics, report
+from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import RetrievalData, load_retrieval
 from jaxwhiten.encoding import EmbeddingStore
@@ -55,6 +55,10 @@ class Searches:
     exact: np.ndarray  # queries that are searched exactly, too
     single: np.ndarray  # queries that are searched one by one
     options: Mapping[str, Mapping[str, Any]]
+    reranker: CrossEncoder | None = None
+    depth: int = DEEP
+    reranked: int = 0  # queries with gold that are re-ranked; 0 for all
+    resamples: int = 0
 
 
 def main(config: ConfigDict) -> None:
@@ -74,6 +78,10 @@ def main(config: ConfigDict) -> None:
         measure.sample_rows(len(data.queries), config.exact_queries),
         measure.sample_rows(len(data.queries), config.single_queries),
         {name: backend_options(name, config) for name in backends},
+        CrossEncoder.from_pretrained(config.rerank) if config.rerank else None,
+        config.rerank_depth,
+        config.rerank_queries,
+        config.bootstrap,
     )
 
     # Each unique text is encoded once, for all poolings in one forward pass.
@@ -176,7 +184,7 @@ def score(
     searches: Searches,
 ) -> Iterator[tuple[results.RetrievalRow, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
-    first, deep = min(FIRST, len(data.documents)), min(DEEP, len(data.documents))
+    first, deep = min(FIRST, len(data.documents)), min(max(DEEP, searches.depth), len(data.documents))
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
         index = build_index(
@@ -222,6 +230,7 @@ def score(
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
             peak_rss_gb=machine().peak_rss_gb,
+            reranked=rerank(ids, data, searches) if searches.reranker else None,
         )
         say(f"{row.name}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
@@ -231,6 +240,33 @@ def ranks_of(vectors: Vectors, data: RetrievalData) -> np.ndarray:
     """The reciprocal rank of each query with gold, by exact search."""
     _, ids = build_index(vectors.documents, "jax").search(vectors.queries, min(FIRST, len(data.documents)))
     return metrics.reciprocal_ranks(ids, data.gold, FIRST)
+
+
+def rerank(ids: np.ndarray, data: RetrievalData, searches: Searches) -> results.Reranked:
+    """The first results of queries with gold, as found and as the cross-encoder orders them."""
+    scored = np.flatnonzero(np.diff(data.gold.indptr))
+    scored = scored[measure.sample_rows(len(scored), searches.reranked)]
+    gold = [data.gold.ids[data.gold.indptr[i] : data.gold.indptr[i + 1]] for i in scored]
+    queries, found = [data.queries[i] for i in scored], ids[scored, : searches.depth]
+    searches.reranker.rerank(queries[:20], data.documents, found[:20])  # nothing is compiled while the clock runs
+    began = time.perf_counter()
+    _, ordered = searches.reranker.rerank(queries, data.documents, found)
+    seconds = time.perf_counter() - began
+    measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
+    before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
+    gain = {name: after[name] - values for name, values in before.items()}
+    return results.Reranked(
+        searches.reranker.name,
+        found.shape[1],
+        len(queries),
+        {name: float(values.mean()) for name, values in before.items()},
+        {name: float(values.mean()) for name, values in after.items()},
+        {
+            name: results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, searches.resamples, 0))
+            for name, values in gain.items()
+        },
+        1000 * seconds / len(queries),
+    )
 
 
 def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:

@@ -13,7 +13,7 @@ from jaxwhiten._version import __version__
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize
     from jaxwhiten.datasets import load_sts
-    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.encoding import CrossEncoder, Encoder
     from jaxwhiten.encoding.evaluation import evaluate
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import PARAMETRIC, POOLINGS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening.whitening import Whitening
 
 _WHERE = {
+    "CrossEncoder": "encoding",
     "Encoder": "encoding",
     "Moments": "whitening",
     "PARAMETRIC": "head",
@@ -43,6 +44,7 @@ _WHERE = {
 __all__ = [
     "PARAMETRIC",
     "POOLINGS",
+    "CrossEncoder",
     "Encoder",
     "Moments",
     "ScoredPairs",

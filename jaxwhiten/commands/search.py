@@ -22,6 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results per query; default: 10")
     parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
     parser.add_argument("--engine", help="jax, or openvino on CPUs; default: what the texts were encoded with")
+    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder that puts the results in order")
+    parser.add_argument(
+        "--rerank-depth", type=int, default=100, metavar="N", help="results that it reads; default: 100"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per query")
 
 
@@ -55,12 +59,15 @@ def run(args: argparse.Namespace) -> None:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: give a sentence to search for.")
 
-    from jaxwhiten.search import search_text
+    from jaxwhiten.encoding import CrossEncoder
+    from jaxwhiten.search import rerank_hits, search_text
 
     index, encoder = open_index(args.index, args.model, args.engine)
-    k = min(args.k, index.size)
+    reranker = CrossEncoder.from_pretrained(args.rerank) if args.rerank else None
+    k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
     for query in args.query or _lines():
         (hits,) = search_text(index, encoder, [query], k)
+        hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         if args.json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))
         else:

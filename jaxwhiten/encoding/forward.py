@@ -20,7 +20,7 @@ from jaxtyping import Int
 
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
-from jaxwhiten.models import EncoderConfig, TransformerEncoder
+from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import Splash, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
@@ -88,7 +88,7 @@ class Forward:
     """An encoder on the devices, compiled ahead for every shape of a batch and every set of heads.
 
     Args:
-      model: An encoder.
+      model: An encoder, or a classifier of pairs.
       device: The one to run on, see `local_devices`; by default all local ones.
 
     Attributes:
@@ -104,7 +104,7 @@ class Forward:
 
     fixed_shapes = True
 
-    def __init__(self, model: TransformerEncoder, device: str | jax.Device | None = None):
+    def __init__(self, model: TransformerEncoder | PairClassifier, device: str | jax.Device | None = None):
         devices = np.asarray(local_devices(device))
         mesh = Mesh(devices, ("data",))
         self.config = model.config
@@ -132,7 +132,7 @@ class Forward:
         """Copies parameters to all devices."""
         return jax.device_put(tree, self._everywhere)
 
-    def model(self) -> TransformerEncoder:
+    def model(self) -> Any:
         """The encoder, sharing its parameters."""
         return nnx.merge(*self._model)
 

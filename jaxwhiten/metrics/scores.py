@@ -249,6 +249,14 @@ def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> 
     return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
 
 
+def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
+    """`ndcg_at_k` of each query that has gold."""
+    hits, relevant = _hits(ranked, gold, k)
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    gains: np.ndarray = hits @ discount[: hits.shape[1]] / np.cumsum(discount)[np.minimum(relevant, k) - 1]
+    return gains
+
+
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
 
@@ -260,9 +268,5 @@ def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> fl
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).
     """
-    hits, relevant = _hits(ranked, gold, k)
-    if not len(relevant):
-        return math.nan
-    discount = 1 / np.log2(np.arange(2, k + 2))
-    ideal = np.cumsum(discount)[np.minimum(relevant, k) - 1]
-    return float((hits @ discount[: hits.shape[1]] / ideal).mean())
+    gains = discounted_gains(ranked, gold, k)
+    return float(gains.mean()) if len(gains) else math.nan

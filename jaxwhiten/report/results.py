@@ -135,6 +135,25 @@ class STSRow(Row):
         return sum(self.scores(aggregate)) / len(self.tasks)
 
 
+@dataclass(frozen=True)
+class Reranked:
+    """What a cross-encoder makes of the first `depth` results of some queries with gold.
+
+    Attributes:
+      before, after: Means by measure, of the same queries.
+      gain: Paired differences.
+      ms: Milliseconds per query, many queries at once.
+    """
+
+    model: str
+    depth: int
+    queries: int
+    before: dict[str, float]
+    after: dict[str, float]
+    gain: dict[str, Estimate]
+    ms: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetrievalRow(Row):
     """One setting of `eval.retrieval` on one index."""
@@ -160,6 +179,7 @@ class RetrievalRow(Row):
     peak_rss_gb: float | None
     mrr_interval: Estimate | None = None
     versus_raw: Estimate | None = None
+    reranked: Reranked | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

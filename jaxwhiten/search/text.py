@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jaxwhiten.errors import MismatchError
 from jaxwhiten.search.base import Index
 
 
@@ -14,6 +15,14 @@ class Hit(NamedTuple):
     id: int
     score: float
     text: str | None
+
+
+def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
+    """The results in the order of a `CrossEncoder`, with its scores; MismatchError where the index keeps no texts."""
+    texts = [hit.text for hit in hits if hit.text is not None]
+    if len(texts) < len(hits):
+        raise MismatchError("The index keeps no texts, which a cross-encoder has to read: build it with documents.")
+    return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
 def add_text(index: Index, encoder: Any, texts: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +200,16 @@ class BulkTokenizer:
         probe = self._tokenizer.encode("a")
         own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
         return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
+
+    def pair_frame(self) -> tuple[list[list[int]], list[int]]:
+        """The special tokens before, between and behind the sentences of a pair, and the types of all five parts."""
+        with _refusing(self._folder, "is damaged"):
+            probe = self._tokenizer.encode("a", "a")
+            side = probe.sequence_ids
+            ends = [side.index(0), len(side) - side[::-1].index(0), side.index(1), len(side) - side[::-1].index(1)]
+            cuts = list(pairwise([0, *ends, len(side)]))
+            types = [next(iter(probe.type_ids[start:end]), 0) for start, end in cuts]
+            return [probe.ids[start:end] for start, end in cuts[::2]], types
 
     @property
     def special_ids(self) -> set[int]:

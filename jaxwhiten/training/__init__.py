@@ -10,6 +10,7 @@ from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
 from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
 from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
+from jaxwhiten.training.pairs import mine_negatives, pair_evaluator, pair_loss, pair_table
 from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
 from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
@@ -51,6 +52,10 @@ __all__ = [
     "masked_evaluator",
     "masked_loss",
     "median_rate",
+    "mine_negatives",
+    "pair_evaluator",
+    "pair_loss",
+    "pair_table",
     "place_batch",
     "plan_ct",
     "plan_distillation",

@@ -7,9 +7,10 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from jaxwhiten import Encoder, Whitening
+from jaxwhiten import CrossEncoder, Encoder, Whitening
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
 from tests.conftest import ROOT
@@ -86,6 +87,17 @@ def test_several_queries_as_json(index, capsys):
     assert [answer["query"] for answer in answers] == [TEXTS[0], TEXTS[3]]
     assert [answer["hits"][0]["id"] for answer in answers] == [0, 3]
     assert len(answers[0]["hits"]) == len(TEXTS)
+
+
+def test_a_cross_encoder_puts_the_results_in_its_order(index, cross_encoder, capsys):
+    words = ["search", str(index), TEXTS[1], "--rerank", str(cross_encoder), "--json", "-k", "3"]
+    assert cli.main([*words, "--rerank-depth", str(len(TEXTS))]) == 0
+    found = json.loads(capsys.readouterr().out)["hits"]
+    scores = CrossEncoder.from_pretrained(cross_encoder).predict([(TEXTS[1], text) for text in TEXTS])
+    assert [hit["id"] for hit in found] == np.argsort(-scores)[:3].tolist()
+    np.testing.assert_allclose([hit["score"] for hit in found], np.sort(scores)[:-4:-1], atol=1e-6)
+    assert cli.main([*words, "--rerank-depth", "1"]) == 0  # as many as are shown, at the least
+    assert len(json.loads(capsys.readouterr().out)["hits"]) == 3
 
 
 def test_queries_from_stdin_are_answered_one_after_another(index, capsys, monkeypatch):

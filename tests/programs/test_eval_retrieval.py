@@ -14,11 +14,11 @@ import pytest
 
 from configs import pydocs, quora
 from eval import measure, published, retrieval
-from jaxwhiten import Encoder
+from jaxwhiten import CrossEncoder, Encoder
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.encoding import PoolingWarning
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics import mrr_at_k, recall_at_k
+from jaxwhiten.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from jaxwhiten.report import Run, results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
@@ -194,6 +194,36 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64") == len(views.PLOTS)
     for name in views.PLOTS:
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_reranking_is_scored_on_the_same_queries_before_and_after(config, cross_encoder):
+    config.update({"examples": (), "backends": "faiss-flat", "whitening": "none", "ks": "0", "bootstrap": 200})
+    config.update({"rerank": str(cross_encoder), "rerank_depth": 5, "rerank_queries": 30})
+    retrieval.main(config)
+    made = Run.load(config.out)
+    found = made.rows[0].reranked
+    assert (found.depth, found.queries) == (5, 30)
+    data = read_pairs_file(config.dataset)
+    encoder, model = Encoder.from_pretrained(config.model, pooling="cls"), CrossEncoder.from_pretrained(cross_encoder)
+    documents, queries = (encoder.encode(texts, normalize_embeddings=True) for texts in (data.documents, data.queries))
+    scored = np.flatnonzero(np.diff(data.gold.indptr))
+    scored = scored[measure.sample_rows(len(scored), 30)]
+    gold = [data.gold.ids[data.gold.indptr[i] : data.gold.indptr[i + 1]] for i in scored]
+    first = np.argsort(-(queries[scored] @ documents.T), axis=1)[:, :5]
+    pairs = [(data.queries[i], data.documents[j]) for i, row in zip(scored, first, strict=True) for j in row]
+    scores = model.predict(pairs).reshape(first.shape)
+    after = np.take_along_axis(first, np.argsort(-scores, axis=1), axis=1)
+    for name, measured in (("mrr_at_10", mrr_at_k), ("ndcg_at_10", ndcg_at_k)):
+        assert found.before[name] == pytest.approx(measured(first, gold), abs=1e-3)
+        assert found.after[name] == pytest.approx(measured(after, gold), abs=1e-3)
+        gain = found.gain[name]
+        assert gain.value == pytest.approx(found.after[name] - found.before[name])
+        assert gain.low <= gain.value <= gain.high
+    assert found.ms > 0
+    text = views.rerank_table(made).markdown()
+    assert "The first 5 results of 30 queries with gold" in text
+    assert f"{found.after['ndcg_at_10']:.4f}" in text
 
 
 def test_every_setting_has_its_row_and_a_second_run_encodes_nothing(config, capsys, monkeypatch):

@@ -1,0 +1,20 @@
+"""A classifier of premise and hypothesis: softmax over the three classes of NLI.
+
+    JAXWHITEN_DATA_DIR=... python -m train.cross --config configs/cross_nli.py
+
+BERT over a sentence pair (Devlin et al. 2019, section 4.1), on the NLI rows of the data folder without those that share
+a sentence with the rows it is tested on. `--config.labels=scores --config.data.name=STS-B --config.dev=STS-B
+--config.test="('STS-B',)"` makes it a regression on STS-B.
+"""
+
+from configs import cross_defaults
+
+
+def get_config():
+    config = cross_defaults.get_config()
+    config.data.sources = ("snli_dev_test", "cad_snli/all_combined_train")
+    config.dev = "cad_snli/all_combined_dev"
+    config.test = ("cad_snli/all_combined_test",)
+    config.evaluate_every = 200
+    config.output = "runs/cross-nli"
+    return config

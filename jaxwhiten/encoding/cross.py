@@ -1,0 +1,225 @@
+"""Scores of sentence pairs by a model that reads both sentences at once: for re-ranking, and for classification.
+
+    model = CrossEncoder.from_pretrained("folder")
+    scores = model.predict([("A man plays a guitar.", "Someone makes music.")])  # float32 [1]
+
+Batches, their layout and their compiled programs are those of `Encoder`.
+
+References:
+  Nogueira & Cho 2019, "Passage Re-ranking with BERT".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float32, Int
+
+from jaxwhiten import io
+from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, progress
+from jaxwhiten.errors import InputError, ModelError, spelled
+from jaxwhiten.head import Head
+from jaxwhiten.models import PairClassifier, load_pair_classifier, loading, save_pair_classifier
+from jaxwhiten.runtime.compilation import keep_compiled
+from jaxwhiten.text import PairTokenizer, TokenIds, copy_tokenizer
+
+# By the end of PyTorch's name: that name, and the function.
+_ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "Sigmoid": ("torch.nn.modules.activation.Sigmoid", lambda x: 1 / (1 + np.exp(-np.maximum(x, np.float32(-80))))),
+    "Identity": ("torch.nn.modules.linear.Identity", lambda x: x),
+}
+
+
+class CrossEncoder:
+    """A classifier of sentence pairs with its tokenizer.
+
+    Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
+
+    Args:
+      model: A Flax NNX classifier (`jaxwhiten.models.PairClassifier`).
+      tokenizer_folder: Where its tokenizer lies.
+      max_length: Longest pair in tokens, special tokens counted; of longer ones the longer sentence is cut first.
+      activation: Of the logits: `"Sigmoid"`, the default for one label, or `"Identity"`, that for several.
+      label_names: Names of the labels.
+      name: What the model is called in messages.
+      device: As in `Encoder`.
+
+    Raises:
+      InputError: A `max_length` that the model cannot take.
+      ModelError: The tokenizer cannot be read, or an activation that is not supported.
+    """
+
+    def __init__(
+        self,
+        model: PairClassifier,
+        tokenizer_folder: str | Path,
+        *,
+        max_length: int = 128,
+        activation: str | None = None,
+        label_names: Sequence[str] = (),
+        name: str = "",
+        device: str | jax.Device | None = None,
+    ):
+        config, self.labels, self.name = model.config, model.labels, name or str(tokenizer_folder)
+        if max_length > config.longest_input:
+            raise InputError(
+                f"{spelled('max_length')} is {max_length}; this model takes up to {config.longest_input} tokens."
+            )
+        self.activation = activation or ("Sigmoid" if model.labels == 1 else "Identity")
+        if self.activation not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
+        self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
+        self.tokenizer = PairTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
+        self._forward = Forward(model, device)
+        self._runner = BatchRunner(self._forward, max_length, config.pad_token_id)
+        head = Head.named("pooler")  # where a classifier's output has its logits
+        self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
+        keep_compiled()
+
+    @classmethod
+    def from_pretrained(
+        cls, model: str | Path, *, max_length: int | None = None, device: str | jax.Device | None = None, **reading: Any
+    ) -> CrossEncoder:
+        """Reads a cross-encoder from a local folder or the hub, as sentence-transformers writes it.
+
+        Args:
+          model: Folder or hub id.
+          max_length: Longest pair in tokens; by default what the folder's tokenizer says.
+          device: As in the constructor.
+          **reading: `dtype` and `revision`, as in `Encoder.from_pretrained`.
+
+        Raises:
+          ModelError: The folder cannot be read, has no classifier, or asks for what is not supported.
+          InputError: A `max_length` that the model cannot take.
+        """
+        classifier, folder = load_pair_classifier(model, **reading)
+        config, said, tokenizer = (
+            loading.read_json(folder / name) if (folder / name).is_file() else {}
+            for name in ("config.json", "config_sentence_transformers.json", "tokenizer_config.json")
+        )
+        if said.get("default_prompt_name"):
+            raise ModelError(f"{folder}: a default prompt of pairs is not supported; take it out of the folder.")
+        older = {"activation_fn": config.get("sbert_ce_default_activation_function")}
+        places = (said, config.get("sentence_transformers") or {}, older)
+        activation = next((str(place["activation_fn"]) for place in places if place.get("activation_fn")), "")
+        if max_length is None:
+            longest = classifier.config.longest_input
+            max_length = int(min(tokenizer.get("model_max_length") or longest, longest))
+        names = config.get("id2label") or {}
+        return cls(
+            classifier,
+            folder,
+            max_length=max_length,
+            activation=activation.rpartition(".")[2] or None,
+            label_names=[str(names.get(str(number), f"LABEL_{number}")) for number in range(classifier.labels)],
+            name=str(model),
+            device=device,
+        )
+
+    def predict(
+        self, pairs: Sequence[Sequence[Any]], *, apply_softmax: bool = False, show_progress: bool | None = None
+    ) -> np.ndarray:
+        """Scores pairs.
+
+        Args:
+          pairs: Pairs of sentences.
+          apply_softmax: Whether the scores of a pair's labels are made to sum to 1; for several labels.
+          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
+
+        Returns:
+          float32 [n] for one label, else [n, labels].
+
+        Raises:
+          InputError: An item is not a pair of strings.
+        """
+        if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
+            raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
+        numbers: dict[str, int] = {}
+        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in pair] for pair in pairs], int)
+        logits = self._logits(self.tokenizer.sentences(numbers), *rows.reshape(-1, 2).T, show=show_progress)
+        scores = _ACTIVATIONS[self.activation][1](logits)
+        if self.labels == 1:
+            return scores[:, 0]
+        return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
+
+    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict[str, Any]]:
+        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`.
+
+        Raises:
+          InputError: A model with several labels, or an item that is not a string.
+        """
+        scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
+        found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
+        return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
+
+    def rerank(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        ids: Int[np.ndarray, "q k"],
+        *,
+        show_progress: bool | None = None,
+    ) -> tuple[Float32[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
+        """Puts the results of a search in the order of their pair scores; each text is tokenised once.
+
+        Args:
+          queries: The queries.
+          documents: Texts of the documents.
+          ids: The documents found for each query, as `Index.search` gives them; −1 for none.
+          show_progress: As in `predict`.
+
+        Returns:
+          Scores and ids, best first; −1 comes last, with a score of −inf.
+
+        Raises:
+          InputError: A model with several labels, or an item that is not a string.
+        """
+        if self.labels != 1:
+            raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
+        first, _ = np.nonzero(ids >= 0)
+        used, second = np.unique(ids[ids >= 0], return_inverse=True)
+        tokens = self.tokenizer.sentences([*queries, *(documents[i] for i in used.tolist())])
+        logits = np.full(ids.shape, -np.inf, np.float32)
+        logits[ids >= 0] = self._logits(tokens, first, len(queries) + second, show=show_progress)[:, 0]
+        order = np.argsort(-logits, axis=1, kind="stable")
+        found = np.take_along_axis(logits, order, axis=1)
+        scores = np.where(np.isfinite(found), _ACTIVATIONS[self.activation][1](found), found)
+        return scores, np.take_along_axis(ids, order, axis=1)
+
+    def _logits(
+        self, sentences: TokenIds, first: Int[np.ndarray, " n"], second: Int[np.ndarray, " n"], *, show: bool | None
+    ) -> Float32[np.ndarray, "n labels"]:
+        """The logits of pairs, joined, sorted by length and run a block at a time."""
+        out = np.empty((len(first), self.labels), np.float32)
+        with progress(len(first), show) as bar:
+            for start in range(0, len(first), BLOCK):
+                part = slice(start, start + BLOCK)
+                tokens = self.tokenizer.join(sentences, first[part], second[part])
+                out[part] = self._runner.run(tokens, self._heads, done=bar.update)["logits"]
+        return out
+
+    def save(self, folder: str | Path, *, dtype: str = "float32") -> Path:
+        """Writes a folder that `from_pretrained` and sentence-transformers' `CrossEncoder` read.
+
+        Args:
+          folder: Made if missing; files of the same names are replaced.
+          dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
+
+        Returns:
+          The folder.
+        """
+        folder, model = Path(folder), self._forward.model()
+        said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
+        save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)
+        copy_tokenizer(self.tokenizer.folder, folder)
+        file = folder / "tokenizer_config.json"
+        settings = loading.read_json(file) if file.is_file() else {}
+        io.write_json(file, {**settings, "model_max_length": self.tokenizer.max_length})
+        io.write_json(folder / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
+        return folder

@@ -1,0 +1,169 @@
+"""Classifiers of sentence pairs: an encoder over both sentences of a pair, and a head on the first token.
+
+References:
+  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 4.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Int
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.models import checkpoint
+from jaxwhiten.models.family import Family, Names
+from jaxwhiten.models.layers import EncoderOutput, gelu, linear
+from jaxwhiten.models.loading import load_model
+from jaxwhiten.models.packing import Segments
+from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.transformer import TransformerEncoder
+
+
+class PairForm(NamedTuple):
+    """The head of a family's classifiers: names in its files, and the activation before the classifier."""
+
+    architecture: str
+    classifier: str = "classifier"
+    # "": the encoder's own pooler.
+    dense: str = ""
+    activation: Callable[[Array], Array] = jnp.tanh
+
+
+_ROBERTA = PairForm("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense")
+PAIR_FORMS: dict[str, PairForm] = {
+    "bert": PairForm("BertForSequenceClassification"),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA._replace(architecture="XLMRobertaForSequenceClassification"),
+    "electra": _ROBERTA._replace(architecture="ElectraForSequenceClassification", activation=gelu),
+    "distilbert": PairForm("DistilBertForSequenceClassification", dense="pre_classifier", activation=jax.nn.relu),
+    "albert": PairForm("AlbertForSequenceClassification"),
+    "mpnet": _ROBERTA._replace(architecture="MPNetForSequenceClassification"),
+}
+_HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
+
+
+class PairClassifier(nnx.Module):
+    """An encoder with a classifier.
+
+    Args:
+      encoder: An encoder of a family in `PAIR_FORMS`; its pooler is made or removed as the family's head asks for.
+      labels: Logits per pair.
+      rngs: Source of the head's initial weights.
+
+    Raises:
+      ModelError: A family without such classifiers.
+    """
+
+    def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
+        config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
+        if config.model_type not in PAIR_FORMS:
+            raise ModelError(
+                f"{config.model_type}: no classifiers of sentence pairs of this family; take {', '.join(PAIR_FORMS)}."
+            )
+        form = PAIR_FORMS[config.model_type]
+        if form.dense or encoder.pooler is None:
+            encoder.pooler = nnx.data(None if form.dense else linear(width, width, config, dtype, rngs))
+        encoder.config = self.config = dataclasses.replace(config, pooler=not form.dense)
+        self.encoder, self.dtype, self.labels, self.activation = encoder, dtype, labels, form.activation
+        self.dropout = nnx.Dropout(config.dropout)
+        self.dense = linear(width, width, config, dtype, rngs) if form.dense else None
+        self.classifier = linear(width, labels, config, dtype, rngs)
+
+    def __call__(
+        self,
+        input_ids: Int[Array, "batch length"],
+        attention_mask: Int[Array, "batch length"],
+        *,
+        deterministic: bool = True,
+        rngs: nnx.Rngs | None = None,
+        segments: Segments | None = None,
+        **layout: Any,
+    ) -> EncoderOutput:
+        """The encoder's output with the logits, [..., labels], in place of the pooler output.
+
+        Args are those of `TransformerEncoder.__call__`; `input_ids` are those of `jaxwhiten.text.PairTokenizer`: a
+        token id plus `vocab_size` times its token type.
+        """
+        types, ids = jnp.divmod(input_ids, self.config.vocab_size)
+        noise: Any = {"deterministic": deterministic, "rngs": rngs}
+        typed = types if self.config.type_vocab_size > 1 else None
+        output = self.encoder(ids, attention_mask, typed, segments=segments, **noise, **layout)
+        x = output.pooler
+        if self.dense is not None:
+            last = output.hidden_states[-1]
+            x = last[:, 0] if segments is None else segments.firsts(last)
+            x = self.activation(self.dense(self.dropout(x, **noise)))
+        return output._replace(pooler=self.classifier(self.dropout(x, **noise)))
+
+
+def load_pair_classifier(
+    model: str | Path, labels: int = 0, *, seed: int = 0, **reading: Any
+) -> tuple[PairClassifier, Path]:
+    """Loads a classifier of pairs, or an encoder to be made one.
+
+    Args:
+      model: A local folder or a hub id.
+      labels: Logits per pair; where the folder's head has not as many, a new one is made. 0 for the folder's.
+      seed: Of a new head.
+      **reading: Further arguments of `load_model`.
+
+    Returns:
+      The classifier and its folder.
+
+    Raises:
+      ModelError: A file cannot be read, a family without such classifiers, or no head in the folder.
+    """
+    encoder, config, folder = load_model(model, **reading)
+    form = PAIR_FORMS.get(config.model_type, PairForm(""))
+    tensors, where = checkpoint.open_weights(folder)
+    (found, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
+    found = 0 if not form.dense and encoder.pooler is None else found
+    classifier = PairClassifier(encoder, labels or found, rngs=nnx.Rngs(seed))
+    if found != classifier.labels:
+        return classifier, folder
+    if not found:
+        raise ModelError(
+            f"{where}: no classifier of sentence pairs in it; train one with `python -m train.cross`, or name the"
+            " folder of a sentence-transformers CrossEncoder."
+        )
+    state = nnx.state(classifier, _HEAD)
+    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, _with_head(config.model_type), state))
+    nnx.update(classifier, jax.tree.map(jnp.asarray, state))
+    return classifier, folder
+
+
+def save_pair_classifier(
+    model: PairClassifier, folder: str | Path, names: Sequence[str], more: Mapping[str, Any], dtype: str = "float32"
+) -> None:
+    """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForSequenceClassification`.
+
+    Args:
+      model, folder, dtype: As in `save_model`.
+      names: Of the labels.
+      more: Further keys of `config.json`.
+    """
+    kind = model.config.model_type
+    raw = FAMILIES[kind].config_json(model.config) | {
+        "architectures": [PAIR_FORMS[kind].architecture],
+        "id2label": {str(number): name for number, name in enumerate(names)},
+        "label2id": {name: number for number, name in enumerate(names)},
+    }
+    encoder = nnx.state(model.encoder, nnx.Param)
+    tensors = checkpoint.to_tensors(FAMILIES[kind], encoder, dtype, FAMILIES[kind].prefixes[1])
+    tensors |= checkpoint.to_tensors(_with_head(kind), nnx.state(model, _HEAD), dtype)
+    checkpoint.save_folder(folder, {**raw, **more}, tensors, dtype)
+
+
+def _with_head(model_type: str) -> Family:
+    """The family with the tensor names of the head, which have no prefix."""
+    family, form = FAMILIES[model_type], PAIR_FORMS[model_type]
+    word = family.names["embeddings.word"]
+    names: Names = {"embeddings.word": word, "dense": form.dense, "classifier": form.classifier}
+    return dataclasses.replace(family, names=names, prefixes=("",))

@@ -1,0 +1,120 @@
+"""Cross-encoders in the training loop: rows of joined pairs, the loss on their logits, scores, and mined negatives.
+
+References:
+  Nogueira & Cho 2019, "Passage Re-ranking with BERT", section 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from jaxwhiten import io
+from jaxwhiten.datasets import Examples
+from jaxwhiten.encoding import CrossEncoder
+from jaxwhiten.metrics import spearman
+from jaxwhiten.runtime.distributed import gather_rows, share
+from jaxwhiten.search import build_index
+from jaxwhiten.text import PairTokenizer
+from jaxwhiten.training.loop import Evaluate
+from jaxwhiten.training.sentences import Rebuild
+from jaxwhiten.training.step import LossFn, Params
+from jaxwhiten.training.tokens import TokenTable
+
+
+def pair_table(examples: Examples, tokenizer: PairTokenizer) -> TokenTable:
+    """Labelled pairs as rows of one column, for `sentence_batches`; the key changes with tokens and labels."""
+    numbers: dict[str, int] = {}
+    first, second = (
+        np.array([numbers.setdefault(text, len(numbers)) for text in column], int)
+        for column in examples.columns.values()
+    )
+    tokens = tokenizer.join(tokenizer.sentences(numbers), first, second)
+    parts = (tokens.flat, tokens.lengths, np.asarray(examples.label))
+    key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+    return TokenTable(tokens, np.arange(len(first))[:, None], io.content_key("pairs", 1, key))
+
+
+def pair_loss(rebuild: Rebuild) -> LossFn:
+    """The mean cross-entropy of pairs: softmax of several labels, or sigmoid of one, whose gold is in [0, 1].
+
+    Args:
+      rebuild: From `split_encoder` of a `PairClassifier`, with pooling `"pooler"`.
+
+    Returns:
+      A loss for `make_step`. Parameters are `{"encoder": state}`; a batch has `input_ids` [b, 1, length], `lengths`
+      [b, 1] and `labels` [b]: integers for several labels.
+    """
+
+    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
+        ids, gold = batch["input_ids"][:, 0], batch["labels"]
+        mask = (jnp.arange(ids.shape[1]) < batch["lengths"]).astype(jnp.int32)
+        output = rebuild(params["encoder"])(ids, mask, deterministic=False, rngs=nnx.Rngs(dropout=key))
+        logits = output.pooler.astype(jnp.float32)
+        if logits.shape[1] == 1:
+            return jnp.mean(optax.sigmoid_binary_cross_entropy(logits[:, 0], gold)), {}
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, gold)), {}
+
+    return loss_fn
+
+
+def pair_evaluator(
+    rebuild: Rebuild, tokenizer_folder: Path, name: str, examples: Examples, max_length: int
+) -> Evaluate:
+    """An `evaluate` for the loop: accuracy × 100 for classes, Spearman's correlation × 100 for scores.
+
+    Every process must call it: each scores its share.
+    """
+    pairs, gold = list(zip(*examples.columns.values(), strict=True)), np.asarray(examples.label)
+
+    def evaluate(params: Params) -> dict[str, float]:
+        host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
+        model = CrossEncoder(rebuild(host), tokenizer_folder, max_length=max_length)
+        scores = gather_rows(model.predict(share(pairs), show_progress=False))
+        found = float((scores.argmax(axis=1) == gold).mean()) if examples.classes else spearman(scores, gold)
+        return {name: 100 * found}
+
+    return evaluate
+
+
+def mine_negatives(
+    encoder: Any, first: Sequence[str], second: Sequence[str], *, count: int, depth: int = 30, seed: int = 0
+) -> tuple[list[str], list[str]]:
+    """Hard negatives of pairs that belong together: near texts that no chain of pairs links.
+
+    Args:
+      encoder: An `Encoder`, which finds what is near.
+      first, second: The pairs.
+      count: How many for each distinct text of `first`.
+      depth: Of how many nearest texts of `second` they are drawn.
+      seed: Of the draw.
+
+    Returns:
+      Texts of `first`, and a negative for each.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    numbers: dict[str, int] = {}
+    a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in (first, second))
+    texts, queries, candidates = list(numbers), np.unique(a), np.unique(b)
+    _, group = connected_components(coo_array((np.ones(len(a)), (a, b)), shape=(len(texts),) * 2), directed=False)
+    vectors = encoder.encode(texts)
+    most = min(depth + int(np.bincount(group).max()), len(candidates))
+    _, ids = build_index(vectors[candidates], "jax").search(vectors[queries], most)
+    found = candidates[ids]
+    free = group[found] != group[queries][:, None]
+    free &= np.cumsum(free, axis=1) <= depth
+    drawn = np.argsort(np.where(free, np.random.default_rng(seed).random(free.shape), 2.0), axis=1)[:, :count]
+    there = np.take_along_axis(free, drawn, axis=1)
+    owners = np.broadcast_to(queries[:, None], there.shape)[there]
+    negatives = np.take_along_axis(found, drawn, axis=1)[there]
+    return [texts[i] for i in owners.tolist()], [texts[i] for i in negatives.tolist()]

@@ -1,0 +1,100 @@
+"""`CrossEncoder` against sentence-transformers', in both directions; its ranking; its mistakes."""
+
+import json
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxwhiten import CrossEncoder
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import PairClassifier, init_model
+from tests.tiny import SENTENCES, tiny_config, write_tokenizer
+
+PAIRS = [(a, b) for a in SENTENCES[4:] for b in (*SENTENCES[-1:], "[SEP]", "")]
+
+
+def make(tokenizer, labels=1, **options):
+    sizes = {"num_layers": 1, "hidden_size": 16, "intermediate_size": 16, "initializer_range": 0.4}
+    model = PairClassifier(init_model(tiny_config(**sizes), seed=1), labels, rngs=nnx.Rngs(2))
+    return CrossEncoder(model, tokenizer, max_length=24, **options)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(tokenizer):
+    return make(tokenizer)
+
+
+def test_scores_are_those_of_the_model_called_alone(one):
+    """One pair at a time, without batches, packing or joined tokens."""
+    import jax.numpy as jnp
+    from tokenizers import Tokenizer
+
+    peer = Tokenizer.from_file(str(one.tokenizer.folder / "tokenizer.json"))
+    peer.enable_truncation(24, strategy="longest_first")
+    model = one._forward.model()
+    for pair, score in list(zip(PAIRS, one.predict(PAIRS), strict=True))[:2]:
+        row = peer.encode(*pair)
+        ids = jnp.asarray([row.ids]) + 200 * jnp.asarray([row.type_ids])
+        logit = float(model(ids, jnp.ones_like(ids)).pooler[0, 0])
+        assert score == pytest.approx(1 / (1 + np.exp(-logit)), abs=1e-6)
+
+
+@pytest.mark.parametrize(("labels", "activation"), [(1, "Identity"), (3, None)])
+def test_folders_are_those_of_sentence_transformers(tokenizer, tmp_path, labels, activation):
+    library = pytest.importorskip("sentence_transformers")
+    mine = make(tokenizer, labels, activation=activation, label_names=["yes", "maybe", "no"][:labels])
+    expected = mine.predict(PAIRS)
+    peer = library.CrossEncoder(str(mine.save(tmp_path / "mine")), device="cpu")
+    assert peer.max_seq_length == 24
+    assert list(peer.config.id2label.values()) == list(mine.label_names)
+    np.testing.assert_allclose(peer.predict(PAIRS), expected, atol=1e-5)
+    peer.save_pretrained(str(tmp_path / "peer"))
+    again = CrossEncoder.from_pretrained(tmp_path / "peer")
+    assert (again.activation, again.label_names) == (mine.activation, mine.label_names)
+    np.testing.assert_allclose(again.predict(PAIRS), expected, atol=1e-5)
+    if labels == 3:
+        soft = again.predict(PAIRS, apply_softmax=True)
+        np.testing.assert_allclose(soft, peer.predict(PAIRS, apply_softmax=True), atol=1e-5)
+
+
+def test_ranks_and_reranks(one):
+    query, documents = SENTENCES[1], SENTENCES[:8]
+    scores = one.predict([(query, document) for document in documents])
+    found = one.rank(query, documents, top_k=3)
+    order = np.argsort(-scores)[:3]
+    assert [hit["corpus_id"] for hit in found] == order.tolist()
+    np.testing.assert_allclose([hit["score"] for hit in found], scores[order], atol=1e-6)
+    ids = np.array([[5, -1, 2], [0, 1, -1]])
+    values, ranked = one.rerank([query, documents[0]], documents, ids)
+    assert ranked[:, 2].tolist() == [-1, -1]
+    assert np.isneginf(values[:, 2]).all()
+    assert set(ranked[0]) == {5, -1, 2}
+    np.testing.assert_allclose(values[0, :2], scores[ranked[0, :2]], atol=1e-6)
+
+
+def test_mistakes(one, tokenizer, tmp_path):
+    with pytest.raises(InputError, match="'one sentence' is not a pair of sentences"):
+        one.predict(["one sentence"])
+    with pytest.raises(InputError, match="Sentence 1 is a int"):
+        one.predict([("a", 1)])
+    with pytest.raises(InputError, match="has 2 labels; ranking takes a model with one score per pair"):
+        make(tokenizer, 2).rank("a", ["b"])
+    folder = one.save(tmp_path)
+    with pytest.raises(InputError, match="max_length is 65; this model takes up to 64 tokens"):
+        CrossEncoder.from_pretrained(folder, max_length=65)
+    settings = folder / "config_sentence_transformers.json"
+    for changes, message in [
+        ({"activation_fn": "torch.nn.Tanh"}, "activation 'Tanh' is not supported; Sigmoid, Identity are"),
+        ({"default_prompt_name": "query"}, "a default prompt of pairs is not supported"),
+    ]:
+        settings.write_text(json.dumps(changes))
+        with pytest.raises(ModelError, match=message):
+            CrossEncoder.from_pretrained(folder)

@@ -1,0 +1,85 @@
+"""`python -m train.cross`: the folder it leaves, killed and resumed, negatives, and every mistake one line."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from configs import cross_defaults, cross_nli, cross_quora
+from jaxwhiten import CrossEncoder
+from jaxwhiten.errors import InputError
+from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
+from tests.tiny import SENTENCES
+from train import cross
+
+PAIRS = [(a, b) for a in SENTENCES[:3] for b in SENTENCES[5:8]]
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_is_bit_equal(tiny_model, tmp_path):
+    arguments = softmax_arguments(tiny_model, tmp_path) | {"steps": "200"}
+    cache = tmp_path / "cache"
+    assert "model written from step 200" in finish(start("cross", {**arguments, "output": tmp_path / "whole"}, cache))
+    process = start("cross", arguments, cache)
+    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert "stopped at step" in finish(process) or len(steps_of(tmp_path / "run")) < 200
+    finish(start("cross", arguments, cache))
+    assert steps_of(tmp_path / "run") == steps_of(tmp_path / "whole")
+    assert model_bytes(tmp_path / "run") == model_bytes(tmp_path / "whole")
+
+
+@pytest.fixture
+def config(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    config = cross_defaults.get_config()
+    config.model, config.output = str(tiny_model), str(tmp_path / "run")
+    config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
+    config.max_length, config.batch_size, config.buckets, config.steps = 24, 8, 1, 3
+    config.save_every, config.progress = 0, False
+    return config
+
+
+def test_the_folder_a_run_leaves(config, tmp_path, capsys):
+    config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
+    cross.main(config)
+    out = tmp_path / "run"
+    assert json.loads((out / "results.json").read_text())["rows"] == 96
+    assert "model written from step 3" in capsys.readouterr().out
+    model = CrossEncoder.from_pretrained(out / "model")
+    assert (model.label_names, model.activation) == (("no", "maybe", "yes"), "Identity")
+    library = pytest.importorskip("sentence_transformers")
+    peer = library.CrossEncoder(str(out / "model"), device="cpu")
+    np.testing.assert_allclose(peer.predict(PAIRS), model.predict(PAIRS), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.encoding.PoolingWarning")
+def test_positives_get_negatives_and_excluded_texts_are_left_out(config, tmp_path):
+    first = (tmp_path / "rows.tsv").read_text().splitlines()[1].split("\t")
+    excluded = tmp_path / "test.tsv"
+    head = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    excluded.write_text(f"{head}0\tq\td\t{first[0].upper()}!\tsomething else\t1\n")
+    config.labels, config.data.exclude = "positives", str(excluded)
+    config.data.negatives, config.data.miner = 2, config.model
+    found = cross.load_examples(config, {})
+    pairs = list(zip(*found.columns.values(), strict=True))
+    assert first[0] not in found.columns["first"]
+    assert found.label.tolist() == [1.0] * 95 + [0.0] * (len(pairs) - 95)
+    assert len(pairs) == 95 * 3  # every first sentence is another
+    assert not set(pairs[:95]) & set(pairs[95:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"labels": "class"}, "Did you mean 'classes'"), ({"labels": "scores"}, "needs a score for every row")],
+)
+def test_mistakes_are_named(config, changes, message):
+    config.update(changes)
+    with pytest.raises(InputError, match=message):
+        cross.main(config)
+
+
+@pytest.mark.parametrize("module", [cross_nli, cross_quora])
+def test_configs_have_the_keys_of_the_defaults(module):
+    assert set(module.get_config()) == set(cross_defaults.get_config())

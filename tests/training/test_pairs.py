@@ -1,0 +1,66 @@
+"""The loss of pairs by hand, and negatives against a plain search."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten.datasets import Examples
+from jaxwhiten.models.layers import EncoderOutput
+from jaxwhiten.text import PairTokenizer
+from jaxwhiten.training import mine_negatives, pair_loss, pair_table
+from tests.tiny import SENTENCES, write_tokenizer
+
+
+def rebuild(logits):
+    """A model whose logits are given, whatever the pairs; it checks the mask."""
+
+    def model(ids, mask, **options):
+        assert mask.tolist() == [[1, 1, 0], [1, 1, 1]]
+        assert options["deterministic"] is False
+        return EncoderOutput((), jnp.asarray(logits))
+
+    return model
+
+
+def loss(logits, gold):
+    batch = {"input_ids": jnp.ones((2, 1, 3), int), "lengths": jnp.array([[2], [3]]), "labels": jnp.asarray(gold)}
+    return float(pair_loss(rebuild)({"encoder": logits}, batch, jax.random.key(0))[0])
+
+
+def test_losses_are_cross_entropies():
+    probability = 1 / (1 + np.exp(-np.array([2.0, -1.0])))
+    expected = -np.mean([0.7 * np.log(probability[0]) + 0.3 * np.log(1 - probability[0]), np.log(1 - probability[1])])
+    assert loss([[2.0], [-1.0]], [0.7, 0.0]) == pytest.approx(expected, rel=1e-5)
+    logits = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert loss(logits.tolist(), [1, 2]) == pytest.approx(-np.log(shares[[0, 1], [1, 2]]).mean(), rel=1e-5)
+
+
+def test_rows_are_known_by_tokens_and_labels(tmp_path):
+    write_tokenizer(tmp_path)
+    tokenizer = PairTokenizer(tmp_path, 16, 200)
+
+    def table(second, label):
+        return pair_table(Examples({"a": SENTENCES[:2], "b": second}, np.array(label, np.float32)), tokenizer)
+
+    one = table(SENTENCES[2:4], [0, 1])
+    assert one.batch(np.array([1, 0]), 16, 0)["input_ids"].shape == (2, 1, 16)
+    assert one.key == table(SENTENCES[2:4], [0, 1]).key
+    assert len({one.key, table(SENTENCES[3:5], [0, 1]).key, table(SENTENCES[2:4], [1, 1]).key}) == 3
+
+
+class Angles:
+    """Texts are angles in degrees: near in number, near as vectors."""
+
+    def encode(self, texts):
+        angles = np.radians([float(text) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def test_negatives_are_near_and_not_linked_by_a_chain():
+    first, second = ["0", "0", "90", "3"], ["1", "2", "91", "2"]  # 0-1, 0-2-3: one chain
+    found = mine_negatives(Angles(), [*first, "170"], [*second, "171"], count=1, depth=1)
+    assert dict(zip(*found, strict=True)) == {"0": "91", "3": "91", "90": "171", "170": "91"}
+    owners, negatives = mine_negatives(Angles(), first, second, count=5, depth=5)
+    assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
