@@ -75,6 +75,7 @@ class Fit:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
+    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are held against it
     sizes = sorted(integers("bytes", config.bytes))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
@@ -106,6 +107,7 @@ def main(config: ConfigDict) -> None:
     run = report.Run(make_header(config, encoder, searched, tasks, encoded_in))
     report.remove_views(out)
     raw: dict[str, np.ndarray] = {}
+    spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
     tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
@@ -116,7 +118,11 @@ def main(config: ConfigDict) -> None:
                 continue
             row, per_item = found
             raw = raw or per_item
-            estimates = intervals(per_item, raw, config.bootstrap, config.seed) if config.bootstrap else {}
+            of_spectrum = spectra.setdefault((fit.name, fit.whitening.gamma), {})
+            if name == "spectrum":
+                of_spectrum[row["bytes"]] = per_item[SEARCH]
+            peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
+            estimates = intervals(per_item, raw, peer, config.bootstrap, config.seed) if config.bootstrap else {}
             if searched.pseudo is not None and name == "spectrum":
                 if (key := (fit.name, size)) not in tuned:
                     tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
@@ -311,10 +317,20 @@ def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     return float(np.mean(scores))
 
 
+def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    """What queries score by the spectrum code of so many bytes, or of the next more; None where there is none."""
+    enough = [held for held in of_spectrum if held >= size]
+    return of_spectrum[min(enough)] if enough else None
+
+
 def intervals(
-    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], resamples: int, seed: int
+    per_item: Mapping[str, np.ndarray],
+    raw: Mapping[str, np.ndarray],
+    spectrum: np.ndarray | None,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Any]:
-    """The differences to float32, which are paired, and the accuracies, with their intervals, all in points."""
+    """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
     def estimate(values: np.ndarray) -> results.Estimate:
         return results.Estimate(100 * float(values.mean()), *bootstrap.bootstrap_mean(100 * values, resamples, seed))
@@ -323,6 +339,7 @@ def intervals(
     found: dict[str, Any] = {"accuracy": {name: estimate(per_item[name]) for name in tasks} or None}
     if per_item is not raw:
         found["versus_raw"] = estimate(per_item[SEARCH] - raw[SEARCH])
+        found["versus_spectrum"] = None if spectrum is None else estimate(per_item[SEARCH] - spectrum)
         found["accuracy_versus_raw"] = {name: estimate(per_item[name] - raw[name]) for name in tasks} or None
     return found
 
