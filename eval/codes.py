@@ -77,6 +77,7 @@ def main(config: ConfigDict) -> None:
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
     names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are held against it
     sizes = sorted(integers("bytes", config.bytes))
+    rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
@@ -112,7 +113,7 @@ def main(config: ConfigDict) -> None:
     tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
-        for name, size in settings(of_fit, sizes, first=not raw):
+        for name, size in settings(of_fit, sizes, rotated, first=not raw):
             found = measured(name, size, fit, searched, encoder, config.rescore, known)
             if found is None:
                 continue
@@ -189,13 +190,13 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float]) -> Iterat
                     yield Fit(OWN_MEAN, rows, fit.whitening.with_mean(mean))
 
 
-def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
-    """Every code at every size; the raw vectors once, the codes of one size at that."""
+def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
+    """Every code at every size, OPQ at its own; the raw vectors once, the codes of one size at that."""
     if first:
         yield RAW, 0
     for name in names:
         plain = name in CODES and name != "spectrum"
-        yield from ((name, size) for size in ([0] if plain else sizes))
+        yield from ((name, size) for size in ([0] if plain else rotated if name == "opq" else sizes))
 
 
 def measured(
