@@ -28,6 +28,7 @@ _PANELS = {
     "outside+mean": "other text, about the documents' mean",
 }
 AHEAD = "↑"  # of the spectrum code at equal bytes
+_BELOW = 12  # points of a plot below float32 and spectrum codes: what is worse leaves it
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -205,6 +206,8 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
             axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
             scale_amounts(axis)
         axes[0].set_ylabel("MRR@10 × 100")
+        least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
+        axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
         figure.suptitle(run.header.title, fontsize=10)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
