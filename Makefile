@@ -121,23 +121,28 @@ aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no 
 aot-here: $(call stamp,aot-train-test)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
-# Of both encoders on three searches, with codes trained by FAISS beside; then γ without labels, and classification.
+# Of both encoders: three searches with every code, γ without labels, classification, and all queries.
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
-CODES = $(BIN)/python -m eval.codes --config.outside=$(TEXT) $(SIZED) --config.codes
-SIZED = --config.model=$$model --config.pooling=$$pooling --config.dataset=$$file --config.queries=0
+CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
+STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
+CODES = $(BIN)/python -m eval.codes --config.model=$$model --config.pooling=$$pooling
 codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data folder, and hours
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
-	@for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
-	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
-	  for data in mrpc:mrpc pydocs:pydocs quora:$(PAIRS); do \
-	    file=$${data#*:}; $(CODES)=spectrum,pq,rabitq,eden,sq4,int8,ubinary,pca,truncation \
-	      --config.out=runs/codes/$$name-$${data%%:*} || exit 1; \
+	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
+	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
+	  quora="--config.dataset=$(PAIRS) --config.outside=$(TEXT)"; \
+	  $(CODES) $$quora --config.codes=$(CODED),whitening,pca,truncation,random-projection --config.tasks=$(STS) \
+	    $$out-quora; \
+	  for data in mrpc pydocs; do \
+	    $(CODES) --config.dataset=$$data --config.outside=$(TEXT) --config.codes=$(CODED) \
+	      --config.bytes=8,16,24,32,48,64 $$out-$$data; \
 	  done; \
-	  $(CODES)=spectrum,opq --config.bytes=16,48 --config.out=runs/codes/$$name-opq || exit 1; \
-	  $(CODES)=spectrum --config.bytes=8,16,24,48 --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 \
-	    --config.rescore=0 --config.out=runs/codes/$$name-gamma || exit 1; \
-	  $(CODES)=spectrum,whitening,pca,int8,ubinary --config.bytes=24,48,512,768 --config.classify=MRPC,SNLI \
-	    --config.rescore=0 --config.out=runs/codes/$$name-pairs || exit 1; \
+	  $(CODES) $$quora --config.queries=4000 --config.codes=spectrum --config.bytes=8,16,24,48 \
+	    --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 --config.rescore=0 $$out-gamma; \
+	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
+	    --config.bytes=48,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
+	  $(CODES) $$quora --config.queries=0 --config.codes=spectrum,pq,opq,ubinary --config.bytes=8,16,24,32,48,64 \
+	    --config.opq_bytes=8,16,24 --config.rescore=0 $$out-quora-all; \
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.

@@ -75,7 +75,9 @@ class Fit:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
+    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are held against it
     sizes = sorted(integers("bytes", config.bytes))
+    rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
     tasks = choices("tasks", config.tasks, STS_TASKS) if config.tasks else ()
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
@@ -106,17 +108,22 @@ def main(config: ConfigDict) -> None:
     run = report.Run(make_header(config, encoder, searched, tasks, encoded_in))
     report.remove_views(out)
     raw: dict[str, np.ndarray] = {}
+    spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
     tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
-        for name, size in settings(of_fit, sizes, first=not raw):
+        for name, size in settings(of_fit, sizes, rotated, first=not raw):
             found = measured(name, size, fit, searched, encoder, config.rescore, known)
             if found is None:
                 continue
             row, per_item = found
             raw = raw or per_item
-            estimates = intervals(per_item, raw, config.bootstrap, config.seed) if config.bootstrap else {}
+            of_spectrum = spectra.setdefault((fit.name, fit.whitening.gamma), {})
+            if name == "spectrum":
+                of_spectrum[row["bytes"]] = per_item[SEARCH]
+            peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
+            estimates = intervals(per_item, raw, peer, config.bootstrap, config.seed) if config.bootstrap else {}
             if searched.pseudo is not None and name == "spectrum":
                 if (key := (fit.name, size)) not in tuned:
                     tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
@@ -183,13 +190,13 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float]) -> Iterat
                     yield Fit(OWN_MEAN, rows, fit.whitening.with_mean(mean))
 
 
-def settings(names: tuple[str, ...], sizes: list[int], first: bool) -> Iterator[tuple[str, int]]:
-    """Every code at every size; the raw vectors once, the codes of one size at that."""
+def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
+    """Every code at every size, OPQ at its own; the raw vectors once, the codes of one size at that."""
     if first:
         yield RAW, 0
     for name in names:
         plain = name in CODES and name != "spectrum"
-        yield from ((name, size) for size in ([0] if plain else sizes))
+        yield from ((name, size) for size in ([0] if plain else rotated if name == "opq" else sizes))
 
 
 def measured(
@@ -311,10 +318,20 @@ def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     return float(np.mean(scores))
 
 
+def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    """What queries score by the spectrum code of so many bytes, or of the next more; None where there is none."""
+    enough = [held for held in of_spectrum if held >= size]
+    return of_spectrum[min(enough)] if enough else None
+
+
 def intervals(
-    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], resamples: int, seed: int
+    per_item: Mapping[str, np.ndarray],
+    raw: Mapping[str, np.ndarray],
+    spectrum: np.ndarray | None,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Any]:
-    """The differences to float32, which are paired, and the accuracies, with their intervals, all in points."""
+    """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
     def estimate(values: np.ndarray) -> results.Estimate:
         return results.Estimate(100 * float(values.mean()), *bootstrap.bootstrap_mean(100 * values, resamples, seed))
@@ -323,6 +340,7 @@ def intervals(
     found: dict[str, Any] = {"accuracy": {name: estimate(per_item[name]) for name in tasks} or None}
     if per_item is not raw:
         found["versus_raw"] = estimate(per_item[SEARCH] - raw[SEARCH])
+        found["versus_spectrum"] = None if spectrum is None else estimate(per_item[SEARCH] - spectrum)
         found["accuracy_versus_raw"] = {name: estimate(per_item[name] - raw[name]) for name in tasks} or None
     return found
 

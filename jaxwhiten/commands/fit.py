@@ -13,7 +13,7 @@ from jaxwhiten.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Moments
+    from jaxwhiten.whitening import Moments, Whitening
 
 _FILE = ".safetensors"
 
@@ -105,6 +105,21 @@ def write_outputs(
         print(
             f"{args.output}: {what} of {whitening.n_features_in_} to {k} dimensions, β={whitening.beta:g},"
             f" γ={whitening.gamma:g}, fitted on {moments.n:,} rows of rank {whitening.rank_}",
+            file=sys.stderr,
+        )
+        if code is not None:
+            _note_better(args.bytes, moments.n, whitening)
+
+
+def _note_better(size: int, n: int, whitening: Whitening) -> None:
+    """Says where an index would keep its texts in a better code of so many bytes, trained on them."""
+    from jaxwhiten.search.coding import TRAINED, best_code
+
+    name, why = best_code(size, n, whitening, TRAINED)
+    if name in TRAINED:
+        print(
+            f"note: the code written is 'spectrum', which follows from moments alone. {name!r} is ahead of it here:"
+            f" {why}. `jaxwhiten index --bytes {size}` trains it.",
             file=sys.stderr,
         )
 

@@ -192,6 +192,7 @@ class CodeRow(Row):
       sts: Mean of the STS tasks on sentences coded on both sides; None for codes that FAISS trains.
       build_us: Microseconds per document to fit or train, code and add.
       versus_raw: Difference of the MRR@10 to float32 vectors, in points.
+      versus_spectrum: The same to the spectrum code of the same fit that has as many bytes, or else the next more.
       expected: What pseudo-queries say of that difference, without labels.
       chosen: Whether `jaxwhiten.search.tune_codes` chooses this γ by them.
       accuracy: Of classified pairs by task, in per cent.
@@ -208,6 +209,7 @@ class CodeRow(Row):
     rescored_mrr_at_10: float | None = None
     sts: float | None = None
     versus_raw: Estimate | None = None
+    versus_spectrum: Estimate | None = None
     expected: Estimate | None = None
     chosen: bool | None = None
     accuracy: dict[str, Estimate] | None = None

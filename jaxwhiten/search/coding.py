@@ -22,10 +22,29 @@ from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
 AUTO = "auto"
 TRAINED = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
 DEFAULT_BYTES = 48
-_FEW_BYTES = 24  # below them a trained product quantiser of whitened vectors is ahead on un-tuned encoders
 _POINTS = 39 * 256  # that k-means of a byte's centroids wants
 # Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
 _FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
+
+
+class Lead(NamedTuple):
+    """Sizes at which a code that FAISS trains, of whitened vectors, is ahead of the spectrum code.
+
+    Attributes:
+      tuned: Whether on encoders that were tuned for similarity, or on others.
+      code: Its name.
+      least: Fewest bytes.
+      most: Most bytes.
+    """
+
+    tuned: bool
+    code: str
+    least: int
+    most: int
+
+
+# What `codes="auto"` takes instead of the spectrum code, the best first. The evidence: docs/codes.md, "Which code".
+LEADS = (Lead(False, "pq", 1, 23),)
 
 
 class Coding(NamedTuple):
@@ -92,7 +111,7 @@ def choose(
         whitening = _usual_whitening(vectors)
     note: tuple[str, ...] = ()
     if codes == AUTO:
-        codes, reason = best_code(size, len(vectors), whitening, "pq" in trained)
+        codes, reason = best_code(size, len(vectors), whitening, trained)
         note = (f"codes={codes!r} of {size} bytes: {reason}",)
     if codes == "spectrum":
         code = SpectrumCode(bytes=size, halves=halves or None).fit(whitening)
@@ -106,25 +125,26 @@ def _usual_whitening(vectors: np.ndarray) -> Whitening:
     return Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
 
 
-def best_code(size: int, n: int, whitening: Any, trained: bool) -> tuple[str, str]:
-    """The code that was best for this kind of vectors, and why.
+def best_code(size: int, n: int, whitening: Any, trained: Sequence[str]) -> tuple[str, str]:
+    """The code that is best for this kind of vectors by `LEADS`, and why.
 
     Args:
       size: Bytes per vector.
-      n: Number of vectors.
+      n: Number of vectors, on which codes are trained.
       whitening: Of the vectors, or of others from the same encoder.
-      trained: Whether a product quantiser can be trained.
+      trained: Codes that can be trained.
     """
     cosine = mean_cosine(whitening.mean_, float(whitening.eigenvalues_.sum()))
-    if cosine <= SPREAD_OUT:
-        return "spectrum", f"a mean cosine of {cosine:.2f} is that of an encoder tuned for similarity"
-    kind = f"a mean cosine of {cosine:.2f} is that of an encoder that was not tuned for similarity"
-    if size >= _FEW_BYTES:
-        return "spectrum", f"{kind}, and {_FEW_BYTES} bytes and more are enough for it"
-    if not trained or n < _POINTS:
-        instead = "the backend cannot train one" if not trained else f"{n} documents are too few to train one"
-        return "spectrum", f"{kind}; a trained product quantiser would be better here, but {instead}"
-    return "pq", f"{kind}, where a trained product quantiser of whitened vectors is best below {_FEW_BYTES} bytes"
+    tuned = cosine <= SPREAD_OUT
+    kind = f"a mean cosine of {cosine:.2f} is that of an encoder {'' if tuned else 'not '}tuned for similarity"
+    ahead = [lead.code for lead in LEADS if lead.tuned == tuned and lead.least <= size <= lead.most]
+    if not ahead:
+        return "spectrum", f"{kind}, on which no trained code leads it at this size"
+    able = [code for code in ahead if code in trained]
+    if able and n >= _POINTS:
+        return able[0], f"{kind}, on which it leads at this size, trained on whitened vectors"
+    instead = f"{n} documents are too few to train one" if able else "none can be trained here"
+    return "spectrum", f"{kind}; {ahead[0]!r}, trained on whitened vectors, would be better, but {instead}"
 
 
 def _computed(quantiser: Quantiser, size: int | None) -> Coding:

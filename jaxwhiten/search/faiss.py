@@ -180,7 +180,8 @@ class FaissIndex(Index):
                     f"codes={self.codes['name']!r} needs at least {least} documents to be trained on, not"
                     f" {len(stored)}: take codes='spectrum'."
                 )
-            inner.train(stored)
+            with _matrix_products(faiss):
+                inner.train(stored)
             return
         clusters = faiss.Clustering(self.dimension, inner.nlist, inner.cp)
         clusters.train(stored, faiss.downcast_index(inner.quantizer))
@@ -325,6 +326,17 @@ def _import_faiss(backend: str) -> Any:
         if not faiss.get_num_gpus():
             raise MissingDependencyError(f"{backend} needs a GPU, and FAISS sees none: check nvidia-smi.")
     return faiss
+
+
+@contextlib.contextmanager
+def _matrix_products(faiss: Any) -> Iterator[None]:
+    """Distances by matrix products: for fewer than 128,000 values FAISS 1.15 goes without, at ten times the time."""
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = min(20, before)
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def _to_gpu(faiss: Any, index: Any) -> Any:

@@ -164,7 +164,7 @@ def tune_codes(
                 found[name] = trial(name, first.gamma)
             except InputError as error:
                 left_out[name] = str(error)
-    by_table, _ = best_code(size, len(documents), whitening, "pq" in found)
+    by_table, _ = best_code(size, len(documents), whitening, list(found))
     best = chosen(found[by_table], list(found.values()))
     others = [t for name, t in found.items() if name != "spectrum"]
     return CodeTuning(best, (*by_gamma.values(), *others), float(raw.mean()), usual, len(queries), left_out)

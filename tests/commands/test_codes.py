@@ -45,6 +45,12 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert code.encode(vectors).shape == (400, 4)
     assert code.gamma_ == 0.5
     assert code.provenance["corpus"] == "v.npy"
+    assert "trained" not in done.err
+    many = np.random.default_rng(0).standard_normal((10_000, 16)).astype(np.float32) + 3
+    np.save(tmp_path / "many.npy", many)
+    done = run("fit", tmp_path / "many.npy", "--bytes", 4, "-o", tmp_path / "code.safetensors")
+    assert "'pq' is ahead of it here" in done.err
+    assert "jaxwhiten index --bytes 4" in done.err
     done = run("fit", tmp_path / "v.npy", "--bytes", 99, "-o", tmp_path / "code.safetensors")
     assert (done.code, "at most 16" in done.err) == (2, True)
     done = run("fit", tmp_path / "v.npy", "--bytes", 4, "--moments", tmp_path / "m.safetensors")

@@ -1,5 +1,7 @@
 """`python -m eval.codes` from question pairs to its table and plot; the figures held against plain NumPy."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
 from jaxwhiten.report import codes as views
+from jaxwhiten.report.results import Estimate
 from tests.programs.test_eval_retrieval import generate
 
 
@@ -40,6 +43,40 @@ def test_the_rows(folder):
     assert all(row.versus_raw.low <= row.versus_raw.value <= row.versus_raw.high for row in run.rows[1:])
     difference = 100 * (run.rows[1].mrr_at_10 - run.rows[0].mrr_at_10)
     assert run.rows[1].versus_raw.value == pytest.approx(difference, abs=1e-9)
+    spectra = {(row.whitening, row.bytes): row.mrr_at_10 for row in run.rows if row.code == "spectrum"}
+    for row in run.rows:
+        if row.code in ("spectrum", "float32"):
+            assert row.versus_spectrum is None
+        else:
+            lead = 100 * (row.mrr_at_10 - spectra[row.whitening, row.bytes])
+            assert row.versus_spectrum.low <= row.versus_spectrum.value <= row.versus_spectrum.high
+            assert row.versus_spectrum.value == pytest.approx(lead, abs=1e-9)
+
+
+def test_a_code_is_held_against_a_spectrum_code_of_no_fewer_bytes():
+    four, eight = np.zeros(3), np.ones(3)
+    of_spectrum = {4: four, 8: eight}
+    found = [codes.at_equal_bytes(size, of_spectrum) for size in (3, 4, 5, 8, 9)]
+    assert [id(x) for x in found] == [id(x) for x in (four, four, eight, eight, None)]
+
+
+def test_tables_mark_who_leads_at_equal_bytes(folder):
+    run = Run.load(folder / "runs" / "tiny")
+    lead, behind = Estimate(0.4, 0.1, 0.7), Estimate(-1.0, -2.0, 0.0)
+    places = {row.code: i for i, row in enumerate(run.rows) if (row.whitening, row.bytes) == ("documents", 8)}
+    rows = [dataclasses.replace(row, versus_spectrum=row.versus_spectrum and behind) for row in run.rows]
+    rows[places["pq"]] = dataclasses.replace(rows[places["pq"]], versus_spectrum=lead)
+    rows[places["sq8"]] = dataclasses.replace(rows[places["sq8"]], versus_spectrum=lead, bytes=7)
+    run = dataclasses.replace(run, rows=rows)
+    table = views.bytes_table(run)
+    assert table.columns == ["fitted on", "code", "4 B", "8 B"]
+    marked = {(row[0], row[1]): row[3] for row in table.rows if views.AHEAD in row[2] + row[3]}
+    value = f"{rows[places['sq8']].versus_raw.value:+.2f}{rows[places['sq8']].versus_raw.mark}"
+    assert marked.keys() == {("documents", "pq"), ("documents", "sq8")}
+    assert marked["documents", "sq8"] == f"{value}{views.AHEAD} (7 B)"
+    leads = views.spectrum_table(run)
+    assert all(row[1] != "spectrum" for row in leads.rows)
+    assert ["documents", "pq", "-1.00 ", "+0.40∗"] in [list(row) for row in leads.rows]
 
 
 def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
