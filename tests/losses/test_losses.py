@@ -31,8 +31,8 @@ def draw_labels(kind: str | None) -> np.ndarray | None:
 
 
 def test_docstring_examples():
-    result = doctest.testmod(losses, raise_on_error=True)
-    assert result.attempted >= 4
+    modules = [losses.supervised, losses.contrastive, losses.distillation]
+    assert sum(doctest.testmod(module, raise_on_error=True).attempted for module in modules) >= 4
 
 
 # --- parity ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,54 @@
+"""Distillation: losses against a teacher's vectors, or the similarities it finds."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from jaxwhiten.losses.vectors import cosine, normalize_rows
+
+
+def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean squared error between a student's vectors and its teacher's, over rows and components.
+
+    References:
+      Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual (EMNLP 2020), section 3, equation 1.
+    """
+    return jnp.mean((u - teacher) ** 2)
+
+
+def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
+    """Mean of 1 − cos between a student's vectors and its teacher's: only their directions count.
+
+    References:
+      Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
+    """
+    return jnp.mean(1 - cosine(u, teacher))
+
+
+def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], scale: float = 20.0) -> Scalar:
+    """Kullback-Leibler divergence of whom a student finds similar from whom its teacher does, over the batch.
+
+    For each sentence, both sides' softmax runs over its scaled cosines with all other sentences.
+
+    Args:
+      u, teacher: Vectors of the student and of the teacher; their widths may differ.
+      scale: Factor on the cosines, an inverse temperature.
+
+    Returns:
+      The mean of KL(teacher ‖ student) over the sentences.
+
+    References:
+      Ren et al., RocketQAv2 (EMNLP 2021), listwise distillation; Cao et al., Learning to Rank: From Pairwise Approach
+      to Listwise Approach (ICML 2007), section 4.2, for the distribution.
+    """
+
+    def log_shares(x: Array) -> Array:
+        x = normalize_rows(x)
+        cosines = jnp.matmul(x, x.T, precision="highest")
+        itself = jnp.eye(len(x), dtype=bool)
+        return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)
+
+    wanted, found = log_shares(teacher), log_shares(u)
+    return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))

@@ -1,0 +1,117 @@
+"""Losses of labelled pairs and of triplets: Sentence-BERT's three, and CoSENT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Integer, Scalar
+
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.losses.vectors import cosine
+
+FEATURES: dict[str, Callable[[Array, Array], Array]] = {
+    "u": lambda u, v: u,
+    "v": lambda u, v: v,
+    "|u-v|": lambda u, v: jnp.abs(u - v),
+    "u*v": lambda u, v: u * v,
+}
+"""Features of a pair that the softmax classifier may use; a concatenation is a list of their names."""
+
+
+def parse_concatenation(concatenation: str) -> tuple[str, ...]:
+    """Parses a concatenation: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`.
+
+    Raises:
+      InputError: A feature is not one of `FEATURES`.
+    """
+    parts = tuple(part.strip() for part in concatenation.strip().removeprefix("(").removesuffix(")").split(","))
+    for part in parts:
+        if part not in FEATURES:
+            raise unknown_name("feature in the concatenation", part, FEATURES)
+    return parts
+
+
+def softmax_classification(
+    u: Float[Array, "b d"],
+    v: Float[Array, "b d"],
+    labels: Integer[Array, " b"],
+    kernel: Float[Array, "parts d classes"],
+    bias: Float[Array, " classes"],
+    concatenation: str = "(u,v,|u-v|)",
+) -> Scalar:
+    """Mean cross-entropy of a linear classifier over features of the pair.
+
+    Args:
+      u, v: Vectors of the first and second sentences.
+      labels: Class of each pair.
+      kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
+      bias: The classifier's bias.
+      concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
+
+    Returns:
+      The mean loss.
+
+    Raises:
+      InputError: An unknown feature, or a kernel with a different number of slabs.
+
+    References:
+      Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the
+      concatenations.
+    """
+    parts = parse_concatenation(concatenation)
+    if kernel.shape[0] != len(parts):
+        raise InputError(f"kernel has {kernel.shape[0]} slabs for the {len(parts)} features {concatenation!r}.")
+    features = jnp.stack([FEATURES[part](u, v) for part in parts])
+    logits = jnp.einsum("pbd,pdc->bc", features, kernel, precision="highest") + bias
+    log_probability = jax.nn.log_softmax(logits, axis=-1)
+    return -jnp.mean(jnp.take_along_axis(log_probability, labels[:, None], axis=-1))
+
+
+def cosine_regression(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"]) -> Scalar:
+    """Mean squared error between the cosine of each pair and its gold score in [0, 1].
+
+    >>> import jax.numpy as jnp
+    >>> float(cosine_regression(jnp.eye(2), jnp.eye(2), jnp.array([1.0, 0.0])))
+    0.5
+
+    References:
+      Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, regression objective.
+    """
+    return jnp.mean((cosine(u, v) - gold) ** 2)
+
+
+def triplet(
+    anchor: Float[Array, "b d"], positive: Float[Array, "b d"], negative: Float[Array, "b d"], margin: float = 1.0
+) -> Scalar:
+    """Mean of max(‖a − p‖ − ‖a − n‖ + margin, 0) with Euclidean distances.
+
+    >>> import jax.numpy as jnp
+    >>> a, p, n = jnp.array([[0.0, 0.0]]), jnp.array([[3.0, 4.0]]), jnp.array([[0.0, 2.0]])
+    >>> float(triplet(a, p, n))
+    4.0
+
+    References:
+      Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, triplet objective.
+    """
+
+    def distance(x: Array, y: Array) -> Array:
+        squares = jnp.sum((x - y) ** 2, axis=-1)
+        return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+    return jnp.mean(jax.nn.relu(distance(anchor, positive) - distance(anchor, negative) + margin))
+
+
+def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"], scale: float = 20.0) -> Scalar:
+    """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j of the batch with gold_i > gold_j.
+
+    The loss depends only on the order of the gold scores, like Spearman's correlation.
+
+    References:
+      Su, CoSENT (kexue.fm 8847), equation 5; Huang et al., CoSENT (IEEE/ACM TASLP 2024).
+    """
+    similarity = scale * cosine(u, v)
+    differences = similarity[None, :] - similarity[:, None]
+    wrong_order = jnp.where(gold[:, None] > gold[None, :], differences, -jnp.inf)
+    return jax.nn.logsumexp(jnp.append(wrong_order.ravel(), 0.0))

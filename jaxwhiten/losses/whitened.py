@@ -1,0 +1,109 @@
+"""WhitenedCSE: whitening inside the loss, by the statistics of the batch."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.losses.contrastive import simcse
+
+
+@jax.custom_vjp
+def inverse_sqrt(covariance: Float[Array, "*b g g"]) -> Float[Array, "*b g g"]:
+    """Σ^(−1/2) of symmetric, positive definite matrices, with gradients that stay finite where eigenvalues coincide.
+
+    The gradient of a symmetric G is V ((Vᵀ G V) ∘ K) Vᵀ, where K holds the divided differences of λ^(−1/2),
+    −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ)); that of `jnp.linalg.eigh` divides by λᵢ − λⱼ.
+
+    References:
+      Bhatia, Matrix Analysis (1997), theorem V.3.3 (Daleckii and Krein).
+    """
+    return _inverse_sqrt(covariance)[0]
+
+
+def _inverse_sqrt(covariance: Array) -> tuple[Array, tuple[Array, Array]]:
+    values, vectors = jnp.linalg.eigh(covariance)
+    roots = jnp.sqrt(jnp.maximum(values, jnp.finfo(values.dtype).tiny))
+    return jnp.matmul(vectors / roots[..., None, :], vectors.mT, precision="highest"), (roots, vectors)
+
+
+def _inverse_sqrt_backward(kept: tuple[Array, Array], change: Array) -> tuple[Array]:
+    roots, vectors = kept
+    rows, columns = roots[..., :, None], roots[..., None, :]
+    turned = jnp.einsum("...ji,...jk,...kl->...il", vectors, (change + change.mT) / 2, vectors, precision="highest")
+    turned = -turned / (rows * columns * (rows + columns))
+    return (jnp.einsum("...ij,...jk,...lk->...il", vectors, turned, vectors, precision="highest"),)
+
+
+inverse_sqrt.defvjp(_inverse_sqrt, _inverse_sqrt_backward)
+
+
+def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4) -> Float[Array, "n d"]:
+    """Whitens each group of consecutive columns by the batch's own mean and covariance, as near to the input as can be.
+
+    Args:
+      x: Vectors.
+      group_size: Columns per group; a divisor of d, less than n.
+      epsilon: Share of a group's mean variance that is added to every variance.
+
+    Returns:
+      (x − μ) Σ^(−1/2) of each group (ZCA): the covariance of each group is the identity, but for `epsilon`.
+
+    Raises:
+      InputError: A group size that does not divide d, or no fewer columns in a group than rows.
+
+    References:
+      Zhuo et al., WhitenedCSE (ACL 2023), section 3.2.
+    """
+    rows, width = x.shape
+    if group_size < 1 or width % group_size or group_size >= rows:
+        raise InputError(
+            f"group_size is {group_size}: it must divide the width {width} and be less than the {rows} rows of a batch."
+        )
+    groups = (x - jnp.mean(x, axis=0)).reshape(rows, -1, group_size).swapaxes(0, 1)
+    covariance = jnp.matmul(groups.mT, groups, precision="highest") / rows
+    mean_variance = jnp.trace(covariance, axis1=1, axis2=2)[:, None, None] / group_size
+    ridge = epsilon * jnp.maximum(mean_variance, jnp.finfo(x.dtype).eps)
+    whitened = jnp.matmul(groups, inverse_sqrt(covariance + ridge * jnp.eye(group_size)), precision="highest")
+    return whitened.swapaxes(0, 1).reshape(rows, width)
+
+
+def whitenedcse(
+    first: Float[Array, "b d"],
+    second: Float[Array, "b d"],
+    temperature: float = 0.05,
+    group_size: int = 64,
+    shuffles: int = 3,
+    key: Array | None = None,
+) -> Scalar:
+    """SimCSE after shuffled group whitening: every shuffle of the columns gives a further positive.
+
+    Columns are shuffled, whitened in groups and shuffled back. The first pass under one shuffle and the second pass
+    under each are a positive pair; the losses of all pairs are averaged.
+
+    Args:
+      first, second: Two encodings of each sentence with independent dropout.
+      temperature: Divisor of the cosines.
+      group_size: Columns that are whitened together.
+      shuffles: Positives per sentence.
+      key: Source of the shuffles; None leaves the columns in their order.
+
+    Raises:
+      InputError: As in `group_whiten`, or no shuffle.
+
+    References:
+      Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.
+    """
+    if shuffles < 1:
+        raise InputError(f"shuffles is {shuffles}; at least 1 is needed.")
+
+    def shuffled(x: Array, number: int) -> Array:
+        if key is None:
+            return group_whiten(x, group_size)
+        order = jax.random.permutation(jax.random.fold_in(key, number), x.shape[1])
+        return group_whiten(x[:, order], group_size)[:, jnp.argsort(order)]
+
+    anchor = shuffled(first, 0)
+    return jnp.mean(jnp.stack([simcse(anchor, shuffled(second, n), temperature) for n in range(shuffles)]))
