@@ -11,7 +11,7 @@ def get_config():
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 
-    config.objective = "softmax"  # softmax, cosine, triplet, mnr, simcse, cosent
+    config.objective = "softmax"  # softmax, cosine, triplet, mnr, simcse, cosent, margin_mse
     config.settings = ConfigDict()  # of the objective: concatenation, scale, margin or temperature
     config.matryoshka = ConfigDict({"dims": (), "weights": ()})  # prefixes of the vector that are trained too
 

@@ -182,6 +182,27 @@ def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " 
     return jax.nn.logsumexp(jnp.append(wrong_order.ravel(), 0.0))
 
 
+def margin_mse(
+    query: Float[Array, "b d"],
+    positive: Float[Array, "b d"],
+    negative: Float[Array, "b d"],
+    margin: Float[Array, " b"],
+    scale: float = 20.0,
+) -> Scalar:
+    """Mean squared error between scale · (cos(q, p) − cos(q, n)) and a cross-encoder's margin.
+
+    The paper takes dot products; scaled cosines are what vectors of unit length are searched by.
+
+    >>> import jax.numpy as jnp
+    >>> float(margin_mse(jnp.eye(2)[:1], jnp.eye(2)[:1], jnp.eye(2)[1:], jnp.array([17.0])))
+    9.0
+
+    References:
+      Wang et al., GPL: Generative Pseudo Labeling (NAACL 2022), section 3, equation 2.
+    """
+    return jnp.mean((scale * (cosine(query, positive) - cosine(query, negative)) - margin) ** 2)
+
+
 def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
     """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
 
@@ -259,6 +280,9 @@ OBJECTIVES: dict[str, ObjectiveKind] = {
     ),
     "cosent": ObjectiveKind(
         lambda c, y, h, **settings: cosent(c[0], c[1], y, **settings), (2, 2), "score", settings=("scale",)
+    ),
+    "margin_mse": ObjectiveKind(
+        lambda c, y, h, **settings: margin_mse(c[0], c[1], c[2], y, **settings), (3, 3), settings=("scale",)
     ),
 }
 
