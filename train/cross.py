@@ -110,6 +110,7 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
         raise unknown_name("kind of labels", config.labels, LABELS)
     objective = LABELS[config.labels]
     examples = sbert.load_examples(ConfigDict({**config, "objective": objective}), losses.objective_kind(objective))
+    examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
     seen = {plain(text) for rows in held_out.values() for column in rows.columns.values() for text in column}

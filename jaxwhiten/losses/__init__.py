@@ -8,7 +8,7 @@ devices: XLA inserts the all-gather, and the loss does not depend on the number 
 """
 
 from jaxwhiten.losses.contrastive import contrastive_tension, multiple_negatives_ranking, simcse
-from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, vector_regression
+from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
 from jaxwhiten.losses.objectives import (
     OBJECTIVES,
     Head,
@@ -47,6 +47,7 @@ __all__ = [
     "init_head",
     "inverse_sqrt",
     "listwise_distillation",
+    "margin_mse",
     "matryoshka",
     "multiple_negatives_ranking",
     "normalize_rows",

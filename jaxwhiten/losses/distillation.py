@@ -52,3 +52,24 @@ def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], 
 
     wanted, found = log_shares(teacher), log_shares(u)
     return jnp.mean(jnp.sum(jnp.exp(wanted) * (wanted - found), axis=-1))
+
+
+def margin_mse(
+    query: Float[Array, "b d"],
+    positive: Float[Array, "b d"],
+    negative: Float[Array, "b d"],
+    margin: Float[Array, " b"],
+    scale: float = 20.0,
+) -> Scalar:
+    """Mean squared error between scale · (cos(q, p) − cos(q, n)) and a cross-encoder's margin.
+
+    The paper takes dot products; scaled cosines are what vectors of unit length are searched by.
+
+    >>> import jax.numpy as jnp
+    >>> float(margin_mse(jnp.eye(2)[:1], jnp.eye(2)[:1], jnp.eye(2)[1:], jnp.array([17.0])))
+    9.0
+
+    References:
+      Wang et al., GPL: Generative Pseudo Labeling (NAACL 2022), section 3, equation 2.
+    """
+    return jnp.mean((scale * (cosine(query, positive) - cosine(query, negative)) - margin) ** 2)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Scalar
 
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.losses.contrastive import contrastive_tension, multiple_negatives_ranking, simcse
-from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, vector_regression
+from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
 from jaxwhiten.losses.supervised import cosent, cosine_regression, parse_concatenation, softmax_classification, triplet
 from jaxwhiten.losses.vectors import cosine, normalize_rows
 from jaxwhiten.losses.whitened import whitenedcse
@@ -140,6 +140,9 @@ OBJECTIVES: dict[str, ObjectiveKind] = {
         (1, 1),
         "vector",
         settings=("scale",),
+    ),
+    "margin_mse": ObjectiveKind(
+        lambda c, y, h, **settings: margin_mse(c[0], c[1], c[2], y, **settings), (3, 3), settings=("scale",)
     ),
 }
 

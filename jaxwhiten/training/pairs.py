@@ -6,6 +6,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +21,13 @@ from flax import nnx
 from jaxwhiten import io
 from jaxwhiten.datasets import Examples
 from jaxwhiten.encoding import CrossEncoder
+from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
 from jaxwhiten.text import PairTokenizer
 from jaxwhiten.training.loop import Evaluate
+from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
 from jaxwhiten.training.sentences import Rebuild
 from jaxwhiten.training.step import LossFn, Params
 from jaxwhiten.training.tokens import TokenTable
@@ -83,6 +86,29 @@ def pair_evaluator(
         return {name: 100 * found}
 
     return evaluate
+
+
+def plan_margins(objective: str, setup: Setup) -> Plan:
+    """Query, positive and negative with the margin of a cross-encoder as their label: generative pseudo labelling.
+
+    The setting `teacher` names the cross-encoder's folder.
+
+    References:
+      Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
+    """
+    settings = dict(setup.settings)
+    if not settings.get("teacher"):
+        raise InputError(f"The objective {objective!r} takes its labels from a cross-encoder: name it as teacher.")
+    teacher = CrossEncoder.from_pretrained(settings.pop("teacher"))
+    teacher.activation = "Identity"
+    query, positive, negative = setup.columns
+    margins = teacher.predict(list(zip(query, positive, strict=True)))
+    margins = margins - teacher.predict(list(zip(query, negative, strict=True)))
+    plan = plan_sentences(objective, dataclasses.replace(setup, settings=settings))
+    return dataclasses.replace(plan, labels=margins)
+
+
+PLANNERS["margin_mse"] = plan_margins
 
 
 def mine_negatives(

@@ -1,15 +1,20 @@
 """The loss of pairs by hand, and negatives against a plain search."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxwhiten import CrossEncoder
 from jaxwhiten.datasets import Examples
+from jaxwhiten.errors import InputError
+from jaxwhiten.models import load_model
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.text import PairTokenizer
-from jaxwhiten.training import mine_negatives, pair_loss, pair_table
-from tests.tiny import SENTENCES, write_tokenizer
+from jaxwhiten.training import Setup, make_plan, mine_negatives, pair_loss, pair_table, tokenize_columns
+from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 
 def rebuild(logits):
@@ -64,3 +69,17 @@ def test_negatives_are_near_and_not_linked_by_a_chain():
     assert dict(zip(*found, strict=True)) == {"0": "91", "3": "91", "90": "171", "170": "91"}
     owners, negatives = mine_negatives(Angles(), first, second, count=5, depth=5)
     assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
+
+
+def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path):
+    columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
+    model, _, folder = load_model(write_model(tmp_path, num_layers=1))
+    table = tokenize_columns(columns, folder, 16, tmp_path)
+    setup = Setup(model, folder, "mean", 16, columns, table, settings={"teacher": str(cross_encoder), "scale": 5.0})
+    plan = make_plan("margin_mse", setup)
+    teacher = CrossEncoder.from_pretrained(cross_encoder)
+    share = [teacher.predict(list(zip(columns[0], columns[i], strict=True))) for i in (1, 2)]
+    margins = np.diff([np.log(x / (1 - x)) for x in share[::-1]], axis=0)[0]
+    np.testing.assert_allclose(plan.labels, margins, atol=1e-4)
+    with pytest.raises(InputError, match="takes its labels from a cross-encoder: name it as teacher"):
+        make_plan("margin_mse", dataclasses.replace(setup, settings={}))
