@@ -131,8 +131,7 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
 	  quora="--config.dataset=$(PAIRS) --config.outside=$(TEXT)"; \
-	  $(CODES) $$quora --config.codes=$(CODED),whitening,pca,truncation,random-projection --config.tasks=$(STS) \
-	    $$out-quora; \
+	  $(CODES) $$quora --config.codes=$(CODED),pca,truncation --config.tasks=$(STS) $$out-quora; \
 	  for data in mrpc pydocs; do \
 	    $(CODES) --config.dataset=$$data --config.outside=$(TEXT) --config.codes=$(CODED) \
 	      --config.bytes=8,16,24,32,48,64 $$out-$$data; \

@@ -20,7 +20,7 @@ def get_config():
     config.pseudo_queries = 0  # by which one of these γ is chosen without labels, beside 0.5 or 1; 0 for none
     # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
     config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
-    config.bytes = "8,16,24,32,48,64,96,128,192"  # per vector
+    config.bytes = "8,16,24,32,48,64,96,192"  # per vector
     config.opq_bytes = "8,16,24,32,48,64"  # those of them at which opq is trained, which takes longest
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none

@@ -10,6 +10,7 @@ import pytest
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.faiss import _matrix_products
 from jaxwhiten.whitening import Moments, Whitening
 
 faiss = pytest.importorskip("faiss")
@@ -126,6 +127,19 @@ def test_codes_that_faiss_trains_are_behind_the_same_option(backend, codes, size
     index.save(tmp_path)
     np.testing.assert_array_equal(load_index(tmp_path).search(queries, 5)[1], ids)
     assert "WARNING" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("backend", "kind"), [("faiss-flat", "PQ4x8np"), ("faiss-fast", "PQ8x4fs")])
+def test_centroids_trained_side_by_side_are_those_of_faiss(backend, kind, vectors):
+    threshold = faiss.cvar.distance_compute_blas_threshold
+    index = build_index(vectors, backend, codes="pq", bytes=4)
+    own = faiss.index_factory(D, kind, faiss.METRIC_L2)
+    own.pq.cp.seed, own.pq.cp.min_points_per_centroid = 1234, 1
+    with _matrix_products(faiss):
+        own.train(index.prepare(vectors))
+    mine, theirs = (faiss.vector_to_array(pq.centroids) for pq in (faiss.downcast_index(index._inner).pq, own.pq))
+    np.testing.assert_allclose(mine, theirs, atol=1e-4)
+    assert faiss.cvar.distance_compute_blas_threshold == threshold
 
 
 @pytest.mark.parametrize("codes", ["spectrum", "ubinary", "pq"])
