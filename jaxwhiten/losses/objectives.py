@@ -70,7 +70,8 @@ class ObjectiveKind:
     Attributes:
       loss: The objective as `(columns, labels, head, **settings) -> loss`.
       columns: Minimum and maximum number of sentences per row (None: no maximum).
-      label: `"class"`, `"score"`, `"vector"` (a teacher's, [b, columns, e], which no data holds) or None.
+      label: `"class"`, `"score"`, None, or what no data holds but a teacher gives: `"vector"` ([b, columns, e]) or
+        `"margin"` ([b]).
       passes: How often each sentence is encoded.
       settings: Names of the settings it accepts.
     """
@@ -142,7 +143,7 @@ OBJECTIVES: dict[str, ObjectiveKind] = {
         settings=("scale",),
     ),
     "margin_mse": ObjectiveKind(
-        lambda c, y, h, **settings: margin_mse(c[0], c[1], c[2], y, **settings), (3, 3), settings=("scale",)
+        lambda c, y, h, **settings: margin_mse(c[0], c[1], c[2], y, **settings), (3, 3), "margin", settings=("scale",)
     ),
 }
 

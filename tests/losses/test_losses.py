@@ -24,6 +24,8 @@ def draw_labels(kind: str | None) -> np.ndarray | None:
     rng = np.random.default_rng(7)
     if kind == "vector":
         return rng.normal(size=(B, 2, D)).astype(np.float32)
+    if kind == "margin":
+        return rng.normal(size=B).astype(np.float32)
     if kind == "class":
         return rng.integers(0, CLASSES, B).astype(np.int32)
     # Scores repeat, so that CoSENT meets ties.
@@ -284,7 +286,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
 def test_eight_devices_give_the_loss_of_one(name):
     """A batch sharded over the mesh is one batch: negatives of other devices count."""
     kind = losses.OBJECTIVES[name]
-    columns, labels = draw(3 if name in ("mnr", "triplet") else 2), draw_labels(kind.label)
+    columns, labels = draw(3 if name == "mnr" else max(2, kind.columns[0])), draw_labels(kind.label)
     head = {k: jnp.asarray(v) for k, v in make_head(name, {}).items()}
     loss = losses.objective(name, **SETTINGS.get(name, {}))
     gradient = jax.jit(jax.value_and_grad(lambda c, y: loss(c, y, head)))
