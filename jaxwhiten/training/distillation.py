@@ -56,7 +56,7 @@ def plan_distillation(objective: str, setup: Setup) -> Plan:
     if objective in _BY_COMPONENT:
         sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
         student = Encoder(setup.model, setup.folder, pooling=setup.pooling, max_length=setup.max_length)
-        own = student.encode([setup.columns[0][row] for row in sample])
+        own = student.encode([setup.columns[0][row] for row in sample.tolist()])
         to_student = student_map(vectors[:, 0], sample, own, teacher["gamma"])
 
         def mapped_loss(params: Any, batch: dict[str, jax.Array], key: jax.Array) -> Any:
