@@ -47,7 +47,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes unsupervised tables owner clean
+  codes unsupervised distil adapters tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -162,6 +162,29 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.geometry=False \
 	    --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
 	done; done
+
+distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/finetune.md; needs the data folder
+	@$(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT)
+	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/distil/model --config.poolings=mean \
+	  --config.ks=0 --config.geometry=False --config.out=runs/distil/sts
+
+# Each kind with its rate, for equal steps; then search among the questions held out, beside the un-tuned encoder and
+# beside full fine-tuning.
+KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
+SEED ?= 0
+adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
+	@for setting in $(KINDS); do \
+	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$(SEED); \
+	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$(SEED) \
+	    --config.adapter.kind=$${kind#full} --config.learning_rate=$${rate%:*} --config.output=$$out || exit 1; \
+	  for beside in untuned:jaxwhiten-tiny full:runs/adapter/full-$(SEED)/model; do \
+	    $(RETRIEVE) --config.whitening=none --config.dataset=$$out/held_out.tsv --config.model=$$out/model \
+	      --config.poolings=$$pooling --config.max_length=32 --config.versus=$${beside#*:} \
+	      --config.out=runs/adapter/$$kind-$(SEED)-beside-$${beside%%:*} || exit 1; \
+	  done; \
+	done
+	@$(RETRIEVE) --config.dataset=runs/adapter/full-$(SEED)/held_out.tsv --config.model=jaxwhiten-tiny --config.poolings=mean \
+	  --config.ks=0 --config.max_length=32 --config.out=runs/adapter/untuned
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md

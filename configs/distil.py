@@ -12,15 +12,15 @@ from configs import sbert_defaults
 def get_config():
     config = sbert_defaults.get_config()
     config.model = "jaxwhiten-tiny"
-    config.objective = "distil_mse"
+    config.objective = "distil_listwise"
     config.teacher.model = "sentence-transformers/all-MiniLM-L6-v2"
     config.data.file = "sentences.txt"
     config.data.split_sentences = True
     config.data.limit = 20_000
     config.max_length = 32
     config.batch_size = 64
-    config.epochs = 3
+    config.steps = 400
     config.learning_rate = 5e-4
-    config.evaluate_every = 250
+    config.evaluate_every = 100
     config.output = "runs/distil"
     return config
