@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.harness import keeping_tokenizer_threads
 from jaxwhiten import Encoder
 from jaxwhiten.export import save_int8
 from jaxwhiten.text import BulkTokenizer
@@ -156,7 +157,7 @@ def keras_hub(job: Job) -> Encode:
 def model2vec(job: Job) -> Encode:
     """model2vec's distillation of the encoder: a vector per token of the vocabulary, averaged; 256 dimensions."""
     model = distilled(job.folder)
-    return lambda texts: model.encode(texts, max_length=job.max_length)
+    return keeping_tokenizer_threads(lambda texts: model.encode(texts, max_length=job.max_length))
 
 
 @functools.cache

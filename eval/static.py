@@ -178,8 +178,10 @@ def peer(name: str, k: int) -> Setting:
     """model2vec's own distillation, with its defaults but for the size; float32, so that its bytes are not an issue."""
     from model2vec.distill import distill
 
+    from benchmarks.harness import keeping_tokenizer_threads
+
     model = distill(str(resolve_folder(name)), pca_dims=k, device="cpu", quantize_to="float32")
-    return Setting(name, PEER, k, model.encode, model.embedding.nbytes / 1e6)
+    return Setting(name, PEER, k, keeping_tokenizer_threads(model.encode), model.embedding.nbytes / 1e6)
 
 
 def coded(name: str, code: str, static: Encoder) -> Setting:
