@@ -105,9 +105,9 @@ def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target
 
     def lower(target: Target) -> Any:
         block = jax.ShapeDtypeStruct((len(target.devices), rows, d), dtype)
-        counts = jax.ShapeDtypeStruct((len(target.devices),), jnp.int32)
+        roots = jax.ShapeDtypeStruct((len(target.devices), rows), jnp.float32)
         centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
-        return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
+        return _device_sums(tuple(target.devices)).lower(block, roots, centre, scale)
 
     return lower
 
