@@ -115,7 +115,7 @@ accelerator: $(call stamp,$(ACCELERATOR)-data-train-test) $(WEIGHTS_STAMP) ## Al
 	@JAX_PLATFORMS= $(BIN)/python -m benchmarks.accelerator
 
 # In an environment of its own: where libtpu is installed, JAX looks for a TPU whenever it starts.
-aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no TPU is needed (about an hour)
+aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no TPU is needed (about 20 minutes per target)
 	@$(MAKE) --no-print-directory VENV=.venv-aot $(if $(TARGETS),TARGETS=$(TARGETS)) aot-here
 
 aot-here: $(call stamp,aot-train-test)
