@@ -145,14 +145,15 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
-OBJECTIVES ?= unsupervised tsdae ct whitenedcse simcse_whitened
+OBJECTIVES ?= simcse_small tsdae ct whitenedcse simcse_whitened
 SEEDS ?= 0 1 2
+SENTENCES ?= 12800
 TRAIN = $(BIN)/python -m train.sbert --config configs/$$name.py --config.output=$$out
 unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels beside whitening, for docs/training.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs/unsupervised
 	@{ echo text; gzip -dc $(TEXT) | sed 's/\([.!?]\) \([A-Z]\)/\1\n\2/g' | \
-	  awk 'length > 40 && length < 200 && !/\t/ && ++n % 8 == 0' | head -n 12800; } > runs/unsupervised/sentences.tsv
+	  awk 'length > 40 && length < 200 && !/\t/ && ++n % 8 == 0' | head -n $(SENTENCES); } > runs/unsupervised/sentences.tsv
 	@for seed in $(SEEDS); do for name in $(OBJECTIVES); do \
 	  out=runs/unsupervised/$$name-$$seed; model=jaxwhiten-tiny; \
 	  if [ $$name = simcse_whitened ]; then for stage in 1 2 3; do \

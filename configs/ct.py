@@ -8,11 +8,11 @@ Hardware, time and score: docs/training.md.
 
 from ml_collections import ConfigDict
 
-from configs import unsupervised
+from configs import simcse_small
 
 
 def get_config():
-    config = unsupervised.get_config()
+    config = simcse_small.get_config()
     config.objective = "ct"
     config.settings = ConfigDict({"negatives": 7})  # for each sentence, other sentences of its batch
     config.output = "runs/unsupervised/ct"

@@ -9,11 +9,11 @@ Hardware, time and score: docs/training.md.
 
 from ml_collections import ConfigDict
 
-from configs import unsupervised
+from configs import simcse_small
 
 
 def get_config():
-    config = unsupervised.get_config()
+    config = simcse_small.get_config()
     config.objective = "tsdae"
     config.settings = ConfigDict()  # of the objective
     config.settings.deletion = 0.6  # share of the tokens that is deleted

@@ -7,11 +7,11 @@ Three positives and batch 128 are the authors' setting; a group must have fewer 
 Hardware, time and score: docs/training.md.
 """
 
-from configs import unsupervised
+from configs import simcse_small
 
 
 def get_config():
-    config = unsupervised.get_config()
+    config = simcse_small.get_config()
     config.objective = "whitenedcse"
     config.settings.group_size = 64  # columns that are whitened together
     config.settings.shuffles = 3  # positives of each sentence

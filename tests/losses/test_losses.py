@@ -320,10 +320,11 @@ def test_group_whitening_is_zca_of_every_group():
     assert np.abs(np.cov(found.T)[:4, 4:]).max() > 0.1, "columns of different groups stay correlated"
 
 
-def test_the_gradient_of_the_inverse_root_is_that_of_finite_differences():
+@pytest.mark.parametrize("spread", [1e-3, 1.0])  # eigenvalues that nearly coincide, and others
+def test_the_gradient_of_the_inverse_root_is_that_of_finite_differences(spread):
     rng = np.random.default_rng(0)
     root, weight, direction = rng.normal(size=(3, 5, 5))
-    near = np.eye(5) + 1e-3 * root @ root.T  # eigenvalues that nearly coincide
+    near = np.eye(5) + spread * root @ root.T
     direction = direction + direction.T
 
     def plain(sigma):
