@@ -44,7 +44,7 @@ class Lead(NamedTuple):
 
 
 # What `codes="auto"` takes instead of the spectrum code, the best first. The evidence: docs/codes.md, "Which code".
-LEADS = (Lead(False, "pq", 1, 23),)
+LEADS = (Lead(False, "pq", 1, 24),)
 
 
 class Coding(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
+from jaxwhiten.search.coding import LEADS, TRAINED, best_code
 from jaxwhiten.search.faiss import _matrix_products
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -195,11 +196,28 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     assert "3000 documents are too few" in few.notes[0]
     many = np.concatenate([vectors + 3] * 4)
     assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
-    assert build_index(many, "faiss-flat", bytes=24).codes["name"] == "spectrum"
+    assert build_index(many, "faiss-flat", bytes=32).codes["name"] == "spectrum"
     assert (
         "'pq', trained on whitened vectors, would be better, but none can be"
         in build_index(many, "jax", bytes=8).notes[0]
     )
+
+
+@pytest.mark.parametrize("lead", LEADS)
+def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be(lead):
+    rows = np.random.default_rng(0).standard_normal((500, 40)) + (0 if lead.tuned else 3)
+    whitening = Whitening().fit(rows)
+    kind = "encoder tuned" if lead.tuned else "encoder not tuned"
+    for size in (lead.least, lead.most):
+        name, why = best_code(size, 20_000, whitening, ("pq", "opq"))
+        assert (name, kind in why, "leads" in why) == (lead.code, True, True)
+        for n, trained, reason in ((9000, TRAINED, "9000 documents are too few"), (20_000, (), "none can be trained")):
+            name, why = best_code(size, n, whitening, trained)
+            assert name == "spectrum"
+            assert f"{lead.code!r}, trained on whitened vectors, would be better, but {reason}" in why
+    assert best_code(lead.most + 1, 20_000, whitening, TRAINED)[0] == "spectrum"
+    other = Whitening().fit(rows + (3 if lead.tuned else -3))
+    assert best_code(lead.most, 20_000, other, TRAINED)[0] == "spectrum"
 
 
 def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vectors, queries):
