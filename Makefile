@@ -126,7 +126,7 @@ TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
 CODES = $(BIN)/python -m eval.codes --config.model=$$model --config.pooling=$$pooling
-codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data folder, and hours
+codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data folder, and an hour or two
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
@@ -139,9 +139,11 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	  $(CODES) $$quora --config.queries=4000 --config.codes=spectrum --config.bytes=8,16,24,48 \
 	    --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 --config.rescore=0 $$out-gamma; \
 	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
-	    --config.bytes=48,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
-	  $(CODES) $$quora --config.queries=0 --config.codes=spectrum,pq,opq,ubinary --config.bytes=8,16,24,32,48,64 \
-	    --config.opq_bytes=8,16,24 --config.rescore=0 $$out-quora-all; \
+	    --config.bytes=48,512,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
+	  $(CODES) $$quora --config.queries=0 --config.codes=spectrum,ubinary --config.bytes=8,16,24,32,48,64 \
+	    --config.rescore=0 $$out-quora-all; \
+	  $(CODES) --config.dataset=$(PAIRS) --config.queries=0 --config.codes=spectrum,pq,opq,ubinary \
+	    --config.bytes=8,16,24,32,48,96 --config.rescore=0 $$out-opq; \
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
