@@ -316,8 +316,9 @@ def test_undefined_scores_are_null(finished, tmp_path):
 
 def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     pairs = [("a", "b"), ("c", "a"), ("d", "b"), ("d", "a"), ("a", "c"), ("b", "d")]  # scored 0 to 5: two are positive
-    _, indices = program.index_sentences([make_task("toy", test=pairs)])
-    angles = np.deg2rad([0, 20, 50, 30])  # of a, b, c, d
+    sentences, indices = program.index_sentences([make_task("toy", test=pairs)])
+    degrees = {"a": 0, "b": 20, "c": 50, "d": 30}
+    angles = np.deg2rad([degrees[sentence] for sentence in sentences])
     encoded = Encoded("m", "mean", np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32), indices)
     ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [(1.0, 1.0)], [2], ranking=True)
     # b and d find each other first; a finds c third, c finds a behind d and b.
