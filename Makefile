@@ -121,7 +121,7 @@ aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no 
 aot-here: $(call stamp,aot-train-test)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
-# Of both encoders: three searches with every code, γ without labels, classification, and all queries.
+# Of both encoders: three searches with every code, γ without labels, and classification.
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
@@ -131,7 +131,7 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
 	  quora="--config.dataset=$(PAIRS) --config.outside=$(TEXT)"; \
-	  $(CODES) $$quora --config.codes=$(CODED),pca,truncation --config.tasks=$(STS) $$out-quora; \
+	  $(CODES) $$quora --config.queries=0 --config.codes=$(CODED),pca,truncation --config.tasks=$(STS) $$out-quora; \
 	  for data in mrpc pydocs; do \
 	    $(CODES) --config.dataset=$$data --config.outside=$(TEXT) --config.codes=$(CODED) \
 	      --config.bytes=8,16,24,32,48,64 $$out-$$data; \
@@ -140,10 +140,6 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	    --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 --config.rescore=0 $$out-gamma; \
 	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
 	    --config.bytes=48,512,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
-	  $(CODES) $$quora --config.queries=0 --config.codes=spectrum,ubinary --config.bytes=8,16,24,32,48,64 \
-	    --config.rescore=0 $$out-quora-all; \
-	  $(CODES) --config.dataset=$(PAIRS) --config.queries=0 --config.codes=spectrum,pq,opq,ubinary \
-	    --config.bytes=8,16,24,32,48,96 --config.rescore=0 $$out-opq; \
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.

@@ -105,7 +105,7 @@ def main(config: ConfigDict) -> None:
     texts += len(outside)
     encoded_in = results.Encoding(time.perf_counter() - encoding, texts, 0, note="what is in the cache is read")
 
-    run = report.Run(make_header(config, encoder, searched, tasks, encoded_in))
+    run = report.Run(make_header(config, encoder, searched, tasks, encoded_in, len(outside)))
     report.remove_views(out)
     raw: dict[str, np.ndarray] = {}
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
@@ -172,7 +172,7 @@ def with_pairs(
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
-    """The first sentence of each of so many passages."""
+    """The first sentence of each of so many passages, or of as many as there are."""
     passages = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
@@ -352,9 +352,14 @@ def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, searched: Searched, tasks: tuple[str, ...], encoding: results.Encoding
+    config: ConfigDict,
+    encoder: Encoder,
+    searched: Searched,
+    tasks: tuple[str, ...],
+    encoding: results.Encoding,
+    outside: int,
 ) -> results.CodesHeader:
-    """What `run.json` says about the rows."""
+    """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
         title=f"Codes on {data.name}: {encoder.name}",
@@ -363,7 +368,7 @@ def make_header(
         protocol=results.CodesProtocol(
             max_length=encoder.max_length,
             quality=f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
-            outside=f"first sentences of {config.outside_rows:,} passages" if config.outside else "",
+            outside=f"first sentences of {outside:,} passages" if outside else "",
             rescored=f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
             sts="mean of the tasks (wmean), both sides coded" if tasks else "",
             classified=classification.PROTOCOL if config.classify else "",
