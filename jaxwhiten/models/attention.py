@@ -88,7 +88,7 @@ class Fused:
         return mixed.swapaxes(1, 2)
 
     def runs_on(self, device: jax.Device, dtype: DTypeLike, head: int) -> bool:
-        """Whether it compiles for a device: cuDNN asks for its library, a GPU no older than Ampere, and more."""
+        """Whether it compiles for a device: cuDNN may be missing there, or refuse the size of the heads."""
         place = jax.sharding.SingleDeviceSharding(device)
         heads = jax.ShapeDtypeStruct((1, 1, 2 * BLOCK, head), dtype, sharding=place)
         segment = jax.ShapeDtypeStruct((1, 2 * BLOCK), "int32", sharding=place)

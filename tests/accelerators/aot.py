@@ -34,7 +34,7 @@ _TPU_HEAD = (
     "| program | GFLOP | GB | temporaries, GB | FLOP per byte | bound, ms | between devices | state |",
     "|---|---:|---:|---:|---:|---|---|---|",
 )
-_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels | state |", "|---|---:|---:|---|---|")
+_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels called | state |", "|---|---:|---:|---|---|")
 
 
 def main() -> None:
@@ -117,7 +117,7 @@ def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
 
 def _planned(row: Mapping[str, Any]) -> list[str]:
     """The memory plan and the kernels: the GPU's compiler models neither FLOPs nor bytes."""
-    return [f"{row['temporaries']:.2f}", f"{row['arguments']:.2f}", _counted(row["kernels"]) or "the compiler's own"]
+    return [f"{row['temporaries']:.3f}", f"{row['arguments']:.3f}", _counted(row["kernels"]) or "none"]
 
 
 def _counted(found: Mapping[str, int]) -> str:

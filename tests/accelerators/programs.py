@@ -237,7 +237,7 @@ PROGRAMS: Sequence[Program] = (
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
-    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.2, SEARCH, on_gpu=0.4),
+    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.25, SEARCH, on_gpu=0.4),
     Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH, targets=TPUS),
     Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH, on_gpu=0.6),
     Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
