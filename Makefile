@@ -115,10 +115,17 @@ accelerator: $(call stamp,$(ACCELERATOR)-data-train-test) $(WEIGHTS_STAMP) ## Al
 	@JAX_PLATFORMS= $(BIN)/python -m benchmarks.accelerator
 
 # In an environment of its own: where libtpu is installed, JAX looks for a TPU whenever it starts.
-aot: ## The library's programs compiled for TPUs, into docs/accelerators.md; no TPU is needed (about 20 minutes per target)
+aot: ## The library's programs compiled for TPUs, into docs/accelerators.md, or with TARGETS=h100 for a GPU; neither is needed
 	@$(MAKE) --no-print-directory VENV=.venv-aot $(if $(TARGETS),TARGETS=$(TARGETS)) aot-here
 
-aot-here: $(call stamp,aot-train-test)
+# XLA's compiler for GPUs, as the extra `cuda` installs it, but for the libraries that only a GPU needs.
+GPU_COMPILER = jax-cuda12-plugin jax-cuda12-pjrt
+$(VENV)/.gpu-compiler: $(call stamp,aot-train-test)
+	@version=$$($(BIN)/python -c "import jax; print(jax.__version__)") && \
+	  $(PIP) --no-deps $(addsuffix ==$$version,$(GPU_COMPILER)) nvidia-cuda-nvcc-cu12 nvidia-cudnn-cu12
+	@touch $@
+
+aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV)/.gpu-compiler)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
 # Of both encoders: three searches with every code, γ without labels, and classification.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.accelerator [--quick] [--seconds 600]
 
-1. Vectors of real weights on the device beside those of the CPU, float32 and bfloat16: packed and with shared rows.
+1. Vectors of real weights on the device beside those of the CPU, float32 and bfloat16, short and long texts.
 2. Sentences a second in bfloat16 beside sentence-transformers, SDPA and FlashAttention 2, batches of 32 and 256
    (`benchmarks.encode` has the share of the device's matmul rate).
 3. A fit from text, with the vectors left on the device and through the host.
@@ -42,13 +42,18 @@ def sentences(count: int) -> list[str]:
 
 
 def parity(texts: list[str]) -> dict[str, float]:
-    """Largest difference from the CPU's float32 vectors, relative to their largest component."""
-    expected = Encoder.from_pretrained(MODEL, device="cpu").encode(texts, show_progress=False)
+    """Largest difference from the CPU's float32 vectors, relative to their largest component.
+
+    Long texts are ones whose attention a kernel computes (`jaxwhiten.models.attention`), in bfloat16.
+    """
+    encoders = {dtype: Encoder.from_pretrained(MODEL, dtype=dtype) for dtype in ("float32", "bfloat16")}
+    cpu = Encoder.from_pretrained(MODEL, device="cpu")
     found = {}
-    for dtype in ("float32", "bfloat16"):
-        encoder = Encoder.from_pretrained(MODEL, dtype=dtype)
-        vectors = encoder.encode(texts, show_progress=False)
-        found[dtype] = float(np.abs(vectors - expected).max() / np.abs(expected).max())
+    for kind, chosen in {"": texts, ", long": [" ".join(texts[i : i + 20]) for i in range(0, len(texts), 20)]}.items():
+        expected = cpu.encode(chosen, show_progress=False)
+        for dtype, encoder in encoders.items():
+            vectors = encoder.encode(chosen, show_progress=False)
+            found[dtype + kind] = float(np.abs(vectors - expected).max() / np.abs(expected).max())
     return found
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Int
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
-from jaxwhiten.models.attention import Splash, kernel_for
+from jaxwhiten.models.attention import Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
 
@@ -66,7 +66,7 @@ class CompiledEncoder(Protocol):
     mesh: Any
     in_flight: int
     fixed_shapes: bool
-    kernel: Splash | None
+    kernel: Kernel | None
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool: ...
@@ -114,7 +114,7 @@ class Forward:
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
-        self.kernel = kernel_for(self.platform, self.dtype)
+        self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self.in_flight = side_by_side + 2
@@ -206,7 +206,7 @@ def forward(
     heads: dict[str, tuple[Step, ...]],
     tokens: int | None,
     mesh: Mesh,
-    kernel: Splash | None = None,
+    kernel: Kernel | None = None,
 ) -> dict[str, jax.Array]:
     """Hidden states never leave their device, and those that no head reads are never made."""
 

@@ -24,7 +24,7 @@ from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
 from jaxwhiten.head import Code, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.attention import Splash
+from jaxwhiten.models.attention import Kernel
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.runtime.telemetry import silenced
@@ -125,7 +125,7 @@ class OpenVINOForward:
 
     platform, devices, fixed_shapes = "cpu", 1, False
     mesh: Any = None
-    kernel: Splash | None = None
+    kernel: Kernel | None = None
 
     def __init__(
         self,

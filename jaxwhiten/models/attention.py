@@ -1,20 +1,24 @@
-"""Attention by a kernel, where there is one that reads less than matrix products do: for long rows on TPUs.
+"""Attention by a kernel, where there is one that reads less than matrix products do: for long rows on TPUs and GPUs.
 
 Plain attention (`layers.SelfAttention`) writes [batch, heads, length, length] scores to memory; a kernel does not, and
 cannot give the attention maps. Its products are bfloat16's, so float32 models keep plain attention.
 
 References:
-  Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness". The kernel is JAX's
-  splash attention for TPUs.
+  Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness". The kernels are JAX's
+  splash attention for TPUs, and cuDNN's fused attention for GPUs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Literal
 
 import jax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
+
+from jaxwhiten.models.positions import neighbours
 
 BLOCK = 128  # what lengths have to be a multiple of; at this length plain attention reads less
 
@@ -55,6 +59,53 @@ class Splash:
         return jax.vmap(of_row)(query / math.sqrt(head), key, value, segment)
 
 
-def kernel_for(platform: str, dtype: str) -> Splash | None:
-    """The kernel for a platform's devices and a dtype of matrix products; None where plain attention serves."""
-    return Splash() if platform == "tpu" and dtype == "bfloat16" else None
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class Fused:
+    """JAX's dot-product attention within segments, by cuDNN, which reads who sees whom in place of writing maps.
+
+    Attributes:
+      window: As in `Splash`.
+      implementation: `"cudnn"`, or `"xla"` for plain products on any device.
+    """
+
+    window: int = 0
+    implementation: Literal["cudnn", "xla"] = "cudnn"
+
+    def __call__(
+        self,
+        query: Float[Array, "rows heads length head"],
+        key: Float[Array, "rows heads length head"],
+        value: Float[Array, "rows heads length head"],
+        segment: Int[Array, "rows length"],
+    ) -> Float[Array, "rows heads length head"]:
+        """As in `Splash`."""
+        mask = segment[:, :, None] == segment[:, None, :]
+        if self.window:
+            mask &= neighbours(segment.shape[1], self.window)
+        query, key, value = (y.swapaxes(1, 2) for y in (query, key, value))
+        mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None], implementation=self.implementation)
+        return mixed.swapaxes(1, 2)
+
+    def runs_on(self, device: jax.Device, dtype: DTypeLike, head: int) -> bool:
+        """Whether it compiles for a device: cuDNN may be missing there, or refuse the size of the heads."""
+        place = jax.sharding.SingleDeviceSharding(device)
+        heads = jax.ShapeDtypeStruct((1, 1, 2 * BLOCK, head), dtype, sharding=place)
+        segment = jax.ShapeDtypeStruct((1, 2 * BLOCK), "int32", sharding=place)
+        try:
+            jax.jit(self.__call__).lower(heads, heads, heads, segment).compile()
+        except (RuntimeError, ValueError):
+            return False
+        return True
+
+
+Kernel = Splash | Fused
+
+
+def kernel_for(device: jax.Device, dtype: str, head: int) -> Kernel | None:
+    """The kernel for a device, a dtype of matrix products and a size of heads; None where plain attention serves."""
+    if dtype != "bfloat16":
+        return None
+    if device.platform == "tpu":
+        return Splash()
+    return Fused() if device.platform == "gpu" and Fused().runs_on(device, dtype, head) else None

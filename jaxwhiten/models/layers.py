@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.models.attention import Splash
+from jaxwhiten.models.attention import Kernel
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
@@ -67,7 +67,7 @@ class Context(NamedTuple):
     bias: Float[Array, "1 heads length length"] | None = None
     rotary: Rotary | None = None
     packing: Packing | None = None
-    kernel: Splash | None = None
+    kernel: Kernel | None = None
     segment: Int[Array, "batch length"] | None = None
 
 

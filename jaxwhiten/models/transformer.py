@@ -11,7 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.models.attention import BLOCK, Splash
+from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
 from jaxwhiten.models.packing import Packing, Segments
@@ -50,7 +50,7 @@ class TransformerEncoder(nnx.Module):
         rngs: nnx.Rngs | None = None,
         tokens: int | None = None,
         segments: Segments | None = None,
-        kernel: Splash | None = None,
+        kernel: Kernel | None = None,
     ) -> EncoderOutput:
         """Runs the encoder.
 
@@ -97,7 +97,7 @@ class TransformerEncoder(nnx.Module):
         return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
     def _contexts(
-        self, attention_mask: Int[Array, "batch length"], segments: Segments | None, kernel: Splash | None
+        self, attention_mask: Int[Array, "batch length"], segments: Segments | None, kernel: Kernel | None
     ) -> tuple[Context, Context]:
         """The contexts of global and of local attention."""
         config, length = self.config, attention_mask.shape[1]

@@ -19,11 +19,22 @@ from pathlib import Path
 from typing import Any
 
 REPORTS, PAGE = Path("docs/runs/aot/reports.json"), Path("docs/accelerators.md")
+# What libtpu asks of its surroundings, and the GPU's compiler where there is none; to be set before JAX is imported.
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 _PLACE = re.compile(r"(<!-- aot (?P<target>\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_HEAD = (
+_TPU_HEAD = (
     "| program | GFLOP | GB | temporaries, GB | FLOP per byte | bound, ms | between devices | state |",
     "|---|---:|---:|---:|---:|---|---|---|",
 )
+_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels called | state |", "|---|---:|---:|---|---|")
 
 
 def main() -> None:
@@ -38,8 +49,6 @@ def main() -> None:
     if args.fill:
         fill(json.loads(REPORTS.read_text(encoding="utf-8")))
         return
-
-    from tests.accelerators.laboratory import ENVIRONMENT
 
     os.environ.update(ENVIRONMENT)
     from tests.accelerators.laboratory import TARGETS, examine
@@ -81,24 +90,38 @@ def fill(rows: list[dict[str, Any]]) -> None:
 
 def table(rows: Iterable[Mapping[str, Any]], target: str) -> str:
     """The reports of a target in Markdown."""
-    lines = [_line(row, target) for row in rows if row["target"] == target]
-    return "\n".join([*_HEAD, *lines]) if lines else "Not run here."
-
-
-def _line(row: Mapping[str, Any], name: str) -> str:
     from tests.accelerators.laboratory import TARGETS
 
+    head = _TPU_HEAD if TARGETS[target].is_tpu else _GPU_HEAD
+    lines = [_line(row, TARGETS[target], head[0].count("|") - 1) for row in rows if row["target"] == target]
+    return "\n".join([*head, *lines]) if lines else "Not run here."
+
+
+def _line(row: Mapping[str, Any], target: Any, columns: int) -> str:
     if "error" in row:
-        return f"| {row['program']} | | | | | | | does not compile: {row['error'].splitlines()[0][:80]} |"
-    target, flops, size = TARGETS[name], row["gflop"], row["gigabytes"]
-    shown = ["–", "–", f"{row['temporaries']:.2f}", "–", "–"]
-    if flops is not None and size:
-        compute, memory = flops / target.tflops, 1000 * size / target.bandwidth
-        by = "compute" if compute > memory else "memory"
-        shown = [f"{flops:,.1f}", f"{size:.2f}", shown[2], f"{flops / size:.0f}", f"{max(compute, memory):.2f}, {by}"]
-    between = ", ".join(f"{kind} × {count}" for kind, count in row["collectives"].items()) or "nothing"
-    state = "compiled, not run" if not row["faults"] else f"compiled, not run; {'; '.join(row['faults'])}"
-    return f"| {row['program']} | {' | '.join(shown)} | {between} | {state} |"
+        shown, state = [""] * (columns - 2), f"does not compile: {row['error'].splitlines()[0][:80]}"
+    else:
+        shown = _modelled(row, target) if target.is_tpu else _planned(row)
+        state = "; ".join(["compiled, not run", *row["faults"]])
+    return f"| {' | '.join([row['program'], *shown, state])} |"
+
+
+def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
+    """FLOPs and bytes as the compiler models them, and what follows from the device's peaks."""
+    flops, size = row["gflop"], row["gigabytes"]
+    compute, memory = flops / target.tflops, 1000 * size / target.bandwidth
+    bound = f"{max(compute, memory):.2f}, {'compute' if compute > memory else 'memory'}"
+    numbers = [f"{flops:,.1f}", f"{size:.2f}", f"{row['temporaries']:.2f}", f"{flops / size:.0f}"]
+    return [*numbers, bound, _counted(row["collectives"]) or "nothing"]
+
+
+def _planned(row: Mapping[str, Any]) -> list[str]:
+    """The memory plan and the kernels: the GPU's compiler models neither FLOPs nor bytes."""
+    return [f"{row['temporaries']:.3f}", f"{row['arguments']:.3f}", _counted(row["kernels"]) or "none"]
+
+
+def _counted(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} × {count}" for name, count in found.items())
 
 
 if __name__ == "__main__":

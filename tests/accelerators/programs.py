@@ -32,7 +32,7 @@ from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import _map_block
 from jaxwhiten.whitening.on_devices import _add
 from jaxwhiten.whitening.reduction import Sums, _device_sums
-from tests.accelerators.laboratory import Program, Target, shaped
+from tests.accelerators.laboratory import TPUS, Program, Target, shaped
 from tests.tiny import FAMILIES, tiny_config
 
 TOKENS = 65_536  # of a batch on each device
@@ -76,7 +76,7 @@ def encode(
         lengths = jax.ShapeDtypeStruct((rows, mesh.size, *[sentences] * bool(sentences)), jnp.int32)
         state, steps = shaped(state, mesh), shaped(heads(), mesh)
         ids, lengths = (shaped(x, mesh, None, "data") for x in (ids, lengths))
-        kernel = kernel_for("tpu" if target.is_tpu else "gpu", dtype)
+        kernel = kernel_for(target.devices[0], dtype, config.head_size)
         return forward.lower(graph, state, ids, lengths, steps, tokens, mesh, kernel)
 
     return lower
@@ -214,37 +214,38 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, base, 512 × 128", encode(BASE, 512, 128), 2.0),
     Program("encode, base, 128 × 512", encode(BASE, 128, 512), 2.0),
     Program("encode, base, whitened to 128", encode(BASE, 512, 128, None, whitened), 2.0),
-    Program("encode, base, code of 48 bytes", encode(BASE, 512, 128, None, coded), 2.0, exact_products=1),
+    Program("encode, base, code of 48 bytes", encode(BASE, 512, 128, None, coded), 2.0, low_products=1),
     Program("encode, base, float32", encode(BASE, 512, 128, dtype="float32"), 2.0),
-    Program("encode, large, 128 × 512", encode(LARGE, 128, 512), 2.5),
+    Program("encode, large, 128 × 512", encode(LARGE, 128, 512), 2.6),
     Program("encode, base, 4,096 × 16 packed in 24", encode(BASE, 4096, 24, TOKENS), 2.0),
     Program("encode, base, 4,096 × 16 padded to 24", encode(BASE, 4096, 24), 2.0),
     Program("encode, base, 4,096 × 16 in rows of 128", encode(BASE, 512, 128, sentences=SLOTS), 2.0),
     Program("encode, base, rows of 128, float32", encode(BASE, 512, 128, dtype="float32", sentences=SLOTS), 2.5),
     Program("encode, base, rows of 128, whitened", encode(BASE, 512, 128, None, whitened, sentences=SLOTS), 2.0),
     Program(
-        "encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0, exact_products=1
+        "encode, base, rows of 128, code", encode(BASE, 512, 128, None, coded, sentences=SLOTS), 2.0, low_products=1
     ),
     Program("encode, large, rows of 128", encode(LARGE, 512, 128, sentences=SLOTS), 2.5),
     Program("encode, base, rows of 512", encode(BASE, 128, 512, sentences=SLOTS), 2.0, no_maps=512),
     Program("encode, large, rows of 512", encode(LARGE, 128, 512, sentences=SLOTS), 2.5, no_maps=512),
     Program("encode, tiny, rows of 256", encode(WIDE, 2, 256, sentences=SLOTS), no_maps=256, slow=False),
     Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
-    Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED),
-    Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED),
+    Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED, on_gpu=0.05),
+    Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED, on_gpu=0.05),
     Program("reduce vectors, 8,192 × 768", reduce_vectors(512, SLOTS, 768), 0.1, REDUCED),
     Program("reduce vectors, 256 × 64", reduce_vectors(16, SLOTS, 64), 0.01, REDUCED, slow=False),
     Program("reduce rows, 256 × 64", reduce_rows(64, 64), 0.01, REDUCED, slow=False),
     Program("whiten, 8,192 × 768 to 256", transform(8192, 768, 256), 0.05),
     Program("whiten, 256 × 64 to 32", transform(256, 64, 32), slow=False),
-    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.2, SEARCH),
-    Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH),
-    Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH),
+    Program("search, exact, 1,000,000 × 256", search(1_000_448, 256, 1024, 10, 32_768), 0.25, SEARCH, on_gpu=0.4),
+    Program("search, approximate, 1,024 queries", search(1_000_448, 256, 1024, 10, 0, 0.95), 0.3, SEARCH, targets=TPUS),
+    Program("search, approximate, 128 queries", search(1_000_448, 256, 128, 10, 0, 0.95), 0.3, SEARCH, on_gpu=0.6),
     Program("search, exact, 2,048 × 32", search(2048, 32, 8, 4), 0.05, SEARCH, slow=False),
     Program("train pairs, base, 256 × 64", train_pairs(BASE, 128, 64), 6.0, TRAINING),
     Program("train pairs, base, 256 × 64, remat", train_pairs(BASE, 128, 64, True), 2.0, TRAINING),
     Program("train pairs, tiny", train_pairs(TINY, 8, 16), 0.05, TRAINING, slow=False),
-    Program("masked language model, base, 64 × 128", train_masked(BASE, 64, 128, 20), 6.0, REDUCED),
+    # On a GPU the product with the word table has its bfloat16 numbers widened for its two gradients.
+    Program("masked language model, base, 64 × 128", train_masked(BASE, 64, 128, 20), 6.0, REDUCED, low_products=2),
 )
 
 
@@ -294,10 +295,10 @@ def _from_host(target: Target) -> Any:
 
 # Planted, each with the word by which it has to be found.
 FAULTS: dict[str, Program] = {
-    "float64": Program("fault: float64", _leak, collectives=REDUCED),
-    "all-gather": Program("fault: rows gathered", _gathered, collectives=REDUCED),
+    "float64": Program("fault: float64", _leak, collectives=REDUCED, targets=TPUS),
+    "all-gather": Program("fault: rows gathered", _gathered, collectives=REDUCED, targets=TPUS),
     "attention maps": Program("fault: padded maps", _maps, 2.0, no_maps=128),
     "highest precision": Program("fault: low precision", _low, collectives=REDUCED),
     "temporaries": Program("fault: no room", search(2048, 32, 8, 4), 1e-6, SEARCH),
-    "host": Program("fault: host", _from_host),
+    "host": Program("fault: host", _from_host, targets=TPUS),  # where there is no GPU it is not even lowered for one
 }

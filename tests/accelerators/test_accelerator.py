@@ -17,7 +17,7 @@ def test_it_runs_on_a_cpu(minilm, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads((tmp_path / "runs/benchmarks/accelerator.json").read_text())
-    assert found["parity"]["float32"] < 1e-4
-    assert found["parity"]["bfloat16"] < 5e-2
+    assert max(found["parity"][name] for name in ("float32", "float32, long")) < 1e-4
+    assert max(found["parity"][name] for name in ("bfloat16", "bfloat16, long")) < 5e-2
     assert found["encode"]["sentences_per_second"]["jaxwhiten"] > 0
     assert set(found["fit"]["sentences_per_second"]) == {"on the device", "through the host"}

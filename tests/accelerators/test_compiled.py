@@ -1,9 +1,11 @@
 """The library's programs for accelerators, by the accelerators' own compilers; no such device is needed.
 
-The default run compiles small programs for one kind of TPU; the slow test compiles all, which takes most of an hour on
-two cores (`make aot` writes what it finds into docs/accelerators.md).
+The default run compiles small programs for one kind of TPU and, where their compiler is installed, for an H100; the
+slow test compiles all, which takes most of an hour on two cores (`make aot` writes what it finds into
+docs/accelerators.md).
 """
 
+import functools
 import importlib.util
 import json
 import os
@@ -13,50 +15,74 @@ from pathlib import Path
 
 import pytest
 
-from tests.accelerators.laboratory import ENVIRONMENT, TARGETS, collectives_of
+from tests.accelerators.aot import ENVIRONMENT, PAGE, REPORTS, table
+from tests.accelerators.laboratory import TARGETS, collectives_of
 from tests.accelerators.programs import FAULTS, PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = [program.name for program in PROGRAMS if not program.slow]
 
 
-def compiled(*arguments):
-    """What the compilers say, by program and target. A process of its own: libtpu takes signals and locks a file."""
-    if importlib.util.find_spec("libtpu") is None:
-        pytest.skip("needs the TPU's compiler: pip install 'jaxwhiten[aot]'")
+# A module of each compiler, and what installs it.
+COMPILERS = {
+    "v5e": ("libtpu", "the TPU's compiler: pip install 'jaxwhiten[aot]'"),
+    "h100": ("jax_cuda12_plugin", "the GPU's compiler and cuDNN, see docs/accelerators.md"),
+}
+
+
+def compiled(target, *arguments):
+    """What a compiler says, by program. A process of its own: libtpu takes signals and locks a file."""
+    module, how = COMPILERS[target if target in COMPILERS else "v5e"]
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"needs {how}")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.accelerators.aot", *arguments],
+        [sys.executable, "-m", "tests.accelerators.aot", "--targets", target, *arguments],
         cwd=ROOT,
         env=os.environ | ENVIRONMENT | {"XLA_FLAGS": "", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return {(report["program"], report["target"]): report for report in json.loads(done.stdout)}
+    return {report["program"]: report for report in json.loads(done.stdout)}
 
 
 @pytest.fixture(scope="module")
 def quick():
-    return compiled("--quick", "--faults", "--targets", "v5e")
+    return functools.cache(lambda target: compiled(target, "--quick", "--faults"))
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_it_compiles_and_does_what_it_may(quick, name):
-    report = quick[name, "v5e"]
+@pytest.mark.parametrize("target", COMPILERS)
+def test_it_compiles_and_does_what_it_may(quick, name, target):
+    report = quick(target)[name]
     assert "error" not in report, report["error"]
     assert report["faults"] == []
 
 
-@pytest.mark.parametrize("word", FAULTS)
-def test_a_planted_fault_is_found(quick, word):
-    report = quick[FAULTS[word].name, "v5e"]
+@pytest.mark.parametrize(
+    ("target", "word"), [(name, word) for name in COMPILERS for word in FAULTS if FAULTS[word].is_for(TARGETS[name])]
+)
+def test_a_planted_fault_is_found(quick, target, word):
+    report = quick(target)[FAULTS[word].name]
     assert any(word in fault for fault in report["faults"]), report
 
 
 def test_the_reduction_is_one_all_reduce_in_float32(quick):
-    report = quick["reduce rows, 256 × 64", "v5e"]
+    report = quick("v5e")["reduce rows, 256 × 64"]
     assert report["collectives"] == {"all-reduce f32": 1}
     assert report["temporaries"] == 0
+
+
+def test_long_rows_are_cudnns_on_a_gpu(quick):
+    assert quick("h100")["encode, tiny, rows of 256"]["kernels"] == {"__cudnn$fmhaScaleBiasSoftmax": 1}
+    assert quick("h100")["encode, tiny, rows of 128"]["kernels"] == {}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_page_has_the_tables_of_the_reports_kept(target):
+    found = table(json.loads((ROOT / REPORTS).read_text()), target)
+    assert f"<!-- aot {target} -->\n\n{found}\n" in (ROOT / PAGE).read_text()
+    assert len({line.count("|") for line in found.splitlines()}) == 1
 
 
 def test_collectives_are_read_from_hlo():
@@ -72,9 +98,9 @@ def test_collectives_are_read_from_hlo():
 
 @pytest.mark.slow
 @pytest.mark.skipif("JAXWHITEN_AOT" not in os.environ, reason="takes most of an hour: set JAXWHITEN_AOT=1")
-@pytest.mark.parametrize("target", [name for name in TARGETS if TARGETS[name].is_tpu])
-def test_every_program_for_every_tpu(target):
-    reports = compiled("--targets", target)
-    wrong = {key: r.get("error") or r["faults"] for key, r in reports.items() if "error" in r or r["faults"]}
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_program_for_every_target(target):
+    reports = compiled(target)
+    wrong = {name: r.get("error") or r["faults"] for name, r in reports.items() if "error" in r or r["faults"]}
     assert not wrong, wrong
     assert len(reports) == sum(program.is_for(TARGETS[target]) for program in PROGRAMS)

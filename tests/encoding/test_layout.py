@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding import layout
+from jaxwhiten.encoding import forward, layout
 from jaxwhiten.encoding.batching import plan_batches
+from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
 from tests.commands.conftest import generated
+from tests.tiny import write_model
 
 TEXTS = generated(150)
 POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler", "layers:1+2")
@@ -104,6 +106,18 @@ def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch
     expected = packed.encode(TEXTS, pooling=names)
     for name in names:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, monkeypatch):
+    folder = write_model(tmp_path, num_layers=1, max_positions=256)
+    texts = ["  ".join(TEXTS[i : i + 20]) for i in range(5)] + TEXTS[:20]
+    packed = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
+    monkeypatch.setattr(forward, "kernel_for", lambda *how: Fused(implementation="xla"))
+    long = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
+    long._runner.share_rows = True
+    assert long.tokenizer(texts).lengths.max() > 128
+    for names in ("mean", "ditto:0+1"):
+        np.testing.assert_allclose(long.encode(texts, pooling=names), packed.encode(texts, pooling=names), atol=1e-5)
 
 
 def test_what_needs_attention_maps_keeps_packed_batches(encoders):

@@ -1,6 +1,6 @@
-"""The kernel for long rows, interpreted on a CPU: plain attention's result, and no segment sees another."""
+"""The kernels for long rows, interpreted on a CPU: plain attention's result, and no segment sees another."""
 
-import dataclasses
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from jaxwhiten.models import init_model
-from jaxwhiten.models.attention import Splash, kernel_for
+from jaxwhiten.models.attention import Fused, Splash, kernel_for
 from jaxwhiten.models.packing import Segments
 from tests.tiny import tiny_config
 
 LENGTHS, LENGTH = np.array([[70, 3, 120], [200, 40, 0]]), 256
-INTERPRETED = Splash(interpret=True)
+KERNELS = {"splash": Splash(interpret=True), "as cuDNN is asked": Fused(implementation="xla")}
 
 
-def states_of(config, ids, kernel):
-    model = init_model(config, seed=0)
+def states_of(config, ids, kernel, dtype="float32"):
+    model = init_model(config, seed=0, dtype=dtype)
     segments = Segments.of(jnp.asarray(LENGTHS), LENGTH)
     mask = jnp.asarray(np.arange(LENGTH) < LENGTHS.sum(axis=1, keepdims=True), jnp.int32)
     output = jax.jit(lambda ids: model(ids, mask, segments=segments, kernel=kernel))(ids)
-    return np.asarray(output.hidden_states[-1]) * np.asarray(mask)[:, :, None], output
+    return np.asarray(output.hidden_states[-1], np.float32) * np.asarray(mask)[:, :, None], output
 
 
 @pytest.fixture(scope="module")
@@ -32,30 +32,49 @@ def ids():
 LOCAL = {"local_layers": (0,), "local_window": 16, "type_vocab_size": 0, "pooler": False, "model_type": "modernbert"}
 
 
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("changes", [{}, LOCAL], ids=["everywhere", "within a window"])
-def test_it_is_plain_attention_and_leaks_nothing(ids, changes):
+def test_it_is_plain_attention_and_leaks_nothing(ids, changes, kernel):
     config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH, initializer_range=0.2, **changes)
     plain, output = states_of(config, ids, None)
-    found, without = states_of(config, ids, INTERPRETED)
+    found, without = states_of(config, ids, kernel)
     np.testing.assert_allclose(found, plain, atol=1e-5)
     assert len(output.attention_diagonals) == 1
     assert without.attention_diagonals == ()
-    changed, _ = states_of(config, ids.at[0, 70:73].set(7), INTERPRETED)
+    changed, _ = states_of(config, ids.at[0, 70:73].set(7), kernel)
     others = np.ones((2, LENGTH), bool)
     others[0, 70:73] = False
     np.testing.assert_array_equal(changed[others], found[others])
     assert np.abs(changed[0, 70:73] - found[0, 70:73]).max() > 1e-3
 
 
-def test_it_is_chosen_where_it_reads_less():
-    assert kernel_for("tpu", "bfloat16") == Splash()
-    assert kernel_for("tpu", "float32") is kernel_for("cpu", "bfloat16") is kernel_for("gpu", "bfloat16") is None
-    assert dataclasses.replace(INTERPRETED, window=3) != INTERPRETED
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_bfloat16_is_near_plain_attention(ids, kernel):
+    config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH)
+    plain, found = (states_of(config, ids, each, "bfloat16")[0] for each in (None, kernel))
+    assert np.abs(found - plain).max() < 2e-2 * np.abs(plain).max()
+
+
+def test_it_is_chosen_where_it_reads_less(monkeypatch):
+    cpu, gpu, tpu = (mock.Mock(spec=jax.Device, platform=name) for name in ("cpu", "gpu", "tpu"))
+    asked = []
+    monkeypatch.setattr(Fused, "runs_on", lambda *how: asked.append(how[1:]) or how[-1] <= 128)
+    assert kernel_for(tpu, "bfloat16", 64) == Splash()
+    assert kernel_for(gpu, "bfloat16", 64) == Fused()
+    assert asked == [(gpu, "bfloat16", 64)]
+    refused = (gpu, "bfloat16", 136), (cpu, "bfloat16", 64), (gpu, "float32", 64), (tpu, "float32", 64)
+    assert [kernel_for(*how) for how in refused] == [None] * 4
+
+
+def test_a_device_is_asked_by_compiling():
+    cpu = jax.devices("cpu")[0]
+    assert Fused(implementation="xla").runs_on(cpu, "bfloat16", 64)
+    assert not Fused().runs_on(cpu, "bfloat16", 64)
 
 
 def test_relative_positions_keep_plain_attention(ids):
     config = tiny_config(
         num_layers=1, model_type="mpnet", type_vocab_size=0, relative_buckets=8, max_positions=LENGTH, pooler=False
     )
-    _, output = states_of(config, ids, INTERPRETED)
+    _, output = states_of(config, ids, KERNELS["splash"])
     assert len(output.attention_diagonals) == 1

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Embedded data, so that nothing is downloaded.
-DATA = {"train_sbert_tpu": "sts_sample", "quora_search": "pydocs"}
+DATA = {"train_sbert_tpu": "sts_sample", "quora_search": "pydocs", "tpu_corpus": "pydocs"}
 
 
 def cells(path, kind="code"):
@@ -38,8 +38,8 @@ def test_it_runs_on_small_input(path, minilm, monkeypatch):
     assert "Spearman" in printed or "MRR@10" in printed
 
 
-def test_there_are_three():
-    assert {path.stem for path in NOTEBOOKS} == {"whiten_any_encoder", "train_sbert_tpu", "quora_search"}
+def test_there_are_four():
+    assert {path.stem for path in NOTEBOOKS} == {"whiten_any_encoder", "train_sbert_tpu", "quora_search", "tpu_corpus"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
