@@ -1,7 +1,7 @@
 """Choosing γ and the code of an index without labels: by how well documents are found again by some of their words.
 
 Pseudo-queries are easier than real ones and ask for other things, so that a small lead in them means nothing: what the
-kind of encoder asks for is only given up for what is better beyond chance.
+kind of encoder asks for is only given up for what is better beyond chance, and γ for one a step away (docs/codes.md).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from jaxwhiten.whitening import GRID, Whitening
 DROPPED = 0.3  # share of a document's words that its pseudo-query leaves out
 _FEWEST_WORDS = 3
 _FIRST = 10
+_STEP = 0.25
 
 
 class Trial(NamedTuple):
@@ -111,7 +112,8 @@ def tune_codes(
     """Chooses γ and the code of `size` bytes by pseudo-queries, and says what they cost against float32.
 
     γ is chosen for the spectrum code, then the code at that γ. The γ that the mean cosine of the fit asks for, and the
-    code that `codes="auto"` takes, are kept unless others find more, by a paired 95 % interval that leaves out 0.
+    code that `codes="auto"` takes, are kept unless others find more, by a paired 95 % interval that leaves out 0. Of the
+    γ only those are chosen that are at most 0.25 from it; the others are tried, and told.
 
     Args:
       documents: Raw vectors, among which is searched.
@@ -156,7 +158,7 @@ def tune_codes(
     per_query: dict[tuple[str, float], np.ndarray] = {}
     usual = SpectrumCode.usual_gamma(whitening)
     by_gamma = {gamma: trial("spectrum", gamma) for gamma in sorted({usual, *map(float, gammas)})}
-    first = chosen(by_gamma[usual], list(by_gamma.values()))
+    first = chosen(by_gamma[usual], [t for gamma, t in by_gamma.items() if abs(gamma - usual) <= _STEP])
     found, left_out = {"spectrum": first}, {}
     for name in dict.fromkeys(codes):
         if name != "spectrum":

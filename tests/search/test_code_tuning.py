@@ -47,14 +47,16 @@ def by_definition(code, documents, queries):
 def test_the_usual_gamma_is_left_for_one_that_is_better_beyond_chance(searched):
     documents, queries = searched
     whitening = Whitening().fit(documents)
-    found = tune_codes(documents, queries, np.arange(Q), whitening, 6, codes=["sq4", "int8"], gammas=[0, 1])
-    assert [(t.code, t.gamma) for t in found.trials] == [("spectrum", g) for g in (0, 0.5, 1)] + [("sq4", 1.0)]
-    assert (found.usual, found.best.gamma, found.queries) == (0.5, 1.0, Q)
+    found = tune_codes(documents, queries, np.arange(Q), whitening, 6, codes=["sq4", "int8"], gammas=[0, 0.75, 1])
+    tried = [("spectrum", g) for g in (0, 0.5, 0.75, 1)] + [("sq4", 0.75)]
+    assert [(t.code, t.gamma) for t in found.trials] == tried
+    assert found.trials[3].cost > found.trials[2].cost  # but two steps from the usual one
+    assert (found.usual, found.best.gamma, found.queries) == (0.5, 0.75, Q)
     assert "24 bytes" in found.left_out["int8"]
     raw = normalize(queries) @ normalize(documents).T
     place = (raw > raw[np.arange(Q), np.arange(Q), None]).sum(axis=1) + 1
     assert found.mrr == pytest.approx(np.mean(np.where(place <= 10, 100 / place, 0)), abs=1e-3)
-    for trial in found.trials[:3]:
+    for trial in found.trials[:4]:
         code = SpectrumCode(bytes=6, gamma=trial.gamma).fit(Moments().update(documents))
         wanted = np.mean(by_definition(code, documents, queries)) - found.mrr
         assert trial.cost == pytest.approx(wanted, abs=0.5)  # documents of equal codes are ties
