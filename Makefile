@@ -150,10 +150,10 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.
-OBJECTIVES ?= simcse_small tsdae ct whitenedcse simcse_whitened
+OBJECTIVES ?= simcse tsdae ct whitenedcse simcse_whitened
 SEEDS ?= 0 1 2
 SENTENCES ?= 12800
-TRAIN = $(BIN)/python -m train.sbert --config configs/$$name.py --config.output=$$out
+TRAIN = $(BIN)/python -m train.sbert --config configs/unsupervised.py:$$name --config.output=$$out
 unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels beside whitening, for docs/training.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs/unsupervised

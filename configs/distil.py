@@ -6,11 +6,9 @@ The file is any text, a line or a paragraph per line; its sentences are the data
 scores, which choose the checkpoint. `make distil` trains and scores the seven STS tasks, raw and whitened.
 
 Seen in a small trial (`--config.data.limit=20000 --config.steps=400`), seed 0, 14 minutes on 2 CPU cores busy with
-other work: average of the seven STS tasks (wmean, mean pooling, 95 % interval) 46.13 (44.76–47.34) before and 54.86
-(53.52–55.97) after; STS-B test 40.21 (35.74–44.70) and 46.03 (41.54–50.36). Whitening alone, on the test's sentences,
-gives 66.72 (65.69–67.53) before and 68.15 (67.11–68.88) after: it does more than so short a training, and still helps
-behind it. `distil_listwise` with the same schedule reached 59.03 on STS-B dev after 100 steps, `distil_mse` 58.82, and
-59.47 at its best. The settings below, 1,874 steps on 60,000 sentences, and more seeds: not run here.
+other work: STS-B test 40.21 (35.74–44.70) before and 46.03 (41.54–50.36) after; docs/finetune.md has the seven tasks.
+`distil_listwise` with the same schedule reached 59.03 on STS-B dev after 100 steps, `distil_mse` 58.82, and 59.47 at
+its best. The settings below, 1,874 steps on 60,000 sentences, and more seeds: not run here.
 """
 
 from configs import sbert_defaults

@@ -34,7 +34,6 @@ def get_config():
     config.data.score_range = (0.0, 5.0)  # the scores that become 0 and 1
     config.data.skip_bad_rows = False  # leave bad rows out and count them, instead of stopping
     config.data.held_out = 0.0  # share of pairs kept for a test, in held_out.tsv; no sentence is on both sides
-    config.data.held_out_seed = 0  # of their draw
     config.data.limit = 0  # rows drawn at random; 0 is all
 
     config.batch_size = 16  # rows, over all devices

@@ -254,19 +254,20 @@ def rerank(ids: np.ndarray, data: RetrievalData, searches: Searches) -> results.
     seconds = time.perf_counter() - began
     measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
     before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
-    gain = {name: after[name] - values for name, values in before.items()}
     return results.Reranked(
         searches.reranker.name,
         found.shape[1],
         len(queries),
         {name: float(values.mean()) for name, values in before.items()},
         {name: float(values.mean()) for name, values in after.items()},
-        {
-            name: results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, searches.resamples, 0))
-            for name, values in gain.items()
-        },
+        {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()},
         1000 * seconds / len(queries),
     )
+
+
+def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:
+    """The mean with its bootstrap interval."""
+    return results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, resamples, seed))
 
 
 def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:
@@ -274,10 +275,7 @@ def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: i
     if not resamples or not len(ranks):
         return {}
     compared = {"mrr_interval": ranks} | ({} if raw is None else {"versus_raw": ranks - raw})
-    return {
-        name: results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, resamples, seed))
-        for name, values in compared.items()
-    }
+    return {name: estimate(values, resamples, seed) for name, values in compared.items()}
 
 
 def backend_options(backend: str, config: ConfigDict) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def load(name: str) -> report.Run | benchmarks.Result | None:
 
 
 def over_seeds(runs: Sequence[report.Run], name: str) -> report.Run:
-    """A run of `eval.sts` whose rows are the means of the same rows of several."""
-    rows = []
+    """A run of `eval.sts` whose rows are the means of the same rows of several, named with their number."""
+    name, rows = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}", []
     for same in zip(*(run.rows for run in runs), strict=True):
         tasks = {}
         for task in same[0].tasks:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 from ml_collections import ConfigDict
 
 from jaxwhiten import io, report
-from jaxwhiten.runtime import distributed
-from jaxwhiten.training import Batches, Evaluate, RunOptions, Trained, make_optimizer, make_schedule, train
+from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.training import (
+    Batches,
+    Evaluate,
+    RunOptions,
+    TokenTable,
+    Trained,
+    make_optimizer,
+    make_schedule,
+    sentence_batches,
+    train,
+)
 
 # What is shown or kept, not computed: a resumed run may change it.
 SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress")
@@ -21,6 +33,32 @@ def make_recipe(config: ConfigDict, shown_only: tuple[str, ...], **found: Any) -
     """What decides the result: the config without what is only shown, and what was found on reading data and model."""
     left_out = SHOWN_ONLY + shown_only
     return {name: value for name, value in config.to_dict().items() if name not in left_out} | found
+
+
+def make_batches(
+    config: ConfigDict, table: TokenTable, labels: Any, pad_id: int, max_length: int, vectors: Any = None
+) -> tuple[Batches, int]:
+    """`sentence_batches` as the config wants them, and the steps of the run."""
+    batches = sentence_batches(
+        table,
+        labels,
+        batch_size=config.batch_size,
+        max_length=max_length,
+        pad_id=pad_id,
+        buckets=config.buckets,
+        seed=config.seed,
+        process=(jax.process_index(), jax.process_count()),
+        vectors=vectors,
+    )
+    steps = config.steps or config.epochs * batches.per_epoch
+    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
+    return batches, steps
+
+
+def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
+    """What a run is scored on, by the name of its score."""
+    named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
+    return {f"{task} {split}": (task, split) for task, split in named}
 
 
 def run_training(
@@ -71,3 +109,25 @@ def write_results(
     if distributed.is_writer():
         io.write_json(Path(config.output) / "results.json", results)
         report.write_training(config.output, title, scores=scores, recipe=recipe, facts=facts)
+
+
+def compare(scorers: Iterable[Evaluate], before: Any, after: Any) -> dict[str, dict[str, float]]:
+    """The scores of the parameters before and after a run."""
+    both = {"before": before, "after": after}
+    return {when: {k: v for score in scorers for k, v in score(params).items()} for when, params in both.items()}
+
+
+def finish(
+    config: ConfigDict,
+    title: str,
+    scores: Mapping[str, Mapping[str, float]],
+    recipe: Mapping[str, Any],
+    began: float,
+    **facts: Any,
+) -> None:
+    """Writes and prints what a finished run, which began at a time of `time.perf_counter`, has changed."""
+    facts |= {"seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
+    write_results(config, title, {**scores, **facts}, scores, recipe, {"hardware": hardware.describe(), **facts})
+    for name, value in scores["after"].items():
+        print(f"{name}: {scores['before'][name]:.2f} before, {value:.2f} after")
+    print(f"{config.output}/model written from step {facts['step']}, {facts['seconds']} s in this session")

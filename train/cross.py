@@ -24,11 +24,11 @@ from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
-from jaxwhiten.runtime import distributed, hardware
-from jaxwhiten.text import PairTokenizer
-from jaxwhiten.training import mine_negatives, pair_evaluator, pair_loss, pair_table, sentence_batches, split_encoder
+from jaxwhiten.runtime import distributed
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.training import mine_negatives, pair_evaluator, pair_loss, pair_table, split_encoder
 from train import sbert
-from train.common import make_recipe, run_training, write_results
+from train.common import compare, finish, make_batches, make_recipe, run_training, splits
 
 # What labels the rows have, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
@@ -37,63 +37,32 @@ LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 def main(config: ConfigDict) -> None:
     """One run, from its start or its latest checkpoint to the exported model."""
     began = time.perf_counter()
-    held_out = {f"{name} {split}": named(config, name, split) for name, split in splits(config)}
+    held_out = {score: named(config, *split) for score, split in splits(config).items()}
     examples = load_examples(config, held_out)
     model, folder = load_pair_classifier(
         config.model, len(examples.classes) or 1, seed=config.seed, dtype=config.dtype, remat=config.remat
     )
     max_length = min(config.max_length, model.config.longest_input)
-    table = pair_table(examples, PairTokenizer(folder, max_length, model.config.vocab_size))
+    table = pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
     params, rebuild = split_encoder(model, "pooler")
-    batches = sentence_batches(
-        table,
-        examples.label,
-        batch_size=config.batch_size,
-        max_length=max_length,
-        pad_id=model.config.pad_token_id,
-        buckets=config.buckets,
-        seed=config.seed,
-        process=(jax.process_index(), jax.process_count()),
-    )
-    steps = config.steps or config.epochs * batches.per_epoch
-    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
+    batches, steps = make_batches(config, table, examples.label, model.config.pad_token_id, max_length)
 
     scorers = {name: pair_evaluator(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
     best = f"{config.dev} dev" if config.dev else None
     # Rows are known by their tokens and labels, wherever their files lie.
     recipe = make_recipe(config, ("test", "data"), rows=table.key, steps=steps)
-    evaluate = scorers[best] if best else None
-    trained = run_training(config, {"encoder": params}, pair_loss(rebuild), batches, recipe, evaluate, best=best)
+    start, loss = {"encoder": params}, pair_loss(rebuild)
+    trained = run_training(config, start, loss, batches, recipe, scorers.get(best), best=best)
     if not trained.finished:
         return
 
-    before, after = (
-        {k: v for score in scorers.values() for k, v in score(p).items()} for p in ({"encoder": params}, trained.params)
-    )
+    scores = compare(scorers.values(), start, trained.params)
     finished = rebuild(jax.device_get(trained.params["encoder"]))
     if distributed.is_writer():
         CrossEncoder(finished, folder, max_length=max_length, label_names=examples.classes).save(
             Path(config.output) / "model"
         )
-    seconds = round(time.perf_counter() - began, 1)
-    facts = {"step": trained.step, "rows": len(examples), "seed": config.seed, "seconds": seconds}
-    scores = {"before": before, "after": after}
-    write_results(
-        config,
-        f"train.cross: {config.model}",
-        scores | facts,
-        scores,
-        recipe,
-        {"hardware": hardware.describe(), **facts},
-    )
-    for name, value in after.items():
-        print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
-    print(f"{config.output}/model written from step {trained.step}, {seconds} s in this session")
-
-
-def splits(config: ConfigDict) -> list[tuple[str, str]]:
-    """What the model is scored on."""
-    return [(name, "test") for name in config.test] + [(config.dev, "dev")] * bool(config.dev)
+    finish(config, f"train.cross: {config.model}", scores, recipe, began, step=trained.step, rows=len(examples))
 
 
 def named(config: ConfigDict, name: str, split: str) -> Examples:
@@ -117,19 +86,16 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     if config.data.exclude:
         retrieval = load_retrieval(config.data.exclude, config.data.folder or None)
         seen |= set(map(plain, retrieval.documents + retrieval.queries))
-    columns = [[plain(text) for text in column] for column in examples.columns.values()]
-    kept = [i for i, pair in enumerate(zip(*columns, strict=True)) if seen.isdisjoint(pair)]
-    print(
-        f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(columns[0]) - len(kept)} share a text with test data"
-    )
-    first, second = ([column[i] for i in kept] for column in examples.columns.values())
+    pairs = list(zip(*examples.columns.values(), strict=True))
+    kept = [row for row, pair in enumerate(pairs) if seen.isdisjoint(map(plain, pair))]
+    print(f"{len(kept)} rows of {' / '.join(examples.columns)}; {len(pairs) - len(kept)} share a text with test data")
+    first, second = ([pairs[row][side] for row in kept] for side in (0, 1))
     label = np.ones(len(kept), np.float32) if examples.label is None else examples.label[kept]
     if config.data.negatives:
-        encoder, pairs = Encoder.from_pretrained(config.data.miner), np.flatnonzero(label >= 0.5).tolist()
-        positives = ([side[i] for i in pairs] for side in (first, second))
-        owners, negatives = mine_negatives(
-            encoder, *positives, count=config.data.negatives, depth=config.data.depth, seed=config.seed
-        )
+        miner, together = Encoder.from_pretrained(config.data.miner), np.flatnonzero(label >= 0.5).tolist()
+        sides = ([side[row] for row in together] for side in (first, second))
+        draw = {"count": config.data.negatives, "depth": config.data.depth, "seed": config.seed}
+        owners, negatives = mine_negatives(miner, *sides, **draw)
         first, second = first + owners, second + negatives
         label = np.concatenate([label, np.zeros(len(owners), np.float32)])
         print(f"{len(owners)} negatives mined by {config.data.miner}")

@@ -33,17 +33,16 @@ from jaxwhiten.datasets import (
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
-from jaxwhiten.runtime import distributed, hardware
+from jaxwhiten.runtime import distributed
 from jaxwhiten.training import (
     Evaluate,
     Rebuild,
     Setup,
     make_plan,
-    sentence_batches,
     sts_evaluator,
     tokenize_columns,
 )
-from train.common import make_recipe, run_training, write_results
+from train.common import compare, finish, make_batches, make_recipe, run_training, splits
 
 
 def main(config: ConfigDict) -> None:
@@ -61,7 +60,7 @@ def train_sentences(config: ConfigDict) -> bool:
     examples = load_examples(config, kind)
     data, held_out = config.data, None
     if data.held_out:
-        examples, held_out = examples.hold_out(data.held_out, data.held_out_seed)
+        examples, held_out = examples.hold_out(data.held_out)
     examples = examples.take(data.limit, config.seed) if data.limit else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
@@ -89,46 +88,22 @@ def train_sentences(config: ConfigDict) -> bool:
         sum(x.size for x in jax.tree.leaves(tree)) for tree in (plan.params, nnx.state(model, nnx.Param))
     )
     print(f"{trained_size:,} parameters are trained, {100 * trained_size / size:.2f} % of the encoder's {size:,}")
-    batches = sentence_batches(
-        table,
-        plan.labels,
-        batch_size=config.batch_size,
-        max_length=config.max_length,
-        pad_id=sizes.pad_token_id,
-        buckets=config.buckets,
-        seed=config.seed,
-        process=(jax.process_index(), jax.process_count()),
-        vectors=plan.vectors,
-    )
-    steps = config.steps or config.epochs * batches.per_epoch
-    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
-
+    batches, steps = make_batches(config, table, plan.labels, sizes.pad_token_id, config.max_length, plan.vectors)
     recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
-    evaluate = scorer(config, plan.rebuild, folder, config.dev, "dev") if config.dev else None
+    scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
     best = f"{config.dev} dev" if config.dev else None
     options = {"best": best, "per_row": len(columns), "frozen": plan.frozen}
-    trained = run_training(config, plan.params, plan.loss, batches, recipe, evaluate, **options)
+    trained = run_training(config, plan.params, plan.loss, batches, recipe, scorers.get(best), **options)
     if not trained.finished:
         return False
 
-    splits = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
-    before, after = {}, {}
-    for task, split in splits:
-        score = scorer(config, plan.rebuild, folder, task, split)
-        before |= score(plan.params)
-        after |= score(trained.params)
+    scores = compare(scorers.values(), plan.params, trained.params)
     if held_out is not None and distributed.is_writer():
         write_pairs(Path(config.output) / "held_out.tsv", held_out)
-    steps = jax.device_get(trained.params.get("steps", ()))
-    export(config, plan.rebuild(trained.params["encoder"]), steps, folder, recipe, after)
-    seconds = round(time.perf_counter() - began, 1)
-    facts = {"step": trained.step, "seed": config.seed, "seconds": seconds}
-    scores = {"before": before, "after": after}
+    adapter = jax.device_get(trained.params.get("steps", ()))
+    export(config, plan.rebuild(trained.params["encoder"]), adapter, folder, recipe, scores["after"])
     title = f"train.sbert: {config.objective} on {config.model}"
-    write_results(config, title, scores | facts, scores, recipe, {"hardware": hardware.describe(), **facts})
-    for name, value in after.items():
-        print(f"{name}: {before[name]:.2f} before, {value:.2f} after")
-    print(f"{config.output}/model written from step {trained.step}, {seconds} s in this session")
+    finish(config, title, scores, recipe, began, step=trained.step)
     distributed.wait_for_all()  # the next stage reads the model
     return True
 

@@ -26,7 +26,6 @@ from jaxwhiten.io import write_text
 
 _BLOCK = 4096
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
-_PAIRS_HEADER = "\t".join(COLUMNS)
 NLI_FORMS = ("pairs", "triplets", "sentences")
 
 
@@ -80,9 +79,8 @@ class Examples:
             )
         number: dict[str, int] = {}
         texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
-        links = (np.repeat(texts[:1], len(texts), axis=0).ravel(), texts.ravel())
-        graph = coo_matrix((np.ones(texts.size, bool), links), shape=(len(number), len(number)))
-        count, group = connected_components(graph, directed=False)
+        group = linked_groups(texts)
+        count = int(group.max()) + 1
         out = (np.random.default_rng(seed).random(count) < share)[group[texts[0]]]
         if out.all() or not out.any():
             raise InputError(f"A share of {share} held out of {count} groups of rows leaves a side empty.")
@@ -91,6 +89,13 @@ class Examples:
     def _rows(self, rows: Int[np.ndarray, " m"]) -> Examples:
         columns = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         return Examples(columns, None if self.label is None else self.label[rows], self.classes, self.skipped)
+
+
+def linked_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " texts"]:
+    """The group of every text, of rows of their numbers: a chain of rows that share texts is one group."""
+    links = (np.repeat(rows[:1], len(rows), axis=0).ravel(), rows.ravel())
+    texts = int(rows.max()) + 1
+    return connected_components(coo_matrix((np.ones(rows.size, bool), links), shape=(texts, texts)), directed=False)[1]
 
 
 def sentence_key(text: str) -> str:
@@ -256,7 +261,7 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
 def write_pairs(path: str | os.PathLike[str], examples: Examples) -> None:
     """Writes the first two columns as duplicates in Quora's columns, for `load_retrieval`."""
     number: dict[str, int] = {}
-    lines = [_PAIRS_HEADER]
+    lines = ["\t".join(COLUMNS)]
     for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):
         ids = (str(number.setdefault(sentence_key(text), len(number))) for text in pair)
         lines.append("\t".join([str(row), *ids, *(" ".join(text.split()) for text in pair), "1"]))

@@ -26,7 +26,7 @@ from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import Head
 from jaxwhiten.models import PairClassifier, load_pair_classifier, loading, save_pair_classifier
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import PairTokenizer, TokenIds, copy_tokenizer
+from jaxwhiten.text import BulkTokenizer, copy_tokenizer
 
 # By the end of PyTorch's name: that name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -75,7 +75,7 @@ class CrossEncoder:
             known = ", ".join(_ACTIVATIONS)
             raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
-        self.tokenizer = PairTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
+        self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
         self._forward = Forward(model, device)
         self._runner = BatchRunner(self._forward, max_length, config.pad_token_id)
         head = Head.named("pooler")  # where a classifier's output has its logits
@@ -138,11 +138,7 @@ class CrossEncoder:
         Raises:
           InputError: An item is not a pair of strings.
         """
-        if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
-            raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
-        numbers: dict[str, int] = {}
-        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in pair] for pair in pairs], int)
-        logits = self._logits(self.tokenizer.sentences(numbers), *rows.reshape(-1, 2).T, show=show_progress)
+        logits = self._logits(pairs, show_progress)
         scores = _ACTIVATIONS[self.activation][1](logits)
         if self.labels == 1:
             return scores[:, 0]
@@ -166,7 +162,7 @@ class CrossEncoder:
         *,
         show_progress: bool | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Puts the results of a search in the order of their pair scores; each text is tokenised once.
+        """Puts the results of a search in the order of their pair scores.
 
         Args:
           queries: The queries.
@@ -182,26 +178,21 @@ class CrossEncoder:
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
-        first, _ = np.nonzero(ids >= 0)
-        used, second = np.unique(ids[ids >= 0], return_inverse=True)
-        tokens = self.tokenizer.sentences([*queries, *(documents[i] for i in used.tolist())])
+        pairs = [(queries[query], documents[ids[query, place]]) for query, place in np.argwhere(ids >= 0).tolist()]
         logits = np.full(ids.shape, -np.inf, np.float32)
-        logits[ids >= 0] = self._logits(tokens, first, len(queries) + second, show=show_progress)[:, 0]
+        logits[ids >= 0] = self._logits(pairs, show_progress)[:, 0]
         order = np.argsort(-logits, axis=1, kind="stable")
         found = np.take_along_axis(logits, order, axis=1)
         scores = np.where(np.isfinite(found), _ACTIVATIONS[self.activation][1](found), found)
         return scores, np.take_along_axis(ids, order, axis=1)
 
-    def _logits(
-        self, sentences: TokenIds, first: Int[np.ndarray, " n"], second: Int[np.ndarray, " n"], *, show: bool | None
-    ) -> Float32[np.ndarray, "n labels"]:
-        """The logits of pairs, joined, sorted by length and run a block at a time."""
-        out = np.empty((len(first), self.labels), np.float32)
-        with progress(len(first), show) as bar:
-            for start in range(0, len(first), BLOCK):
-                part = slice(start, start + BLOCK)
-                tokens = self.tokenizer.join(sentences, first[part], second[part])
-                out[part] = self._runner.run(tokens, self._heads, done=bar.update)["logits"]
+    def _logits(self, pairs: Sequence[Sequence[Any]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
+        """The logits of pairs, sorted by length and run a block at a time."""
+        out = np.empty((len(pairs), self.labels), np.float32)
+        with progress(len(pairs), show) as bar:
+            for start in range(0, len(pairs), BLOCK):
+                tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
+                out[start : start + BLOCK] = self._runner.run(tokens, self._heads, done=bar.update)["logits"]
         return out
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> Path:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.family import Family, Names
+from jaxwhiten.models.family import Family
 from jaxwhiten.models.layers import EncoderOutput, gelu, linear
 from jaxwhiten.models.loading import load_model
 from jaxwhiten.models.packing import Segments
@@ -88,7 +88,7 @@ class PairClassifier(nnx.Module):
     ) -> EncoderOutput:
         """The encoder's output with the logits, [..., labels], in place of the pooler output.
 
-        Args are those of `TransformerEncoder.__call__`; `input_ids` are those of `jaxwhiten.text.PairTokenizer`: a
+        Args are those of `TransformerEncoder.__call__`; `input_ids` are those of `BulkTokenizer.pairs`: a
         token id plus `vocab_size` times its token type.
         """
         types, ids = jnp.divmod(input_ids, self.config.vocab_size)
@@ -134,7 +134,7 @@ def load_pair_classifier(
             " folder of a sentence-transformers CrossEncoder."
         )
     state = nnx.state(classifier, _HEAD)
-    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, _with_head(config.model_type), state))
+    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, _head_family(config.model_type), state))
     nnx.update(classifier, jax.tree.map(jnp.asarray, state))
     return classifier, folder
 
@@ -157,13 +157,10 @@ def save_pair_classifier(
     }
     encoder = nnx.state(model.encoder, nnx.Param)
     tensors = checkpoint.to_tensors(FAMILIES[kind], encoder, dtype, FAMILIES[kind].prefixes[1])
-    tensors |= checkpoint.to_tensors(_with_head(kind), nnx.state(model, _HEAD), dtype)
+    tensors |= checkpoint.to_tensors(_head_family(kind), nnx.state(model, _HEAD), dtype)
     checkpoint.save_folder(folder, {**raw, **more}, tensors, dtype)
 
 
-def _with_head(model_type: str) -> Family:
-    """The family with the tensor names of the head, which have no prefix."""
-    family, form = FAMILIES[model_type], PAIR_FORMS[model_type]
-    word = family.names["embeddings.word"]
-    names: Names = {"embeddings.word": word, "dense": form.dense, "classifier": form.classifier}
-    return dataclasses.replace(family, names=names, prefixes=("",))
+def _head_family(model_type: str) -> Family:
+    form = PAIR_FORMS[model_type]
+    return FAMILIES[model_type].head({"dense": form.dense, "classifier": form.classifier})

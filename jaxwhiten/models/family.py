@@ -58,6 +58,11 @@ class Family:
         fields = read_fields(raw, self.keys, self.defaults, where)
         return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, where, fields)))
 
+    def head(self, names: Names) -> Family:
+        """The family with the tensor names of a head, which have no prefix."""
+        word = {"embeddings.word": self.names["embeddings.word"]}
+        return dataclasses.replace(self, names={**word, **names}, prefixes=("",))
+
     def config_json(self, config: EncoderConfig) -> dict[str, Any]:
         """The inverse of `parse_config`."""
         raw = {"model_type": config.model_type, "architectures": [self.architecture]}

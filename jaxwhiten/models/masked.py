@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig, check_supported
-from jaxwhiten.models.family import Family, Names
+from jaxwhiten.models.family import Family
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
 from jaxwhiten.models.loading import init_model, load_model, read_json
 from jaxwhiten.models.registry import FAMILIES
@@ -188,17 +188,15 @@ def load_masked_lm(
         return masked, folder, False
     check_supported(read_json(folder / "config.json"), form.supported, folder / "config.json")
     state = nnx.state(masked.head, nnx.Param)
-    values = checkpoint.load_parameters(folder, _head_family(FAMILIES[config.model_type], form), state)
+    values = checkpoint.load_parameters(folder, _head_family(config.model_type), state)
     nnx.replace_by_pure_dict(state, values)
     nnx.update(masked.head, jax.tree.map(jnp.asarray, state))
     return masked, folder, True
 
 
-def _head_family(family: Family, form: HeadForm) -> Family:
-    """The family with the tensor names of the head, which have no prefix."""
-    word = family.names["embeddings.word"]
-    names: Names = {"embeddings.word": word, "dense": form.dense, "norm": form.norm, "": form.output}
-    return dataclasses.replace(family, names=names, prefixes=("",))
+def _head_family(model_type: str) -> Family:
+    form = HEADS[model_type]
+    return FAMILIES[model_type].head({"dense": form.dense, "norm": form.norm, "": form.output})
 
 
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -211,5 +209,5 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
     raw = family.config_json(config) | {"architectures": [form.architecture], "tie_word_embeddings": True}
     encoder, head = nnx.state(model.encoder, nnx.Param), nnx.state(model.head, nnx.Param)
     tensors = checkpoint.to_tensors(family, encoder, dtype, family.prefixes[1])
-    tensors |= checkpoint.to_tensors(_head_family(family, form), head, dtype)
+    tensors |= checkpoint.to_tensors(_head_family(config.model_type), head, dtype)
     checkpoint.save_folder(folder, raw, tensors, dtype)

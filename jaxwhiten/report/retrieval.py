@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from jaxwhiten.report import views
-from jaxwhiten.report.results import SIGNIFICANT, RetrievalRow
+from jaxwhiten.report.results import SIGNIFICANT, Estimate, RetrievalRow
 from jaxwhiten.report.run import RetrievalRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
 from jaxwhiten.report.table import Table, best_cells, number, shorten
@@ -106,19 +106,23 @@ def encoder_table(run: RetrievalRun) -> Table:
     """
     cells = []
     for row in run.rows:
-        own, ends, versus = Path(row.model), row.mrr_interval, row.versus_raw
-        beside = Path(run.header.config.get("versus", "")) if row.whitening == "none" else own
-        cells.append([_encoder_name(own), row.label, str(row.k), number(row.mrr_at_10, 4)])
-        cells[-1].append(f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None))
-        changed = [number(x, 4, signed=True) for x in (versus.value, versus.low, versus.high)] if versus else []
-        cells[-1] += [f"{changed[0]} ({changed[1]} to {changed[2]})", _encoder_name(beside)] if versus else ["", ""]
+        beside = run.header.config.get("versus", "") if row.whitening == "none" else row.model
+        changed = [_difference(row.versus_raw), _encoder_name(beside)] if row.versus_raw else ["", ""]
+        ends = row.mrr_interval
+        interval = f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None)
+        cells.append([_encoder_name(row.model), row.label, str(row.k), number(row.mrr_at_10, 4), interval, *changed])
     heads = ["encoder", "whitening", "k", "MRR@10", "its interval", "paired difference", "to"]
     return Table(heads, cells, 3, quality_table(run).caption)
 
 
-def _encoder_name(model: Path) -> str:
+def _difference(gain: Estimate) -> str:
+    value, low, high = (number(x, 4, signed=True) for x in (gain.value, gain.low, gain.high))
+    return f"{value}{gain.mark.strip()} ({low} to {high})"
+
+
+def _encoder_name(model: str) -> str:
     """A model's last name; that of the run for the `model` folder it wrote."""
-    return model.parent.name if model.name == "model" else model.name
+    return Path(model.removesuffix("/model")).name
 
 
 def cost_table(run: RetrievalRun) -> Table:
@@ -134,22 +138,16 @@ def cost_table(run: RetrievalRun) -> Table:
 
 def rerank_table(run: RetrievalRun) -> Table | None:
     """What re-ranking by a cross-encoder changes; None where nothing was re-ranked."""
-    rows = [row for row in run.rows if row.reranked]
+    rows = [(row, row.reranked) for row in run.rows if row.reranked]
     if not rows:
         return None
     lines = []
-    for row in rows:
-        found = row.reranked
-        assert found is not None
-        figures: list[str] = []
-        for name in found.before:
-            gain = found.gain[name]
-            ends = f" ({number(gain.low, 4, signed=True)} to {number(gain.high, 4, signed=True)})"
-            figures += [number(found.before[name], 4), number(found.after[name], 4)]
-            figures.append(number(gain.value, 4, signed=True) + gain.mark + ends)
-        lines.append([run.header.dataset.name, run.header.model, row.pooling, row.label, *figures, number(found.ms, 1)])
-    one = rows[0].reranked
-    assert one is not None
+    for row, found in rows:
+        lines.append([run.header.dataset.name, run.header.model, row.pooling, row.label])
+        for name, gain in found.gain.items():
+            lines[-1] += [number(found.before[name], 4), number(found.after[name], 4), _difference(gain)]
+        lines[-1].append(number(found.ms, 1))
+    _, one = rows[0]
     caption = (
         f"The first {one.depth} results of {one.queries:,} queries with gold, re-ranked by {one.model}. Differences"
         f" with their {run.header.level:.0%} paired bootstrap intervals; ms/query: of re-ranking, all queries at once."

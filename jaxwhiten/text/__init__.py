@@ -1,6 +1,5 @@
 """Tokenizers and vocabularies."""
 
-from jaxwhiten.text.pairs import PairTokenizer
 from jaxwhiten.text.prompts import ROLES, prompt_named, prompt_of_role, tells_roles_apart
 from jaxwhiten.text.tokenization import PLAIN, BulkTokenizer, TextForm, TokenIds, checked_text, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
@@ -10,7 +9,6 @@ __all__ = [
     "ROLES",
     "SPECIAL_TOKENS",
     "BulkTokenizer",
-    "PairTokenizer",
     "TextForm",
     "TokenIds",
     "cached_wordpiece",

@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, JaxwhitenError, ModelError
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, spelled
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -201,15 +201,25 @@ class BulkTokenizer:
         own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
         return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
 
-    def pair_frame(self) -> tuple[list[list[int]], list[int]]:
-        """The special tokens before, between and behind the sentences of a pair, and the types of all five parts."""
+    def pairs(self, pairs: Sequence[Sequence[Any]]) -> TokenIds:
+        """Token ids of sentence pairs, each plus `model_vocab` times its token type; the longer sentence is cut first.
+
+        Raises:
+          InputError: An item is not a pair of strings, or there is no room for two tokens beside the special ones.
+          ModelError: As when called.
+        """
+        if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
+            raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
+        texts, special = checked_text(chain.from_iterable(pairs)), self._tokenizer.num_special_tokens_to_add(True)
+        if self.max_length < special + 2:
+            raise InputError(
+                f"{spelled('max_length')} is {self.max_length}; the special tokens of a pair take {special}."
+            )
         with _refusing(self._folder, "is damaged"):
-            probe = self._tokenizer.encode("a", "a")
-            side = probe.sequence_ids
-            ends = [side.index(0), len(side) - side[::-1].index(0), side.index(1), len(side) - side[::-1].index(1)]
-            cuts = list(pairwise([0, *ends, len(side)]))
-            types = [next(iter(probe.type_ids[start:end]), 0) for start, end in cuts]
-            return [probe.ids[start:end] for start, end in cuts[::2]], types
+            rows = self._tokenizer.encode_batch_fast(list(zip(texts[::2], texts[1::2], strict=True)))
+            found = self._checked([row.ids for row in rows])
+            types = np.fromiter(chain.from_iterable(row.type_ids for row in rows), np.int32, len(found.flat))
+        return TokenIds(found.flat + types * np.int32(self._model_vocab or 0), found.lengths)
 
     @property
     def special_ids(self) -> set[int]:

@@ -18,13 +18,12 @@ from jaxtyping import Array, Float, Int
 
 from jaxwhiten import losses
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import pool
 from jaxwhiten.models import TransformerEncoder, load_masked_lm
 from jaxwhiten.models.layers import Context, linear
 from jaxwhiten.models.masked import MaskedHead
 from jaxwhiten.models.positions import rotary
 from jaxwhiten.training.plan import PLANNERS, Plan, Setup
-from jaxwhiten.training.sentences import split_encoder
+from jaxwhiten.training.sentences import noisy_vectors, split_encoder
 from jaxwhiten.training.step import Batch, Params
 
 
@@ -121,9 +120,7 @@ def plan_tsdae(objective: str, setup: Setup) -> Plan:
         rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
         noised, left = delete_tokens(ids, lengths, deletion, noise)
-        mask = (jnp.arange(noised.shape[1]) < left[:, None]).astype(jnp.int32)
-        output = model(noised, mask, deterministic=False, rngs=rngs)
-        vectors = pool(output, mask, (pooling,))[pooling]
+        vectors = noisy_vectors(model, noised, left, pooling, rngs)
         scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)
         found = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
         counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]

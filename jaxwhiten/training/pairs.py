@@ -19,31 +19,26 @@ import optax
 from flax import nnx
 
 from jaxwhiten import io
-from jaxwhiten.datasets import Examples
+from jaxwhiten.datasets.examples import Examples, linked_groups
 from jaxwhiten.encoding import CrossEncoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
-from jaxwhiten.text import PairTokenizer
+from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.loop import Evaluate
 from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
-from jaxwhiten.training.sentences import Rebuild
+from jaxwhiten.training.sentences import Rebuild, noisy_vectors
 from jaxwhiten.training.step import LossFn, Params
 from jaxwhiten.training.tokens import TokenTable
 
 
-def pair_table(examples: Examples, tokenizer: PairTokenizer) -> TokenTable:
+def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:
     """Labelled pairs as rows of one column, for `sentence_batches`; the key changes with tokens and labels."""
-    numbers: dict[str, int] = {}
-    first, second = (
-        np.array([numbers.setdefault(text, len(numbers)) for text in column], int)
-        for column in examples.columns.values()
-    )
-    tokens = tokenizer.join(tokenizer.sentences(numbers), first, second)
+    tokens = tokenizer.pairs(list(zip(*examples.columns.values(), strict=True)))
     parts = (tokens.flat, tokens.lengths, np.asarray(examples.label))
     key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-    return TokenTable(tokens, np.arange(len(first))[:, None], io.content_key("pairs", 1, key))
+    return TokenTable(tokens, np.arange(len(examples))[:, None], io.content_key("pairs", 1, key))
 
 
 def pair_loss(rebuild: Rebuild) -> LossFn:
@@ -58,10 +53,9 @@ def pair_loss(rebuild: Rebuild) -> LossFn:
     """
 
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
-        ids, gold = batch["input_ids"][:, 0], batch["labels"]
-        mask = (jnp.arange(ids.shape[1]) < batch["lengths"]).astype(jnp.int32)
-        output = rebuild(params["encoder"])(ids, mask, deterministic=False, rngs=nnx.Rngs(dropout=key))
-        logits = output.pooler.astype(jnp.float32)
+        ids, lengths, gold = batch["input_ids"][:, 0], batch["lengths"][:, 0], batch["labels"]
+        logits = noisy_vectors(rebuild(params["encoder"]), ids, lengths, "pooler", nnx.Rngs(dropout=key))
+        logits = logits.astype(jnp.float32)
         if logits.shape[1] == 1:
             return jnp.mean(optax.sigmoid_binary_cross_entropy(logits[:, 0], gold)), {}
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, gold)), {}
@@ -126,13 +120,10 @@ def mine_negatives(
     Returns:
       Texts of `first`, and a negative for each.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     numbers: dict[str, int] = {}
     a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in (first, second))
     texts, queries, candidates = list(numbers), np.unique(a), np.unique(b)
-    _, group = connected_components(coo_array((np.ones(len(a)), (a, b)), shape=(len(texts),) * 2), directed=False)
+    group = linked_groups(np.stack([a, b]))
     vectors = encoder.encode(texts)
     most = min(depth + int(np.bincount(group).max()), len(candidates))
     _, ids = build_index(vectors[candidates], "jax").search(vectors[queries], most)

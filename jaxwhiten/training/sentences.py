@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.encoder import Encoder
@@ -45,6 +45,16 @@ def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any],
     return params, lambda trained: nnx.merge(graph, frozen, trained)
 
 
+def noisy_vectors(
+    model: Any, ids: Int[Array, "b length"], lengths: Int[Array, " b"], pooling: str, rngs: nnx.Rngs
+) -> Float[Array, "b d"]:
+    """Pooled vectors of padded sentences, with dropout."""
+    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
+    output = model(ids, mask, deterministic=False, rngs=rngs)
+    vectors: Array = pool(output, mask, (pooling,))[pooling]
+    return vectors
+
+
 def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
     """The loss of a batch of sentence rows through encoder and pooling, with dropout.
 
@@ -64,10 +74,9 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
         ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
         rows, columns, length = ids.shape
-        mask = (jnp.arange(length) < lengths[:, :, None]).astype(jnp.int32).reshape(-1, length)
-        model = rebuild(params["encoder"])
-        output = model(ids.reshape(-1, length), mask, deterministic=False, rngs=nnx.Rngs(dropout=key))
-        vectors = pool(output, mask, (pooling,))[pooling].reshape(rows, columns, -1)
+        model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
+        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), pooling, rngs)
+        vectors = vectors.reshape(rows, columns, -1)
         return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params["head"]), {}
 
     return loss_fn

@@ -17,9 +17,9 @@ from flax import nnx
 from jaxwhiten import losses
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Whiten, pool
+from jaxwhiten.head import Whiten
 from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
-from jaxwhiten.training.sentences import sentence_loss, split_encoder
+from jaxwhiten.training.sentences import noisy_vectors, sentence_loss, split_encoder
 from jaxwhiten.training.step import Batch, Params
 from jaxwhiten.whitening import Whitening, WhiteningWarning
 
@@ -69,10 +69,9 @@ def plan_ct(objective: str, setup: Setup) -> Plan:
 
     def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
-        mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
         parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
-        outputs = [rebuild(part)(ids, mask, deterministic=False, rngs=nnx.Rngs(dropout=k)) for part, k in parts]
-        return compare([pool(output, mask, (pooling,))[pooling] for output in outputs], None, {}), {}
+        vectors = [noisy_vectors(rebuild(part), ids, lengths, pooling, nnx.Rngs(dropout=k)) for part, k in parts]
+        return compare(vectors, None, {}), {}
 
     return Plan({"encoder": encoder, "head": encoder}, loss, rebuild)
 

@@ -81,13 +81,13 @@ def test_runs_of_several_seeds_are_one_table_of_means(page):
     dataclasses.replace(whole, rows=moved).save("runs/seeds/tiny-1-sts")
     found = tables.load("seeds/tiny-*-sts")
     for row, mean in zip(whole.rows, found.rows, strict=True):
-        assert mean.model == "seeds/tiny"
+        assert mean.model == "seeds/tiny, 2 seeds"
         assert mean.average("wmean") == pytest.approx(row.average("wmean") + 1)
         assert mean.average_interval.low == row.average_interval.low
         assert mean.average_interval.high == row.average_interval.high + 2
     page.write_text("<!-- table seeds/tiny-*-sts average_table plain pooling=cls -->\n<!-- end -->\n")
     assert tables.fill(page) == []
-    assert page.read_text().splitlines()[4].startswith("| tiny | cls | raw |")
+    assert page.read_text().splitlines()[4].startswith("| tiny, 2 seeds | cls | raw |")
     page.write_text("<!-- table seeds/none-*-sts average_table -->\n<!-- end -->\n")
     assert tables.fill(page) == ["seeds/none-*-sts"]
 

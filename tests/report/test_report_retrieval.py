@@ -94,7 +94,7 @@ def test_encoders_of_several_runs_stand_beside_each_other(run):
     raw = dataclasses.replace(raw, versus_raw=results.Estimate(0.1, 0.05, 0.15))
     run = dataclasses.replace(run, rows=[raw, row(model="tiny")]).with_header(config={"versus": "hub/tiny"})
     first, second = views.encoder_table(run).rows
-    assert first == ["quora-lora", "none", "128", "0.5000", "0.4500–0.5500", "+0.1000 (+0.0500 to +0.1500)", "tiny"]
+    assert first == ["quora-lora", "none", "128", "0.5000", "0.4500–0.5500", "+0.1000∗ (+0.0500 to +0.1500)", "tiny"]
     assert second == ["tiny", "target †", "128", "0.5000", "–", "", ""]
 
 

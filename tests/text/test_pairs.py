@@ -1,11 +1,11 @@
-"""Joined pairs against the tokenizers library's own, cut and uncut."""
+"""Pairs against the tokenizers library's own, cut and uncut."""
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.text import PairTokenizer
+from jaxwhiten.text import BulkTokenizer
 from tests.tiny import SENTENCES, write_tokenizer
 
 VOCAB = 200
@@ -22,11 +22,11 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("max_length", [5, 16, 17, 64])
 def test_pairs_are_those_of_the_tokenizers_library(folder, max_length):
     first, second = (side.ravel() for side in np.indices((len(TEXTS), len(TEXTS))))
-    tokenizer = PairTokenizer(folder, max_length, VOCAB)
-    found = tokenizer.join(tokenizer.sentences(TEXTS), first, second)
+    pairs = [(TEXTS[i], TEXTS[j]) for i, j in zip(first, second, strict=True)]
+    found = BulkTokenizer(folder, max_length, VOCAB).pairs(pairs)
     peer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     peer.enable_truncation(max_length, strategy="longest_first")
-    rows = peer.encode_batch([(TEXTS[i], TEXTS[j]) for i, j in zip(first, second, strict=True)])
+    rows = peer.encode_batch(pairs)
     np.testing.assert_array_equal(found.lengths, [len(row.ids) for row in rows])
     np.testing.assert_array_equal(found.flat % VOCAB, np.concatenate([row.ids for row in rows]))
     np.testing.assert_array_equal(found.flat // VOCAB, np.concatenate([row.type_ids for row in rows]))
@@ -34,6 +34,6 @@ def test_pairs_are_those_of_the_tokenizers_library(folder, max_length):
 
 def test_mistakes(folder):
     with pytest.raises(InputError, match="max_length is 4; the special tokens of a pair take 3"):
-        PairTokenizer(folder, 4, VOCAB)
+        BulkTokenizer(folder, 4, VOCAB).pairs([("a", "b")])
     with pytest.raises(InputError, match="Sentence 1 is a int"):
-        PairTokenizer(folder, 8, VOCAB).sentences(["a", 3])
+        BulkTokenizer(folder, 8, VOCAB).pairs([("a", 3)])

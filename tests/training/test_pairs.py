@@ -12,7 +12,7 @@ from jaxwhiten.datasets import Examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
 from jaxwhiten.models.layers import EncoderOutput
-from jaxwhiten.text import PairTokenizer
+from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training import Setup, make_plan, mine_negatives, pair_loss, pair_table, tokenize_columns
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
@@ -44,7 +44,7 @@ def test_losses_are_cross_entropies():
 
 def test_rows_are_known_by_tokens_and_labels(tmp_path):
     write_tokenizer(tmp_path)
-    tokenizer = PairTokenizer(tmp_path, 16, 200)
+    tokenizer = BulkTokenizer(tmp_path, 16, 200)
 
     def table(second, label):
         return pair_table(Examples({"a": SENTENCES[:2], "b": second}, np.array(label, np.float32)), tokenizer)
