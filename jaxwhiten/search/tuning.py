@@ -112,8 +112,8 @@ def tune_codes(
     """Chooses γ and the code of `size` bytes by pseudo-queries, and says what they cost against float32.
 
     γ is chosen for the spectrum code, then the code at that γ. The γ that the mean cosine of the fit asks for, and the
-    code that `codes="auto"` takes, are kept unless others find more, by a paired 95 % interval that leaves out 0. Of the
-    γ only those are chosen that are at most 0.25 from it; the others are tried, and told.
+    code that `codes="auto"` takes, are kept unless others find more, by a paired 95 % interval that leaves out 0. A
+    γ more than 0.25 from the usual one is tried and told, but not chosen.
 
     Args:
       documents: Raw vectors, among which is searched.
