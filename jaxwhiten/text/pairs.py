@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxwhiten.errors import InputError, spelled
-from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
+from jaxwhiten.text.ids import TokenIds
+from jaxwhiten.text.tokenization import BulkTokenizer, checked_text
 
 _UNCUT = 1 << 24  # tokens of a sentence before its pair is cut
 
