@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     learned = "of the corpus that the teacher reads; default: 20000"
     parser.add_argument("--sentences", type=int, default=20_000, metavar="N", help=learned)
+    joined = "of the corpus that join the vocabulary, each with a row of its own; default: 0"
+    parser.add_argument("--words", type=int, default=0, metavar="N", help=f"frequent words of several tokens {joined}")
+    parser.add_argument("--phrases", type=int, default=0, metavar="N", help=f"frequent phrases of two words {joined}")
     parser.add_argument("--half", action="store_true", help="write float16, in half the bytes")
     add_model(parser)
 
@@ -61,7 +64,8 @@ def run(args: argparse.Namespace) -> None:
 
     from jaxwhiten.encoding import Vocabulary, distil
 
-    vocabulary = Vocabulary.read(load_encoder(args), corpus, sentences=args.sentences)
+    how = {"sentences": args.sentences, "words": args.words, "phrases": args.phrases}
+    vocabulary = Vocabulary.read(load_encoder(args), corpus, **how)
     static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=None if fit == "none" else fit)
     folder = static.save(args.output, dtype="float16" if args.half else None)
     size = (Path(folder) / "model.safetensors").stat().st_size / 1e6

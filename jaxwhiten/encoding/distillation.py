@@ -31,6 +31,8 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.encoding.phrases import frequent
+from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -57,14 +59,13 @@ class Vocabulary:
     """What a teacher and a corpus say about the teacher's tokens; read once, it serves every setting of `distil`.
 
     Attributes:
-      teacher: The encoder, up to its pooling.
-      tokenizer: Its tokenizer, without special tokens.
+      teacher: The encoder.
+      tokenizer: Its tokenizer, without special tokens, and with the words and phrases that join it.
       frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
       alone: Vector of each token as a sentence of its own.
       contexts: Sum of the hidden states of each token over the sentences drawn, and their number in the last column;
         zeros where they were not asked for.
-      sentences: The sentences drawn, as tokens; none where there is no corpus.
-      targets: The teacher's vectors of them, at unit length.
+      drawn: Sentences drawn from the corpus for the teacher to read; none where there is no corpus.
       words: Rows of tokens that may occur in a sentence: no special tokens, none that is unused.
     """
 
@@ -73,9 +74,18 @@ class Vocabulary:
     frequencies: Float64[np.ndarray, " vocab"]
     alone: Float32[np.ndarray, "vocab d"]
     contexts: Float32[np.ndarray, "vocab e"]
-    sentences: TokenIds
-    targets: Float32[np.ndarray, "n t"]
+    drawn: list[str]
     words: np.ndarray
+
+    @functools.cached_property
+    def sentences(self) -> TokenIds:
+        """The sentences drawn, as tokens."""
+        return self.tokenizer(self.drawn)
+
+    @functools.cached_property
+    def targets(self) -> Float32[np.ndarray, "n t"]:
+        """The teacher's vectors of them, at unit length; read when they are first asked for, and kept."""
+        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.without_code(), self.drawn)))
 
     @classmethod
     def read(
@@ -85,6 +95,8 @@ class Vocabulary:
         *,
         sentences: int = SENTENCES,
         contexts: bool = False,
+        words: int = 0,
+        phrases: int = 0,
         seed: int = 0,
         show_progress: bool | None = None,
     ) -> Vocabulary:
@@ -95,37 +107,45 @@ class Vocabulary:
           corpus: Sentences, read once; every token is counted. None for Zipf's law by the order of the vocabulary.
           sentences: How many of them, drawn at random, the teacher reads.
           contexts: Whether to sum the hidden states of tokens in them, too.
+          words: How many whole words of several tokens join the vocabulary, the most frequent of the sentences drawn.
+          phrases: How many phrases of two words do. With either, the corpus is kept in memory.
           seed: Of the draw.
           show_progress: As in `Encoder.encode`.
 
         Raises:
-          InputError: A corpus without tokens, or an item that is not a string.
+          InputError: A corpus without tokens, or an item that is not a string; words without a corpus, or for a
+            tokenizer that takes none.
         """
         pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
-        words = np.ones(size, bool)
-        words[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
-        words[tokenizer.vocab_size :] = False
+        used = np.ones(size, bool)
+        used[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
+        used[tokenizer.vocab_size :] = False
+        alone = _alone(pooled, size, show_progress)
         drawn: list[str] = []
         if corpus is None:
-            frequencies = words / np.maximum(np.cumsum(words), 1)
+            if words or phrases:
+                raise InputError(f"{spelled('words')} and {spelled('phrases')} need a corpus to be found in.")
+            frequencies = used / np.maximum(np.cumsum(used), 1)
         else:
+            corpus = list(corpus) if words or phrases else corpus
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
-            if not (counts * words).any():
+            if not (counts * used).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
-            frequencies = words * (counts + _UNSEEN)
-        return cls(
-            pooled,
-            tokenizer,
-            frequencies / frequencies.sum(),
-            _alone(pooled, size, show_progress),
-            _contexts(pooled, drawn if contexts else [], show_progress),
-            tokenizer(drawn),
-            normalize(teacher.without_code().encode(drawn, show_progress=show_progress)),
-            words,
-        )
+            if joining := frequent(drawn, tokenizer, words, phrases) if words or phrases else []:
+                first = tokenizer.vocab_size
+                tokenizer = tokenizer.with_words(joining)
+                size = max(size, tokenizer.vocab_size)
+                used, alone = (np.pad(x, [(0, size - len(x)), (0, 0)][: x.ndim]) for x in (used, alone))
+                used[first : tokenizer.vocab_size] = True
+                alone[first : tokenizer.vocab_size] = pooled.encode(joining, show_progress=show_progress)
+                counts, _ = _count(corpus, tokenizer, size, 0, seed, show_progress)
+            frequencies = used * (counts + _UNSEEN)
+        sums = _contexts(pooled, drawn if contexts else [], show_progress)
+        sums = np.pad(sums, ((0, size - len(sums)), (0, 0)))
+        return cls(teacher, tokenizer, frequencies / frequencies.sum(), alone, sums, drawn, used)
 
 
 def distil(
@@ -162,7 +182,7 @@ def distil(
     """
     if fit is not None and fit not in FITS:
         raise unknown_name("fit", fit, FITS)
-    if not len(vocabulary.targets) and (fit, sentence_gamma) != (None, None):
+    if not vocabulary.drawn and (fit, sentence_gamma) != (None, None):
         raise InputError(f"{spelled('fit')} and {spelled('sentence_gamma')} need a corpus of sentences.")
     if sif is not None and not 0 < sif < np.inf:
         raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
@@ -199,7 +219,8 @@ def distil_static(
       corpus: Sentences of text like that to be encoded, read once; None for none.
       k: Dimensions kept.
       show_progress: As in `Encoder.encode`.
-      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder.
+      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder. `words`, `phrases`: as in
+        `Vocabulary.read`.
 
     Returns:
       The encoder; `save` writes a folder that sentence-transformers and model2vec load.
@@ -207,8 +228,9 @@ def distil_static(
     Raises:
       InputError: A corpus without tokens, or parameters that cannot be.
     """
-    contexts = bool(how.get("contexts"))
-    return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+    read: dict[str, Any] = {"contexts": bool(how.get("contexts")), "show_progress": show_progress}
+    read |= {name: how.pop(name) for name in ("words", "phrases") if name in how}
+    return distil(Vocabulary.read(teacher, corpus, **read), k, **how)
 
 
 def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
