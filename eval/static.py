@@ -57,7 +57,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "sentence-level PCA": {"sentence_gamma": 0.0},
     "sentence-level whitening": {"sentence_gamma": 1.0},
 }
-# Settings of `Vocabulary.read`: what joins the vocabulary of `BASE`.
+# What joins the vocabulary of `BASE`.
 JOINED = {"5,000 words": {"words": 5000}, "5,000 phrases": {"phrases": 5000}}
 CODES = ("float16", "int8", "48 bytes")
 PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, TRAINED, "codes", "steps", "joined")
@@ -165,8 +165,7 @@ def settings(
         yield by_sentence_transformers(name, teacher, size, Path(config.out))
     for k in ks if PEER in parts else ():
         yield peer(name, k)
-    how = {"sentences": config.sentences, "seed": config.seed}
-    read = Vocabulary.read(teacher, text, contexts="steps" in parts, **how)
+    read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
     for k in ks:
         for method, fit in OURS.items():
             if method in parts:
@@ -181,8 +180,7 @@ def settings(
     for step, change in STEPS.items() if "steps" in parts else ():
         yield ours(name, step, ks[0], distil(read, ks[0], **change), base=BASE, alone=True)
     for step, joining in JOINED.items() if "joined" in parts else ():
-        more = Vocabulary.read(teacher, text, **how, **joining)
-        yield ours(name, step, ks[0], distil(more, ks[0]), base=BASE, alone=True)
+        yield ours(name, step, ks[0], distil(read.joined_by(text, **joining), ks[0]), base=BASE, alone=True)
 
 
 def ours(name: str, method: str, k: int, static: Encoder, base: str = PEER, alone: bool = False) -> Setting:

@@ -58,14 +58,18 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--fit {fit} needs sentences: give --corpus FILE with it.")
     if args.sentences < 1:
         raise InputError(f"--sentences is {args.sentences}; it must be at least 1.")
-    corpus = None
+    if min(args.words, args.phrases) < 0 or (args.words + args.phrases and args.corpus is None):
+        raise InputError("--words and --phrases are numbers of those found in a corpus: give --corpus FILE with them.")
+    joining, corpus = args.words + args.phrases, None
     if args.corpus is not None:
-        corpus = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)
+        read = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)
+        corpus = list(read) if joining else read  # read twice
 
     from jaxwhiten.encoding import Vocabulary, distil
 
-    how = {"sentences": args.sentences, "words": args.words, "phrases": args.phrases}
-    vocabulary = Vocabulary.read(load_encoder(args), corpus, **how)
+    vocabulary = Vocabulary.read(load_encoder(args), corpus, sentences=args.sentences)
+    if joining and corpus is not None:
+        vocabulary = vocabulary.joined_by(corpus, args.words, args.phrases)
     static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=None if fit == "none" else fit)
     folder = static.save(args.output, dtype="float16" if args.half else None)
     size = (Path(folder) / "model.safetensors").stat().st_size / 1e6

@@ -95,8 +95,6 @@ class Vocabulary:
         *,
         sentences: int = SENTENCES,
         contexts: bool = False,
-        words: int = 0,
-        phrases: int = 0,
         seed: int = 0,
         show_progress: bool | None = None,
     ) -> Vocabulary:
@@ -107,45 +105,58 @@ class Vocabulary:
           corpus: Sentences, read once; every token is counted. None for Zipf's law by the order of the vocabulary.
           sentences: How many of them, drawn at random, the teacher reads.
           contexts: Whether to sum the hidden states of tokens in them, too.
-          words: How many whole words of several tokens join the vocabulary, the most frequent of the sentences drawn.
-          phrases: How many phrases of two words do. With either, the corpus is kept in memory.
           seed: Of the draw.
           show_progress: As in `Encoder.encode`.
 
         Raises:
-          InputError: A corpus without tokens, or an item that is not a string; words without a corpus, or for a
-            tokenizer that takes none.
+          InputError: A corpus without tokens, or an item that is not a string.
         """
-        pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+        pooled = _pooled(teacher)
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
-        used = np.ones(size, bool)
-        used[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
-        used[tokenizer.vocab_size :] = False
-        alone = _alone(pooled, size, show_progress)
+        words = np.ones(size, bool)
+        words[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
+        words[tokenizer.vocab_size :] = False
         drawn: list[str] = []
         if corpus is None:
-            if words or phrases:
-                raise InputError(f"{spelled('words')} and {spelled('phrases')} need a corpus to be found in.")
-            frequencies = used / np.maximum(np.cumsum(used), 1)
+            frequencies = words / np.maximum(np.cumsum(words), 1)
         else:
-            corpus = list(corpus) if words or phrases else corpus
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
-            if not (counts * used).any():
+            if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
-            if joining := frequent(drawn, tokenizer, words, phrases) if words or phrases else []:
-                first = tokenizer.vocab_size
-                tokenizer = tokenizer.with_words(joining)
-                size = max(size, tokenizer.vocab_size)
-                used, alone = (np.pad(x, [(0, size - len(x)), (0, 0)][: x.ndim]) for x in (used, alone))
-                used[first : tokenizer.vocab_size] = True
-                alone[first : tokenizer.vocab_size] = pooled.encode(joining, show_progress=show_progress)
-                counts, _ = _count(corpus, tokenizer, size, 0, seed, show_progress)
-            frequencies = used * (counts + _UNSEEN)
+            frequencies = words * (counts + _UNSEEN)
+        alone = _alone(pooled, size, show_progress)
         sums = _contexts(pooled, drawn if contexts else [], show_progress)
-        sums = np.pad(sums, ((0, size - len(sums)), (0, 0)))
-        return cls(teacher, tokenizer, frequencies / frequencies.sum(), alone, sums, drawn, used)
+        return cls(teacher, tokenizer, frequencies / frequencies.sum(), alone, sums, drawn, words)
+
+    def joined_by(
+        self, corpus: Iterable[str], words: int = 0, phrases: int = 0, *, show_progress: bool | None = None
+    ) -> Vocabulary:
+        """This vocabulary and frequent words of several tokens, or phrases of two words, of the sentences drawn.
+
+        Args:
+          corpus: What was read, to be counted again with them.
+          words, phrases: At most so many of each.
+          show_progress: As in `Encoder.encode`.
+
+        Raises:
+          InputError: No sentences were drawn, or a tokenizer that takes no words.
+        """
+        if not self.drawn:
+            raise InputError(f"{spelled('words')} and {spelled('phrases')} need a corpus to be found in.")
+        joining = frequent(self.drawn, self.tokenizer, words, phrases)
+        first, tokenizer = self.tokenizer.vocab_size, self.tokenizer.with_words(joining)
+        new = slice(first, tokenizer.vocab_size)
+        more = max(0, tokenizer.vocab_size - len(self.words))
+        used, alone, sums = (np.pad(x, [(0, more), (0, 0)][: x.ndim]) for x in (self.words, self.alone, self.contexts))
+        used[new] = True
+        alone[new] = _pooled(self.teacher).encode(joining, show_progress=show_progress)
+        counts, _ = _count(corpus, tokenizer, len(used), 0, 0, show_progress)
+        p = used * (counts + _UNSEEN)
+        return dataclasses.replace(
+            self, tokenizer=tokenizer, frequencies=p / p.sum(), alone=alone, contexts=sums, words=used
+        )
 
 
 def distil(
@@ -219,8 +230,7 @@ def distil_static(
       corpus: Sentences of text like that to be encoded, read once; None for none.
       k: Dimensions kept.
       show_progress: As in `Encoder.encode`.
-      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder. `words`, `phrases`: as in
-        `Vocabulary.read`.
+      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder.
 
     Returns:
       The encoder; `save` writes a folder that sentence-transformers and model2vec load.
@@ -228,9 +238,13 @@ def distil_static(
     Raises:
       InputError: A corpus without tokens, or parameters that cannot be.
     """
-    read: dict[str, Any] = {"contexts": bool(how.get("contexts")), "show_progress": show_progress}
-    read |= {name: how.pop(name) for name in ("words", "phrases") if name in how}
-    return distil(Vocabulary.read(teacher, corpus, **read), k, **how)
+    contexts = bool(how.get("contexts"))
+    return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+
+
+def _pooled(teacher: Encoder) -> Encoder:
+    """The encoder up to its pooling."""
+    return teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
 
 
 def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:

@@ -101,7 +101,7 @@ def test_words_and_phrases_join_the_vocabulary(teacher, tmp_path):
     assert len(plain.tokenizer([found[0], found[-2]]).flat) >= 4
     assert words[found[0]] >= words[found[1]] >= words[found[-2]]
     assert "grey heron" not in frequent(BIRDS[:-8], plain.tokenizer, 300, 9)
-    more = Vocabulary.read(teacher, BIRDS, sentences=2000, contexts=True, words=1, phrases=9)
+    more = Vocabulary.read(teacher, BIRDS, sentences=2000, contexts=True).joined_by(BIRDS, words=1, phrases=9)
     assert more.tokenizer.vocabulary[200:] == [found[0], "grey heron"]
     np.testing.assert_allclose(more.alone[200:], teacher.encode([found[0], "grey heron"]), atol=1e-5)
     counts = more.frequencies[200:] / more.frequencies[plain.words.argmax()]
@@ -135,7 +135,7 @@ def test_without_a_corpus(teacher):
         with pytest.raises(InputError, match=message):
             distil(read, **how)
     with pytest.raises(InputError, match="need a corpus to be found in"):
-        Vocabulary.read(teacher, words=3)
+        read.joined_by(CORPUS, words=3)
     with pytest.raises(InputError, match="no tokens to count"):
         Vocabulary.read(teacher, [""])
 
@@ -152,3 +152,5 @@ def test_the_command(tiny_model, tmp_path, capsys):
     assert cli.main(["distil-static", *model, "--fit", "rows", "-o", str(tmp_path / "x")]) != 0
     assert "give --corpus FILE" in capsys.readouterr().err
     assert cli.main(["distil-static", *model, *options[:2], "--sentences", "0", "-o", str(tmp_path / "x")]) != 0
+    assert cli.main(["distil-static", *model, "--words", "2", "-o", str(tmp_path / "x")]) != 0
+    assert "found in a corpus" in capsys.readouterr().err
