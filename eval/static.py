@@ -166,17 +166,19 @@ def settings(
     for k in ks if PEER in parts else ():
         yield peer(name, k)
     read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
+    zipf = Vocabulary.read(teacher) if "zipf" in parts else read
+    best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, TRAINED, "codes"}.isdisjoint(parts) else {}
     for k in ks:
         for method, fit in OURS.items():
             if method in parts:
-                vocabulary = Vocabulary.read(teacher) if method == "zipf" else read
-                yield ours(name, method, k, distil(vocabulary, k, **fit))
+                static = best[k] if method == BEST else distil(zipf if method == "zipf" else read, k, **fit)
+                yield ours(name, method, k, static)
         if TRAINED in parts:
-            static = trained(config, name, pooling, read, distil(read, k, **OURS[BEST]))
+            static = trained(config, name, pooling, read, best[k])
             yield ours(name, TRAINED, k, static)
             yield ours(name, TRAINED, k, static, base=BEST, alone=True)
     for code in CODES if "codes" in parts else ():
-        yield coded(name, code, distil(read, ks[0], **OURS[BEST]))
+        yield coded(name, code, best[ks[0]])
     for step, change in STEPS.items() if "steps" in parts else ():
         yield ours(name, step, ks[0], distil(read, ks[0], **change), base=BASE, alone=True)
     for step, joining in JOINED.items() if "joined" in parts else ():
