@@ -17,7 +17,7 @@ def config_for(folder, tiny_model):
     config = settings.get_config()
     config.update({"models": str(tiny_model), "poolings": "mean", "ks": "8", "corpus": str(folder)})
     config.parts = config.parts.replace("model2vec,", "")
-    config.training = {"dev": "", "steps": 3, "batch_size": 8}
+    config.training = {"dev": "", "steps": 3, "batch_size": 8, "teacher": {"gamma": 0.0}}
     config.update({"tasks": "sts_sample", "dev": "", "dataset": str(generate(folder / "pairs.tsv", 200))})
     config.update({"sentences": 40, "timed": 20, "queries": 20, "bootstrap": 50, "out": str(folder / "runs" / "tiny")})
     return config
