@@ -15,8 +15,11 @@ def get_config():
     config.corpus = ""  # a file, folder or pattern of text, one passage per line
     config.passages = 100_000  # of them whose tokens are counted; 0 for all
     config.sentences = 20_000  # drawn from these, which the teacher reads
-    config.ablation = True  # whether to score every step left out or changed, at the first of the dimensions
-    config.peer = True  # whether model2vec distils the same teachers; it has to be installed
+    # What is scored. teacher, sentence-transformers: the teacher here and there. model2vec: it distils the same
+    # teachers, and has to be installed. Ours at every size: zipf, whitened, map, rows, and trained, which goes on from
+    # rows. At the first size: codes, the table of rows in fewer bytes; steps, each changed; joined, words that join.
+    config.parts = "teacher,model2vec,zipf,whitened,map,rows,trained,codes,steps,joined"
+    config.training = ConfigDict()  # settings of configs/static_train.py that differ
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"  # scored on their test pairs
     config.dev = "STS-B,SICK-R"  # scored on their dev pairs, by which settings were chosen; empty for none
     config.dataset = "mrpc"  # searched; or pydocs, quora, a file in Quora's columns

@@ -10,7 +10,9 @@ same dimensions, and of each changed step to the setting it was changed in. Writ
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +22,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from configs import static_train
 from eval import measure
 from eval.common import finish, header_fields, make_folder, say
 from eval.encoding import EMPTY
 from eval.settings import choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, metrics, normalize, report
+from jaxwhiten import Encoder, io, metrics, normalize, report
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
@@ -36,12 +39,13 @@ from jaxwhiten.models import StaticEncoder, resolve_folder
 from jaxwhiten.report import results
 from jaxwhiten.report import static as views
 from jaxwhiten.search import build_index
+from train.sbert import train_sentences
 
 SAMPLE = "sts_sample"
-TEACHER, PEER = "teacher", "model2vec"
+TEACHER, PEER, PEER_OF_TEACHER = "teacher", "model2vec", "sentence-transformers"
 # Settings of `distil`: without a corpus, without the teacher's sentences, and with them.
 OURS = {"zipf": {}, "whitened": {}, "map": {"fit": "map"}, "rows": {"fit": "rows"}}
-BASE = "whitened"
+BASE, BEST, TRAINED = "whitened", "rows", "trained"
 # Each changes one step of `BASE`.
 STEPS: dict[str, dict[str, Any]] = {
     "uniform weights": {"weighted": False},
@@ -53,7 +57,10 @@ STEPS: dict[str, dict[str, Any]] = {
     "sentence-level PCA": {"sentence_gamma": 0.0},
     "sentence-level whitening": {"sentence_gamma": 1.0},
 }
+# What joins the vocabulary of `BASE`.
+JOINED = {"5,000 words": {"words": 5000}, "5,000 phrases": {"phrases": 5000}}
 CODES = ("float16", "int8", "48 bytes")
+PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, TRAINED, "codes", "steps", "joined")
 _REPEATS, _FIRST = 3, 10
 
 
@@ -80,7 +87,7 @@ class Setting:
     k: int
     encode: Callable[[list[str]], np.ndarray]
     megabytes: float
-    base: str | None = None  # the method whose difference is given
+    base: str | None = None  # the method the difference to which is given, where it is scored, too
     alone: bool = False  # scored on STS only
 
 
@@ -92,6 +99,7 @@ def main(config: ConfigDict) -> None:
     ks = integers("ks", config.ks)
     tasks = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
     dev = choices("dev", config.dev, STS_TASKS) if config.dev else ()
+    choices("parts", config.parts, PARTS)
     make_folder(Path(config.out))
     if not config.corpus:
         raise InputError("config.corpus is empty: name a file or folder of text, one passage per line.")
@@ -104,8 +112,8 @@ def main(config: ConfigDict) -> None:
     report.remove_views(Path(config.out))
     similarities: list[list[np.ndarray]] = []
     bases: list[str | None] = []
-    for name, teacher in zip(models, teachers, strict=True):
-        for setting in settings(config, name, teacher, ks, text):
+    for name, pooling, teacher in zip(models, poolings, teachers, strict=True):
+        for setting in settings(config, name, pooling, teacher, ks, text):
             row, found = score(setting, scored)
             run.rows.append(row)
             similarities.append(found)
@@ -145,33 +153,40 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     )
 
 
-def settings(config: ConfigDict, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
+def settings(
+    config: ConfigDict, name: str, pooling: str, teacher: Encoder, ks: Sequence[int], text: list[str]
+) -> Iterator[Setting]:
     """The teacher, model2vec and ours at every size, the table in fewer bytes, and ours with one step changed."""
+    parts = words("parts", config.parts)
     size = 4e-6 * teacher.config.parameters
-    yield Setting(name, TEACHER, teacher.dimension, teacher.encode, size)
-    if config.peer:
-        for k in ks:
-            yield peer(name, k)
-    read = {
-        "zipf": Vocabulary.read(teacher),
-        BASE: Vocabulary.read(
-            teacher, text, sentences=config.sentences, contexts=bool(config.ablation), seed=config.seed
-        ),
-    }
-    base = PEER if config.peer else None
+    if TEACHER in parts:
+        yield Setting(name, TEACHER, teacher.dimension, teacher.encode, size)
+    if PEER_OF_TEACHER in parts:
+        yield by_sentence_transformers(name, teacher, size, Path(config.out))
+    for k in ks if PEER in parts else ():
+        yield peer(name, k)
+    read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
+    zipf = Vocabulary.read(teacher) if "zipf" in parts else read
+    best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, TRAINED, "codes"}.isdisjoint(parts) else {}
     for k in ks:
-        for method, how in OURS.items():
-            static = distil(read.get(method, read[BASE]), k, **how)
-            yield ours(name, method, k, static, base=base)
-    last = distil(read[BASE], ks[0], **OURS["rows"])
-    for code in CODES:
-        yield coded(name, code, last)
-    for step, how in STEPS.items() if config.ablation else ():
-        yield ours(name, step, ks[0], distil(read[BASE], ks[0], **how), base=BASE, alone=True)
+        for method, fit in OURS.items():
+            if method in parts:
+                static = best[k] if method == BEST else distil(zipf if method == "zipf" else read, k, **fit)
+                yield ours(name, method, k, static)
+        if TRAINED in parts:
+            static = trained(config, name, pooling, read, best[k])
+            yield ours(name, TRAINED, k, static)
+            yield ours(name, TRAINED, k, static, base=BEST, alone=True)
+    for code in CODES if "codes" in parts else ():
+        yield coded(name, code, best[ks[0]])
+    for step, change in STEPS.items() if "steps" in parts else ():
+        yield ours(name, step, ks[0], distil(read, ks[0], **change), base=BASE, alone=True)
+    for step, joining in JOINED.items() if "joined" in parts else ():
+        yield ours(name, step, ks[0], distil(read.joined_by(text, **joining), ks[0]), base=BASE, alone=True)
 
 
-def ours(name: str, method: str, k: int, static: Encoder, **how: Any) -> Setting:
-    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, **how)
+def ours(name: str, method: str, k: int, static: Encoder, base: str = PEER, alone: bool = False) -> Setting:
+    return Setting(name, method, k, static.encode, 4e-6 * k * static.config.vocab_size, base, alone)
 
 
 def peer(name: str, k: int) -> Setting:
@@ -182,6 +197,31 @@ def peer(name: str, k: int) -> Setting:
 
     model = distill(str(resolve_folder(name)), pca_dims=k, device="cpu", quantize_to="float32")
     return Setting(name, PEER, k, keeping_tokenizer_threads(model.encode), model.embedding.nbytes / 1e6)
+
+
+def by_sentence_transformers(name: str, teacher: Encoder, size: float, out: Path) -> Setting:
+    """The teacher's folder in sentence-transformers, on the same cores."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = teacher.save(out / "teachers" / Path(name).name)
+    model = SentenceTransformer(str(folder), device="cpu")
+    encode = functools.partial(model.encode, show_progress_bar=False)
+    return Setting(name, f"{TEACHER}, {PEER_OF_TEACHER}", teacher.dimension, encode, size)
+
+
+def trained(config: ConfigDict, name: str, pooling: str, read: Vocabulary, start: Encoder) -> Encoder:
+    """An encoder trained on from there on the sentences it was fitted on; a run that was stopped goes on."""
+    out = Path(config.out) / "trained" / f"{Path(name).name}-{start.dimension}"
+    file = out / "sentences.jsonl"
+    io.write_text(file, "".join(json.dumps({"sentence": sentence}) + "\n" for sentence in read.drawn))
+    how = static_train.get_config()
+    how.update({"model": str(start.save(out / "start")), "output": str(out / "run")})
+    how.update({"teacher": {"model": name, "pooling": pooling}, "max_length": read.teacher.max_length})
+    how.update({"data": {"file": str(file), "columns": ("sentence",), "folder": config.data_dir}})
+    how.update({"seed": config.seed, "test": (), **config.training.to_dict()})
+    if not train_sentences(how):
+        raise KeyboardInterrupt
+    return Encoder.from_pretrained(out / "run" / "model")
 
 
 def coded(name: str, code: str, static: Encoder) -> Setting:
@@ -244,7 +284,7 @@ def search(setting: Setting, scored: Scored) -> float:
 
 def speed(setting: Setting, texts: list[str]) -> float:
     """Sentences per second, text to vectors: the best of some repeats, after one that compiles."""
-    texts = texts[:1000] if setting.method == TEACHER else texts
+    texts = texts[:1000] if setting.method.startswith(TEACHER) else texts
     times = []
     for _ in range(_REPEATS + 1):
         start = time.perf_counter()
@@ -273,12 +313,11 @@ def with_intervals(
     complete = []
     for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
         interval = results.Estimate(row.sts, *bootstrap.percentile_interval(averages[number]))
-        versus = None
-        if base is not None:
-            other = places[row.model, base, row.k]
+        versus, other = None, places.get((row.model, base, row.k))
+        if other is not None:
             ends = bootstrap.percentile_interval(averages[number] - averages[other])
             versus = results.Estimate(row.sts - rows[other].sts, *ends)
-        complete.append(dataclasses.replace(row, interval=interval, versus=versus, base=base))
+        complete.append(dataclasses.replace(row, interval=interval, versus=versus, base=versus and base))
     return complete
 
 

@@ -18,7 +18,7 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import losses
+from jaxwhiten import Encoder, losses
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import (
     Examples,
@@ -66,7 +66,7 @@ def train_sentences(config: ConfigDict) -> bool:
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
     columns = list(examples.columns.values())
-    table = tokenize_columns(columns, folder, config.max_length)
+    table = tokenize_columns(columns, folder, config.max_length, special_tokens=not sizes.static)
     matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
     setup = Setup(
         model,
@@ -159,19 +159,23 @@ def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split:
 def export(
     config: ConfigDict, model: Any, steps: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]
 ) -> None:
-    """Writes the finished model's folder with its card."""
+    """Writes the finished model's folder with its card; that of a static encoder is as it was, but for the table."""
     if not distributed.is_writer():
         return
+    max_length = config.max_length
+    if model.config.static:
+        began = Encoder.from_pretrained(config.model)
+        steps, max_length = (*steps, *began.head.steps[1:]), began.max_length
     card = model_card(
         Path(config.output).name,
         base_model=config.model,
         dimension=model.config.hidden_size,
         pooling=config.pooling,
-        max_length=config.max_length,
+        max_length=max_length,
         recipe=recipe,
         scores=scores,
     )
-    how = {"pooling": config.pooling, "max_length": config.max_length, "steps": steps, "card": card}
+    how = {"pooling": config.pooling, "max_length": max_length, "steps": steps, "card": card}
     save_sentence_transformer(Path(config.output) / "model", model, folder, **how)
 
 

@@ -31,6 +31,8 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.encoding.phrases import frequent
+from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -57,14 +59,13 @@ class Vocabulary:
     """What a teacher and a corpus say about the teacher's tokens; read once, it serves every setting of `distil`.
 
     Attributes:
-      teacher: The encoder, up to its pooling.
-      tokenizer: Its tokenizer, without special tokens.
+      teacher: The encoder.
+      tokenizer: Its tokenizer, without special tokens, and with the words and phrases that join it.
       frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
       alone: Vector of each token as a sentence of its own.
       contexts: Sum of the hidden states of each token over the sentences drawn, and their number in the last column;
         zeros where they were not asked for.
-      sentences: The sentences drawn, as tokens; none where there is no corpus.
-      targets: The teacher's vectors of them, at unit length.
+      drawn: Sentences drawn from the corpus for the teacher to read; none where there is no corpus.
       words: Rows of tokens that may occur in a sentence: no special tokens, none that is unused.
     """
 
@@ -73,9 +74,18 @@ class Vocabulary:
     frequencies: Float64[np.ndarray, " vocab"]
     alone: Float32[np.ndarray, "vocab d"]
     contexts: Float32[np.ndarray, "vocab e"]
-    sentences: TokenIds
-    targets: Float32[np.ndarray, "n t"]
+    drawn: list[str]
     words: np.ndarray
+
+    @functools.cached_property
+    def sentences(self) -> TokenIds:
+        """The sentences drawn, as tokens."""
+        return self.tokenizer(self.drawn)
+
+    @functools.cached_property
+    def targets(self) -> Float32[np.ndarray, "n t"]:
+        """The teacher's vectors of them, at unit length; read when they are first asked for, and kept."""
+        return normalize(np.asarray(EmbeddingStore().encode(self.teacher.without_code(), self.drawn)))
 
     @classmethod
     def read(
@@ -101,7 +111,7 @@ class Vocabulary:
         Raises:
           InputError: A corpus without tokens, or an item that is not a string.
         """
-        pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+        pooled = _pooled(teacher)
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
@@ -116,15 +126,36 @@ class Vocabulary:
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
             frequencies = words * (counts + _UNSEEN)
-        return cls(
-            pooled,
-            tokenizer,
-            frequencies / frequencies.sum(),
-            _alone(pooled, size, show_progress),
-            _contexts(pooled, drawn if contexts else [], show_progress),
-            tokenizer(drawn),
-            normalize(teacher.without_code().encode(drawn, show_progress=show_progress)),
-            words,
+        alone = _alone(pooled, size, show_progress)
+        sums = _contexts(pooled, drawn if contexts else [], show_progress)
+        return cls(teacher, tokenizer, frequencies / frequencies.sum(), alone, sums, drawn, words)
+
+    def joined_by(
+        self, corpus: Iterable[str], words: int = 0, phrases: int = 0, *, show_progress: bool | None = None
+    ) -> Vocabulary:
+        """This vocabulary and frequent words of several tokens, or phrases of two words, of the sentences drawn.
+
+        Args:
+          corpus: What was read, to be counted again with them.
+          words, phrases: At most so many of each.
+          show_progress: As in `Encoder.encode`.
+
+        Raises:
+          InputError: No sentences were drawn, or a tokenizer that takes no words.
+        """
+        if not self.drawn:
+            raise InputError(f"{spelled('words')} and {spelled('phrases')} need a corpus to be found in.")
+        joining = frequent(self.drawn, self.tokenizer, words, phrases)
+        first, tokenizer = self.tokenizer.vocab_size, self.tokenizer.with_words(joining)
+        new = slice(first, tokenizer.vocab_size)
+        more = max(0, tokenizer.vocab_size - len(self.words))
+        used, alone, sums = (np.pad(x, [(0, more), (0, 0)][: x.ndim]) for x in (self.words, self.alone, self.contexts))
+        used[new] = True
+        alone[new] = _pooled(self.teacher).encode(joining, show_progress=show_progress)
+        counts, _ = _count(corpus, tokenizer, len(used), 0, 0, show_progress)
+        p = used * (counts + _UNSEEN)
+        return dataclasses.replace(
+            self, tokenizer=tokenizer, frequencies=p / p.sum(), alone=alone, contexts=sums, words=used
         )
 
 
@@ -162,7 +193,7 @@ def distil(
     """
     if fit is not None and fit not in FITS:
         raise unknown_name("fit", fit, FITS)
-    if not len(vocabulary.targets) and (fit, sentence_gamma) != (None, None):
+    if not vocabulary.drawn and (fit, sentence_gamma) != (None, None):
         raise InputError(f"{spelled('fit')} and {spelled('sentence_gamma')} need a corpus of sentences.")
     if sif is not None and not 0 < sif < np.inf:
         raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
@@ -209,6 +240,11 @@ def distil_static(
     """
     contexts = bool(how.get("contexts"))
     return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+
+
+def _pooled(teacher: Encoder) -> Encoder:
+    """The encoder up to its pooling."""
+    return teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
 
 
 def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:

@@ -55,8 +55,12 @@ class StaticEncoder(TransformerEncoder):
     def __call__(
         self, input_ids: Int[Array, "batch length"], attention_mask: Int[Array, "batch length"], *_: Any, **__: Any
     ) -> EncoderOutput:
-        """The rows of the tokens, as the embedding output and as the last hidden state."""
+        """The rows of the tokens, as the embedding output and as the last hidden state.
+
+        A row of zeros is that of a token without weight; no gradient reaches it, so that training leaves it one.
+        """
         x = self.embedding[...].astype(self.dtype)[input_ids]
+        x = jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, 0)
         return EncoderOutput((x, x), None, ())
 
 

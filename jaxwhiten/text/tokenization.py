@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, spelled
+from jaxwhiten.text.ids import TokenIds
+from jaxwhiten.text.words import WordTable
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
@@ -63,40 +64,6 @@ class TextForm:
 PLAIN = TextForm()
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenIds:
-    """Token ids of many sentences, without padding.
-
-    Attributes:
-      flat: All ids, one sentence after the other.
-      lengths: Tokens of each sentence.
-    """
-
-    flat: Int[np.ndarray, " tokens"]
-    lengths: Int[np.ndarray, " n"]
-
-    def padded(
-        self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int
-    ) -> Int[np.ndarray, "height length"]:
-        """The chosen sentences as a [height, length] matrix; what they do not fill is `pad_id`."""
-        filled = np.arange(length) < self.lengths[rows][:, None]
-        source = self.starts[rows][:, None] + np.arange(length)
-        matrix = np.full((height, length), pad_id, np.int32)
-        matrix[: len(rows)][filled] = self.flat[source[filled]]
-        return matrix
-
-    @functools.cached_property
-    def starts(self) -> Int[np.ndarray, " n"]:
-        """Where each sentence begins in `flat`."""
-        return np.cumsum(self.lengths) - self.lengths
-
-    def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
-        """In how many of the sentences each token id occurs."""
-        sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
-        return np.bincount(occurring, minlength=vocab_size)
-
-
 class BulkTokenizer:
     """A model's tokenizer, truncating to `max_length` tokens, called on many sentences at once.
 
@@ -136,9 +103,45 @@ class BulkTokenizer:
             sentences = [sentence.lower() for sentence in sentences]
         if form.prompt:
             sentences = [form.prompt + sentence for sentence in sentences]
-        tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
+        if form.prompt is None:
+            return self._encoded(self._around(form.template), sentences)
+        encode = self._table or functools.partial(self._encoded, self._tokenizer)
+        return encode(sentences)
+
+    def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
         with _refusing(self._folder, "is damaged"):
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
+
+    @functools.cached_property
+    def _table(self) -> WordTable | None:
+        """Where no special tokens are put around, and nothing but the tokenizer takes time, the words it has seen."""
+        if self._special_tokens:
+            return None
+        return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
+
+    def words(self, sentences: Sequence[str]) -> list[list[str]]:
+        """The words of each sentence, normalised: what a WordPiece tokenizer looks for tokens in.
+
+        Raises:
+          InputError: Another kind of tokenizer, whose tokens are no parts of such words.
+        """
+        tokenizer = self._tokenizer
+        if type(tokenizer.model).__name__ != "WordPiece":
+            raise InputError(f"{self._folder}: words can be added to WordPiece tokenizers, not to this one.")
+        normalized = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
+        return [[word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized(s))] for s in sentences]
+
+    def with_words(self, words: Sequence[str]) -> BulkTokenizer:
+        """This tokenizer with further tokens, whole words or phrases of `words`; it lies in a folder of the cache."""
+        from tokenizers import AddedToken, Tokenizer
+
+        with _refusing(self._folder, "takes no words"):
+            tokenizer = Tokenizer.from_str(self.to_json())
+            tokenizer.add_tokens([AddedToken(word, single_word=True, normalized=True) for word in words])
+        text = tokenizer.to_str()
+        folder = io.cache_dir("tokenizers", io.content_key("tokenizer", 1, text))
+        io.write_text(folder / "tokenizer.json", text)
+        return BulkTokenizer(folder, self.max_length, special_tokens=self._special_tokens)
 
     def prompt_length(self, prompt: str) -> int:
         """Tokens that a prompt takes at the beginning of a sentence, [CLS] counted, as sentence-transformers counts."""

@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError
-from jaxwhiten.text.tokenization import BulkTokenizer, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, TokenIds, checked_text
 
 _LISTING = "arrays.json"
 
@@ -49,7 +49,12 @@ class TokenTable:
 
 
 def tokenize_columns(
-    columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int, cache: Path | None = None
+    columns: Sequence[Sequence[str]],
+    tokenizer_folder: str | Path,
+    max_length: int,
+    cache: Path | None = None,
+    *,
+    special_tokens: bool = True,
 ) -> TokenTable:
     """Tokenises columns of sentences, or reads them back from the cache.
 
@@ -58,6 +63,7 @@ def tokenize_columns(
       tokenizer_folder: Folder of the model's tokenizer.
       max_length: Maximum number of tokens per sentence, special tokens included; longer ones are truncated.
       cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
+      special_tokens: Whether sentences are put between the model's special tokens.
 
     Returns:
       The rows.
@@ -69,7 +75,7 @@ def tokenize_columns(
     if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
     columns = [checked_text(column) for column in columns]
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=special_tokens)
     texts = hashlib.sha256()
     for column in columns:
         texts.update(json.dumps(column).encode())

@@ -1,15 +1,27 @@
 """Static encoders distilled from a tiny teacher: each step against its definition."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, normalize
 from jaxwhiten.commands import cli
 from jaxwhiten.encoding import Vocabulary, distil, distil_static
+from jaxwhiten.encoding.phrases import frequent
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES
 
 CORPUS = [text for text in SENTENCES if text] * 6
+# "grey" and "heron" are neighbours far more often than by chance.
+BIRDS = [f"{text} {text}" for text in CORPUS * 8] + ["A Grey heron on the street!"] * 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +85,40 @@ def test_the_other_steps(vocabulary):
         assert not np.allclose(found, plain, atol=1e-3)
 
 
+def test_the_teacher_reads_sentences_once(teacher, monkeypatch):
+    targets = Vocabulary.read(teacher, CORPUS, sentences=20).targets
+    again = Vocabulary.read(teacher, CORPUS, sentences=20)
+    monkeypatch.setattr(Encoder, "encode_stream", None)
+    np.testing.assert_array_equal(again.targets, targets)
+    np.testing.assert_allclose(targets, normalize(teacher.encode(again.drawn)), atol=1e-6)
+
+
+def test_words_and_phrases_join_the_vocabulary(teacher, tmp_path):
+    plain = Vocabulary.read(teacher, BIRDS, sentences=2000)
+    found = frequent(BIRDS, plain.tokenizer, 300, 9)
+    words = Counter(" ".join(BIRDS).lower().replace(".", "").replace(",", "").replace("!", "").split())
+    assert found[-1] == "grey heron"
+    assert len(plain.tokenizer([found[0], found[-2]]).flat) >= 4
+    assert words[found[0]] >= words[found[1]] >= words[found[-2]]
+    assert "grey heron" not in frequent(BIRDS[:-8], plain.tokenizer, 300, 9)
+    more = Vocabulary.read(teacher, BIRDS, sentences=2000, contexts=True).joined_by(BIRDS, words=1, phrases=9)
+    assert more.tokenizer.vocabulary[200:] == [found[0], "grey heron"]
+    np.testing.assert_allclose(more.alone[200:], teacher.encode([found[0], "grey heron"]), atol=1e-5)
+    counts = more.frequencies[200:] / more.frequencies[plain.words.argmax()]
+    tokens = np.bincount(more.tokenizer(BIRDS).flat, minlength=202) + 0.5
+    np.testing.assert_allclose(counts, tokens[200:] / tokens[plain.words.argmax()])
+    assert tokens[201] == 12.5
+    static = distil(more, 8, fit="rows", contexts=True)
+    back = Encoder.from_pretrained(static.save(tmp_path / "more"))
+    texts = ["Grey herons.", "The grey heron", *SENTENCES]
+    np.testing.assert_array_equal(back.encode(texts), static.encode(texts))
+    assert len(back.tokenizer(["grey heron"]).flat) == 1
+    library = pytest.importorskip("model2vec")
+    np.testing.assert_allclose(
+        library.StaticModel.from_pretrained(tmp_path / "more").encode(texts), back.encode(texts), atol=1e-6
+    )
+
+
 def test_without_a_corpus(teacher):
     static = distil_static(teacher, k=8, show_progress=False)
     read = Vocabulary.read(teacher)
@@ -88,6 +134,8 @@ def test_without_a_corpus(teacher):
     ):
         with pytest.raises(InputError, match=message):
             distil(read, **how)
+    with pytest.raises(InputError, match="need a corpus to be found in"):
+        read.joined_by(CORPUS, words=3)
     with pytest.raises(InputError, match="no tokens to count"):
         Vocabulary.read(teacher, [""])
 
@@ -95,10 +143,14 @@ def test_without_a_corpus(teacher):
 def test_the_command(tiny_model, tmp_path, capsys):
     (tmp_path / "c.txt").write_text("\n".join(CORPUS))
     model = ["--model", str(tiny_model), "--pooling", "mean"]
-    options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "20", "--half"]
+    options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "60", "--half", "--words", "2"]
     assert cli.main(["distil-static", *model, *options, "-o", str(tmp_path / "static")]) == 0
     assert "8 dimensions" in capsys.readouterr().err
-    assert Encoder.from_pretrained(tmp_path / "static").encode(SENTENCES).shape == (len(SENTENCES), 8)
+    static = Encoder.from_pretrained(tmp_path / "static")
+    assert static.encode(SENTENCES).shape == (len(SENTENCES), 8)
+    assert static.config.vocab_size == 202
     assert cli.main(["distil-static", *model, "--fit", "rows", "-o", str(tmp_path / "x")]) != 0
     assert "give --corpus FILE" in capsys.readouterr().err
     assert cli.main(["distil-static", *model, *options[:2], "--sentences", "0", "-o", str(tmp_path / "x")]) != 0
+    assert cli.main(["distil-static", *model, "--words", "2", "-o", str(tmp_path / "x")]) != 0
+    assert "found in a corpus" in capsys.readouterr().err

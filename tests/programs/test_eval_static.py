@@ -15,7 +15,9 @@ from tests.tiny import SENTENCES
 
 def config_for(folder, tiny_model):
     config = settings.get_config()
-    config.update({"models": str(tiny_model), "poolings": "mean", "ks": "8", "peer": False, "corpus": str(folder)})
+    config.update({"models": str(tiny_model), "poolings": "mean", "ks": "8", "corpus": str(folder)})
+    config.parts = config.parts.replace("model2vec,", "")
+    config.training = {"dev": "", "steps": 3, "batch_size": 8, "teacher": {"gamma": 0.0}}
     config.update({"tasks": "sts_sample", "dev": "", "dataset": str(generate(folder / "pairs.tsv", 200))})
     config.update({"sentences": 40, "timed": 20, "queries": 20, "bootstrap": 50, "out": str(folder / "runs" / "tiny")})
     return config
@@ -32,7 +34,8 @@ def folder(tiny_model, tmp_path_factory):
 
 def test_the_rows(folder, tiny_model):
     run = Run.load(folder / "runs" / "tiny")
-    methods = [*static.OURS, *(f"rows, {code}" for code in static.CODES), *static.STEPS]
+    methods = [*static.OURS, "trained", "trained", *(f"rows, {code}" for code in static.CODES)]
+    methods += [*static.STEPS, *static.JOINED]
     assert [row.method for row in run.rows] == ["teacher", *methods]
     assert run.header.complete
     rows = {row.method: row for row in run.rows}
@@ -46,6 +49,13 @@ def test_the_rows(folder, tiny_model):
     similarity = (whitened.encode(pairs.sentence1) * whitened.encode(pairs.sentence2)).sum(axis=1)
     expected = metrics.sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
     assert rows["whitened"].sts == pytest.approx(expected, abs=0.01)
+    assert [(row.base, row.mrr_at_10 is None) for row in run.rows if row.method == "trained"] == [
+        (None, False),
+        ("rows", True),
+    ]
+    trained = Encoder.from_pretrained(folder / "runs" / "tiny" / "trained" / f"{tiny_model.name}-8" / "run" / "model")
+    start = Encoder.from_pretrained(folder / "runs" / "tiny" / "trained" / f"{tiny_model.name}-8" / "start")
+    assert np.abs(trained._runner._table - start._runner._table).max() > 1e-4
     assert rows["rows, int8"].megabytes == pytest.approx(rows["rows"].megabytes / 4)
 
 
@@ -73,6 +83,17 @@ def test_configs_that_cannot_be(folder, tiny_model):
     config.corpus = ""
     with pytest.raises(InputError, match="corpus is empty"):
         static.main(config)
+    config.parts = "teacher,peer"
+    with pytest.raises(InputError, match=r"Unknown config\.parts 'peer'"):
+        static.main(config)
     config.poolings = "mean,cls"
     with pytest.raises(InputError, match="one for each of 1 teachers"):
         static.main(config)
+
+
+def test_the_teacher_in_sentence_transformers(tiny_model, tmp_path):
+    pytest.importorskip("sentence_transformers")
+    teacher = Encoder.from_pretrained(tiny_model, pooling="mean")
+    found = static.by_sentence_transformers(str(tiny_model), teacher, 0.0, tmp_path)
+    np.testing.assert_allclose(found.encode(SENTENCES), teacher.encode(SENTENCES), atol=1e-5)
+    assert found.method == "teacher, sentence-transformers"

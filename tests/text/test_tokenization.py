@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.text.tokenization import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from tests.tiny import SENTENCES
 
 FORM = TextForm('This sentence : "{text}" means {mask} .')

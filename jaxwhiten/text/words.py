@@ -1,0 +1,130 @@
+"""WordPiece tokens of plain text from a table of words: every word is parted into tokens once.
+
+A BERT tokenizer changes every character by itself, cuts at spaces and around punctuation, and looks for tokens
+in each of these words alone. One regular expression finds the words of many sentences, and those seen before have their
+tokens in the table. What else there is, such as marks that combine with the character before them or special tokens,
+goes through the tokenizer itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from jaxwhiten.text.ids import TokenIds
+
+_END = "\n"  # of a sentence: the word of number 0, without tokens
+_ODD = "["  # begins special tokens, and stands for characters that are no plain text
+_MOST = 1 << 19  # words kept
+_WORDS = re.compile("[a-zA-Z0-9\x80-\U0010ffff]+|[^ a-zA-Z0-9]").findall
+_NOT_ASCII = re.compile("[\x80-\U0010ffff]")
+
+
+class _Numbers(dict[str, int]):
+    """Words in the order they are first seen; `new` are those whose tokens are not known yet."""
+
+    def __init__(self) -> None:
+        super().__init__({_END: 0})
+        self.new: list[str] = []
+
+    def __missing__(self, word: str) -> int:
+        self.new.append(word)
+        self[word] = number = len(self)
+        return number
+
+
+class _Characters(dict[str, str]):
+    """What the tokenizer makes of a character that is not ASCII, with spaces around punctuation."""
+
+    def __init__(self, tokenizer: Any):
+        super().__init__()
+        self._normalized, self._cut = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
+
+    def __missing__(self, character: str) -> str:
+        found = self._normalized(character)
+        parts = [word for word, _ in self._cut(f"a{found}a")]
+        plain = found.lower() == found and _ODD not in found and unicodedata.category(character)[0] != "M"
+        whole = parts == [f"a{found}a"]
+        self[character] = made = (found if whole else f" {' '.join(parts[1:-1])} ") if plain else _ODD
+        return made
+
+
+class WordTable:
+    """A tokenizer without special tokens, as fast as its words repeat.
+
+    Args:
+      tokenizer: A BERT tokenizer.
+      encode: The same, truncating to `longest` tokens.
+      longest: Tokens of a sentence.
+      lower: Whether it lower-cases.
+    """
+
+    _numbers: _Numbers
+    _known: TokenIds
+
+    def __init__(self, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int, lower: bool):
+        self._characters = _Characters(tokenizer)
+        self._encode, self._longest, self._lower = encode, longest, lower
+        self._lock = threading.Lock()
+        self._clear()
+
+    @classmethod
+    def of(cls, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int) -> WordTable | None:
+        """The table for a tokenizer without special tokens around a sentence; None where it does not cut so."""
+        raw = json.loads(tokenizer.to_str())
+        kinds = tuple((raw[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model"))
+        if kinds != ("BertNormalizer", "BertPreTokenizer", "WordPiece") or raw["post_processor"] is not None:
+            return None
+        if not all(token["content"].startswith("[") for token in raw["added_tokens"]):
+            return None  # one could be a word of plain text
+        return cls(tokenizer, encode, longest, raw["normalizer"]["lowercase"])
+
+    def __call__(self, sentences: Sequence[str]) -> TokenIds:
+        """The token ids that the tokenizer gives."""
+        plain = [s.isprintable() and _ODD not in s for s in sentences]
+        text = "".join(f"{s}{_END}" for s in itertools.compress(sentences, plain))
+        with self._lock:
+            if not text.isascii():
+                text = _NOT_ASCII.sub(lambda found: self._characters[found[0]], text)
+                if _ODD in text:
+                    lines = iter(text.splitlines(keepends=True))
+                    plain = [is_plain and _ODD not in next(lines) for is_plain in plain]
+                    text = "".join(line for line in text.splitlines(keepends=True) if _ODD not in line)
+            found = self._tokens(text.lower() if self._lower else text)
+        chosen = np.array(plain, bool)
+        others = self._encode([s for s, is_plain in zip(sentences, plain, strict=True) if not is_plain])
+        starts, lengths = np.empty((2, len(sentences)), np.int64)
+        starts[chosen], lengths[chosen] = found.starts, np.minimum(found.lengths, self._longest)
+        starts[~chosen], lengths[~chosen] = others.starts + len(found.flat), others.lengths
+        return TokenIds(np.concatenate([found.flat, others.flat])[_ranges(starts, lengths)], lengths)
+
+    def _tokens(self, text: str) -> TokenIds:
+        """Of sentences of plain text."""
+        if len(self._numbers) > _MOST:
+            self._clear()
+        numbers = np.fromiter(map(self._numbers.__getitem__, _WORDS(text)), np.int64)
+        if self._numbers.new:
+            more = self._encode(self._numbers.new)
+            flat, lengths = np.append(self._known.flat, more.flat), np.append(self._known.lengths, more.lengths)
+            self._known = TokenIds(flat, lengths)
+            self._numbers.new = []
+        of_words = self._known.lengths[numbers]
+        ends = np.cumsum(of_words)[numbers == 0]
+        return TokenIds(self._known.flat[_ranges(self._known.starts[numbers], of_words)], np.diff(ends, prepend=0))
+
+    def _clear(self) -> None:
+        self._numbers = _Numbers()
+        self._known = TokenIds(np.zeros(0, np.int32), np.zeros(1, np.int64))
+
+
+def _ranges(starts: Int[np.ndarray, " n"], lengths: Int[np.ndarray, " n"]) -> Int[np.ndarray, " total"]:
+    """Places of all tokens of sentences that begin there and are so long."""
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())

@@ -1,0 +1,104 @@
+"""The table of words gives the tokens that the tokenizer gives, whatever the text."""
+
+import json
+import random
+import sys
+import unicodedata
+
+import numpy as np
+import pytest
+
+from jaxwhiten.text import BulkTokenizer, words
+from tests.tiny import SENTENCES
+
+PARTS = [
+    "Guitar",
+    "street",
+    "1984",
+    "a",
+    "CAFÉ",
+    "naïve",
+    "e\u0301",
+    "İx",
+    "ẞ",
+    "ΣΑΣ",
+    "語",
+    "한국",
+    "ﬁ",
+    "½",
+    "°C",
+    "x" * 120,
+]
+PARTS += [
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\u00a0",
+    "\u2028",
+    "\u200b",
+    "\x00",
+    "\x7f",
+    "\ufffd",
+    "–",
+    "“",
+    "’",
+    "_",
+    "$",
+    "+",
+    "!",
+    "🎸",
+]
+PARTS += ["[MASK]", "[CLS]", "[", "]", "##a", "\u0600", "\U00010400"]
+
+
+def same(tokenizer, texts):
+    found, expected = tokenizer(texts), tokenizer._encoded(tokenizer._tokenizer, texts)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_array_equal(found.flat, expected.flat)
+    assert found.flat.dtype == expected.flat.dtype
+
+
+@pytest.fixture
+def tokenizer(tiny_model):
+    return BulkTokenizer(tiny_model, 20, special_tokens=False)
+
+
+def changed(folder, tmp_path, **parts):
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw | parts))
+    return BulkTokenizer(tmp_path, 20, special_tokens=False)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_any_text(tiny_model, tmp_path, lower):
+    raw = json.loads((tiny_model / "tokenizer.json").read_text())
+    tokenizer = changed(tiny_model, tmp_path, normalizer=raw["normalizer"] | {"lowercase": lower})
+    draw = random.Random(0)
+    texts = ["".join(draw.choices([*PARTS, *" ".join(SENTENCES).split()], k=draw.randrange(12))) for _ in range(4000)]
+    assert isinstance(tokenizer._table, words.WordTable)
+    for block in ([], ["", "Short."], texts[:1500], texts[1500:], ["語 [MASK]"]):
+        same(tokenizer, block)
+
+
+def test_every_character(tokenizer):
+    every = (chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000)
+    same(tokenizer, [f"a{c}man {c} {c}{c}" for c in every if unicodedata.category(c) not in ("Cn", "Co", "Lo")])
+    same(tokenizer, [f"the{chr(i)}man {chr(i)}" for i in range(0x3000)])
+
+
+def test_a_full_table_begins_anew(tokenizer, monkeypatch):
+    same(tokenizer, SENTENCES)
+    known = len(tokenizer._table._numbers)
+    monkeypatch.setattr(words, "_MOST", known - 1)
+    same(tokenizer, SENTENCES[:2])
+    assert len(tokenizer._table._numbers) < known
+
+
+def test_other_tokenizers_have_no_table(tiny_model, tokenizer, tmp_path):
+    assert BulkTokenizer(tiny_model, 20)._table is None
+    assert changed(tiny_model, tmp_path, pre_tokenizer={"type": "Whitespace"})._table is None
+    more = tokenizer.with_words(["two dogs", "guitar"])
+    assert more._table is None
+    ids = more(["A Guitar, two dogs"]).flat
+    assert [more.vocabulary[i] for i in ids[[1, -1]]] == ["guitar", "two dogs"]
