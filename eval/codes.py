@@ -25,6 +25,7 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from eval import classification, measure
 from eval.common import Notes, finish, header_fields, make_folder, say
+from eval.intervals import estimate
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
@@ -35,7 +36,6 @@ from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, l
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
-from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
 from jaxwhiten.search import TRAINED, CodeTuning, Index, build_index, pseudo_queries, tune_codes
@@ -333,15 +333,15 @@ def intervals(
 ) -> dict[str, Any]:
     """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
-    def estimate(values: np.ndarray) -> results.Estimate:
-        return results.Estimate(100 * float(values.mean()), *bootstrap.bootstrap_mean(100 * values, resamples, seed))
+    def points(values: np.ndarray) -> results.Estimate:
+        return estimate(100 * values, resamples, seed)
 
     tasks = [name for name in per_item if name != SEARCH]
-    found: dict[str, Any] = {"accuracy": {name: estimate(per_item[name]) for name in tasks} or None}
+    found: dict[str, Any] = {"accuracy": {name: points(per_item[name]) for name in tasks} or None}
     if per_item is not raw:
-        found["versus_raw"] = estimate(per_item[SEARCH] - raw[SEARCH])
-        found["versus_spectrum"] = None if spectrum is None else estimate(per_item[SEARCH] - spectrum)
-        found["accuracy_versus_raw"] = {name: estimate(per_item[name] - raw[name]) for name in tasks} or None
+        found["versus_raw"] = points(per_item[SEARCH] - raw[SEARCH])
+        found["versus_spectrum"] = None if spectrum is None else points(per_item[SEARCH] - spectrum)
+        found["accuracy_versus_raw"] = {name: points(per_item[name] - raw[name]) for name in tasks} or None
     return found
 
 

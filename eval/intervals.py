@@ -1,4 +1,4 @@
-"""Bootstrap intervals of every score of `eval.sts`, and of every difference to the raw vectors of the same pooling."""
+"""Bootstrap intervals: of a mean, of every score of `eval.sts`, and of the differences to raw vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ import numpy as np
 from eval.tasks import TaskIndex
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import results
+
+
+def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:
+    """The mean with its bootstrap interval."""
+    return results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, resamples, seed))
 
 
 def with_intervals(

@@ -25,12 +25,12 @@ from ml_collections import ConfigDict
 from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, machine, say
 from eval.encoding import encode, expand_poolings, nli_moments
+from eval.intervals import estimate
 from eval.settings import choices
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import RetrievalData, load_retrieval
 from jaxwhiten.encoding import EmbeddingStore
-from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.runtime import distributed
@@ -263,11 +263,6 @@ def rerank(ids: np.ndarray, data: RetrievalData, searches: Searches) -> results.
         {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()},
         1000 * seconds / len(queries),
     )
-
-
-def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:
-    """The mean with its bootstrap interval."""
-    return results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, resamples, seed))
 
 
 def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:

@@ -166,12 +166,12 @@ def settings(
     for k in ks if PEER in parts else ():
         yield peer(name, k)
     read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
-    zipf = Vocabulary.read(teacher) if "zipf" in parts else read
     best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, TRAINED, "codes"}.isdisjoint(parts) else {}
     for k in ks:
         for method, fit in OURS.items():
             if method in parts:
-                static = best[k] if method == BEST else distil(zipf if method == "zipf" else read, k, **fit)
+                of = read.without_corpus() if method == "zipf" else read
+                static = best[k] if method == BEST else distil(of, k, **fit)
                 yield ours(name, method, k, static)
         if TRAINED in parts:
             static = trained(config, name, pooling, read, best[k])

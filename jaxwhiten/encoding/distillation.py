@@ -119,16 +119,20 @@ class Vocabulary:
         words[[i for i, t in enumerate(tokenizer.vocabulary) if i in special or t.startswith(_UNUSED)]] = False
         words[tokenizer.vocab_size :] = False
         drawn: list[str] = []
-        if corpus is None:
-            frequencies = words / np.maximum(np.cumsum(words), 1)
-        else:
+        frequencies = _zipf(words)
+        if corpus is not None:
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
-            frequencies = words * (counts + _UNSEEN)
+            frequencies = _shares(words * (counts + _UNSEEN))
         alone = _alone(pooled, size, show_progress)
         sums = _contexts(pooled, drawn if contexts else [], show_progress)
-        return cls(teacher, tokenizer, frequencies / frequencies.sum(), alone, sums, drawn, words)
+        return cls(teacher, tokenizer, frequencies, alone, sums, drawn, words)
+
+    def without_corpus(self) -> Vocabulary:
+        """What would have been read without a corpus; the teacher's vectors of the tokens are the same."""
+        sums = np.zeros_like(self.contexts)
+        return dataclasses.replace(self, frequencies=_zipf(self.words), contexts=sums, drawn=[])
 
     def joined_by(
         self, corpus: Iterable[str], words: int = 0, phrases: int = 0, *, show_progress: bool | None = None
@@ -153,10 +157,8 @@ class Vocabulary:
         used[new] = True
         alone[new] = _pooled(self.teacher).encode(joining, show_progress=show_progress)
         counts, _ = _count(corpus, tokenizer, len(used), 0, 0, show_progress)
-        p = used * (counts + _UNSEEN)
-        return dataclasses.replace(
-            self, tokenizer=tokenizer, frequencies=p / p.sum(), alone=alone, contexts=sums, words=used
-        )
+        p = _shares(used * (counts + _UNSEEN))
+        return dataclasses.replace(self, tokenizer=tokenizer, frequencies=p, alone=alone, contexts=sums, words=used)
 
 
 def distil(
@@ -240,6 +242,15 @@ def distil_static(
     """
     contexts = bool(how.get("contexts"))
     return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+
+
+def _zipf(words: np.ndarray) -> Float64[np.ndarray, " vocab"]:
+    """The share of each token in texts, by Zipf's law of its place in the vocabulary."""
+    return _shares(words / np.maximum(np.cumsum(words), 1))
+
+
+def _shares(counts: Float64[np.ndarray, " vocab"]) -> Float64[np.ndarray, " vocab"]:
+    return counts / counts.sum()
 
 
 def _pooled(teacher: Encoder) -> Encoder:

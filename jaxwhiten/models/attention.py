@@ -22,6 +22,8 @@ from jaxwhiten.models.positions import neighbours
 
 BLOCK = 128  # what lengths have to be a multiple of; at this length plain attention reads less
 
+Heads = Float[Array, "rows heads length head"]
+
 
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +38,7 @@ class Splash:
     window: int = 0
     interpret: bool = False
 
-    def __call__(
-        self,
-        query: Float[Array, "rows heads length head"],
-        key: Float[Array, "rows heads length head"],
-        value: Float[Array, "rows heads length head"],
-        segment: Int[Array, "rows length"],
-    ) -> Float[Array, "rows heads length head"]:
+    def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """The mixed values of each head; tokens attend to those of the same segment."""
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -72,13 +68,7 @@ class Fused:
     window: int = 0
     implementation: Literal["cudnn", "xla"] = "cudnn"
 
-    def __call__(
-        self,
-        query: Float[Array, "rows heads length head"],
-        key: Float[Array, "rows heads length head"],
-        value: Float[Array, "rows heads length head"],
-        segment: Int[Array, "rows length"],
-    ) -> Float[Array, "rows heads length head"]:
+    def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """As in `Splash`."""
         mask = segment[:, :, None] == segment[:, None, :]
         if self.window:

@@ -15,7 +15,7 @@ from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, Estimate, RetrievalRow
 from jaxwhiten.report.run import RetrievalRun
 from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
-from jaxwhiten.report.table import Table, best_cells, number, shorten
+from jaxwhiten.report.table import Table, best_cells, model_name, number, shorten
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
@@ -107,10 +107,10 @@ def encoder_table(run: RetrievalRun) -> Table:
     cells = []
     for row in run.rows:
         beside = run.header.config.get("versus", "") if row.whitening == "none" else row.model
-        changed = [_difference(row.versus_raw), _encoder_name(beside)] if row.versus_raw else ["", ""]
+        changed = [_difference(row.versus_raw), model_name(beside)] if row.versus_raw else ["", ""]
         ends = row.mrr_interval
         interval = f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None)
-        cells.append([_encoder_name(row.model), row.label, str(row.k), number(row.mrr_at_10, 4), interval, *changed])
+        cells.append([model_name(row.model), row.label, str(row.k), number(row.mrr_at_10, 4), interval, *changed])
     heads = ["encoder", "whitening", "k", "MRR@10", "its interval", "paired difference", "to"]
     return Table(heads, cells, 3, quality_table(run).caption)
 
@@ -118,11 +118,6 @@ def encoder_table(run: RetrievalRun) -> Table:
 def _difference(gain: Estimate) -> str:
     value, low, high = (number(x, 4, signed=True) for x in (gain.value, gain.low, gain.high))
     return f"{value}{gain.mark.strip()} ({low} to {high})"
-
-
-def _encoder_name(model: str) -> str:
-    """A model's last name; that of the run for the `model` folder it wrote."""
-    return Path(model.removesuffix("/model")).name
 
 
 def cost_table(run: RetrievalRun) -> Table:

@@ -11,7 +11,7 @@ from jaxwhiten.report import page, views
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
 from jaxwhiten.report.results import SIGNIFICANT, STSRow
 from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.table import Table, best_cells, number
+from jaxwhiten.report.table import Table, best_cells, model_name, number
 
 AGGREGATE_NAMES = {
     "wmean": "mean over the subsets of a task, weighted by their pairs (wmean)",
@@ -94,7 +94,7 @@ def average_table(run: STSRun) -> Table:
         ends = row.average_interval
         interval = f"{number(ends.low)}–{number(ends.high)}" if ends else number(None)
         fitted = _FITTED_ON.get(row.whitening, "" if row.whitening == "none" else "the test sentences")
-        cells.append([row.model.removesuffix("/model").rpartition("/")[2], row.pooling, _vectors(row)])
+        cells.append([model_name(row.model), row.pooling, _vectors(row)])
         cells[-1] += [fitted + " †" * row.transductive, str(row.k), number(row.average(aggregate)), interval]
     figure = "average" if several else run.header.tasks[0]
     caption, notes = _caption(run), [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []

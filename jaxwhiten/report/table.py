@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 
 def number(value: int | float | None, digits: int = 2, signed: bool = False) -> str:
@@ -19,6 +20,11 @@ def number(value: int | float | None, digits: int = 2, signed: bool = False) -> 
 def shorten(text: str, length: int) -> str:
     """The text, cut to a length."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def model_name(model: str) -> str:
+    """A model's last name; that of the run for the `model` folder it wrote."""
+    return Path(model.removesuffix("/model")).name
 
 
 def best_cells(columns: Mapping[int, Sequence[float]]) -> frozenset[tuple[int, int]]:

@@ -119,6 +119,13 @@ def test_words_and_phrases_join_the_vocabulary(teacher, tmp_path):
     )
 
 
+def test_what_was_read_without_its_corpus_is_what_is_read_without_one(teacher, vocabulary):
+    found, wanted = vocabulary.without_corpus(), Vocabulary.read(teacher)
+    for name in ("frequencies", "alone", "contexts", "words"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    assert found.drawn == wanted.drawn == []
+
+
 def test_without_a_corpus(teacher):
     static = distil_static(teacher, k=8, show_progress=False)
     read = Vocabulary.read(teacher)
