@@ -170,27 +170,29 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	done; done
 
 distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/finetune.md; needs the data folder
-	@$(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT)
-	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/distil/model --config.poolings=mean \
-	  --config.ks=0 --config.geometry=False --config.out=runs/distil/sts
+	@for seed in $(SEEDS); do out=runs/distil/mse-$$seed; \
+	  $(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT) --config.seed=$$seed \
+	    --config.output=$$out || exit 1; \
+	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.poolings=mean \
+	    --config.ks=0 --config.geometry=False --config.out=$$out-sts || exit 1; \
+	done
 
 # Each kind with its rate, for equal steps; then search among the questions held out, beside the un-tuned encoder and
 # beside full fine-tuning.
 KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
-SEED ?= 0
+HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv --config.max_length=32 --config.ks=0
 adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
-	@for setting in $(KINDS); do \
-	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$(SEED); \
-	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$(SEED) \
+	@for seed in $(SEEDS); do for setting in $(KINDS); do \
+	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
+	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \
 	    --config.adapter.kind=$${kind#full} --config.learning_rate=$${rate%:*} --config.output=$$out || exit 1; \
-	  for beside in untuned:jaxwhiten-tiny full:runs/adapter/full-$(SEED)/model; do \
-	    $(RETRIEVE) --config.whitening=none --config.dataset=$$out/held_out.tsv --config.model=$$out/model \
-	      --config.poolings=$$pooling --config.max_length=32 --config.versus=$${beside#*:} \
-	      --config.out=runs/adapter/$$kind-$(SEED)-beside-$${beside%%:*} || exit 1; \
+	  for beside in untuned:jaxwhiten-tiny full:runs/adapter/full-$$seed/model; do \
+	    $(HELD_OUT) --config.model=$$out/model --config.poolings=$$pooling --config.versus=$${beside#*:} \
+	      --config.out=$$out-beside-$${beside%%:*} || exit 1; \
 	  done; \
-	done
-	@$(RETRIEVE) --config.dataset=runs/adapter/full-$(SEED)/held_out.tsv --config.model=jaxwhiten-tiny --config.poolings=mean \
-	  --config.ks=0 --config.max_length=32 --config.out=runs/adapter/untuned
+	done; kind=full; \
+	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean \
+	  --config.out=runs/adapter/untuned-$$seed || exit 1; done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md
