@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Int, UInt8
 from jaxwhiten.codes.code import Code, Constants
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
+from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, parameters
 
@@ -120,9 +120,7 @@ class SpectrumCode(Code):
     @staticmethod
     def usual_gamma(fitted: Moments | Whitening) -> float:
         """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given."""
-        if isinstance(fitted, Moments):
-            return _usual_gamma(fitted.mean, float(np.trace(fitted.M2)) / fitted.weight)
-        return _usual_gamma(fitted.mean_, float(fitted.eigenvalues_.sum()))
+        return _TUNED_GAMMA if spread(fitted) > SPREAD_OUT else _UNTUNED_GAMMA
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""
@@ -266,11 +264,6 @@ class SpectrumCode(Code):
         state = _State(whitening, int(axes), None if gamma < 0 else gamma)
         state.plan(self.bytes, self.gamma, self.halves)
         return state
-
-
-def _usual_gamma(mean: np.ndarray, trace: float) -> float:
-    """γ by the mean cosine of two rows, which separates the kinds of encoders."""
-    return _UNTUNED_GAMMA if mean_cosine(mean, trace) > SPREAD_OUT else _TUNED_GAMMA
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:

@@ -116,7 +116,7 @@ def _lines(found: CodeTuning, args: argparse.Namespace, searched: int, held: int
         *map(line, found.trials),
         *(f"{name}: left out, {reason}" for name, reason in found.left_out.items()),
         "",
-        f"The mean cosine of the fit asks for γ={found.usual:g}; what is better only by chance is not taken.",
+        f"The spectrum of the fit asks for γ={found.usual:g}; what is better only by chance is not taken.",
         f"{best.code} of {best.bytes} bytes, γ={best.gamma:g}: expect {best.cost:+.2f} ({best.low:+.2f} to"
         f" {best.high:+.2f}) against float32 on such queries.",
     ]

@@ -17,7 +17,7 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import CODES, Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
-from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, mean_cosine
+from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
 
 AUTO = "auto"
 TRAINED = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
@@ -134,9 +134,9 @@ def best_code(size: int, n: int, whitening: Any, trained: Sequence[str]) -> tupl
       whitening: Of the vectors, or of others from the same encoder.
       trained: Codes that can be trained.
     """
-    cosine = mean_cosine(whitening.mean_, float(whitening.eigenvalues_.sum()))
-    tuned = cosine <= SPREAD_OUT
-    kind = f"a mean cosine of {cosine:.2f} is that of an encoder {'' if tuned else 'not '}tuned for similarity"
+    isotropy = spread(whitening)
+    tuned = isotropy > SPREAD_OUT
+    kind = f"an IsoScore of {isotropy:.2f} is that of an encoder {'' if tuned else 'not '}tuned for similarity"
     ahead = [lead.code for lead in LEADS if lead.tuned == tuned and lead.least <= size <= lead.most]
     if not ahead:
         return "spectrum", f"{kind}, on which no trained code leads it at this size"

@@ -54,7 +54,7 @@ class CodeTuning(NamedTuple):
       best: The trial that was chosen.
       trials: All of them: `spectrum` at every γ, then the other codes at the γ chosen.
       mrr: MRR@10 of float32 vectors on the pseudo-queries, in points.
-      usual: The γ that the mean cosine of the fit asks for.
+      usual: The γ that the spectrum of the fit asks for.
       queries: Number of pseudo-queries.
       left_out: Why a code could not be had, by its name.
     """
@@ -111,7 +111,7 @@ def tune_codes(
 ) -> CodeTuning:
     """Chooses γ and the code of `size` bytes by pseudo-queries, and says what they cost against float32.
 
-    γ is chosen for the spectrum code, then the code at that γ. The γ that the mean cosine of the fit asks for, and the
+    γ is chosen for the spectrum code, then the code at that γ. The γ that the spectrum of the fit asks for, and the
     code that `codes="auto"` takes, are kept unless others find more, by a paired 95 % interval that leaves out 0. A
     γ more than 0.25 from the usual one is tried and told, but not chosen.
 

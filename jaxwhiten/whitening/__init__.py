@@ -4,7 +4,7 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.whitening.gathering import merge_moments
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.provenance import check_provenance
-from jaxwhiten.whitening.spectrum import SPREAD_OUT, mean_cosine, spectrum, suggest
+from jaxwhiten.whitening.spectrum import SPREAD_OUT, spectrum, spread, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
 
@@ -17,10 +17,10 @@ __all__ = [
     "Whitening",
     "WhiteningWarning",
     "check_provenance",
-    "mean_cosine",
     "merge_moments",
     "normalize",
     "spectrum",
+    "spread",
     "suggest",
     "tune",
 ]

@@ -9,13 +9,14 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 
 from jaxwhiten.metrics.geometry import isoscore_from_covariance
+from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
 
 _ROWS_PER_DIRECTION = 10
 _SHARE = 0.95  # of the variance that the suggested k holds at least
-# Mean cosines of encoders trained on cosines lie below, over texts of one subject, too (docstrings: 0.12); those of
-# encoders that were only pre-trained far above (0.69 and more).
-SPREAD_OUT = 0.3
+# Vectors of encoders trained on cosines spread over more, over texts of one subject, too (docstrings: 0.21); those of
+# encoders that were only pre-trained over far less (0.05 at most).
+SPREAD_OUT = 0.1
 
 
 class Isotropy(TypedDict):
@@ -63,15 +64,35 @@ class Suggestion(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def mean_cosine(mean: np.ndarray, trace: float) -> float:
-    """|μ|² / (|μ|² + tr Σ), which tells kinds of encoders apart at `SPREAD_OUT`; NaN where all rows are zero."""
-    square = float(mean @ mean)
-    return square / (square + trace) if square + trace > 0 else math.nan
+def spread(fitted: Moments | Whitening) -> float:
+    """The IsoScore of what was fitted, which tells kinds of encoders apart at `SPREAD_OUT`.
+
+    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. In n rows
+    Σλ² / (Σλ)² comes out too large by 1 / n, if they are normal; that is taken off.
+
+    Args:
+      fitted: Moments, or a whitening; its settings do not matter.
+
+    Returns:
+      A number from 0 to 1; NaN where all rows are equal or have one dimension.
+    """
+    if isinstance(fitted, Moments):
+        sigma, n = fitted.covariance(), fitted.effective_n
+        trace, squares = float(np.trace(sigma)), float(np.vdot(sigma, sigma))
+    else:
+        values = fitted.with_params(shrinkage=None, n_components=None).eigenvalues_
+        n = float(fitted.provenance.get("effective_n", fitted.n_samples_seen_))
+        trace, squares = float(values.sum()), float(values @ values)
+    d = fitted.n_features_in_ if isinstance(fitted, Whitening) else len(fitted.mean)
+    if d < 2 or not squares > 0:
+        return math.nan
+    return (1 / max(squares / trace**2 - 1 / n, 1 / d) - 1) / (d - 1)
 
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
+    square, total = float(mean @ mean), float(variances.sum())
     return {
-        "mean_cosine": mean_cosine(mean, float(variances.sum())),
+        "mean_cosine": square / (square + total) if square + total > 0 else math.nan,
         "isoscore": isoscore_from_covariance(np.diag(variances)) if len(variances) > 1 else math.nan,
     }
 
@@ -143,7 +164,7 @@ def suggest(whitening: Whitening) -> Suggestion:
         reasons.append(f"β=1: the mean is {100 * cosine:.1f} % of the squared length, so β hardly matters")
     else:
         reasons.append(f"β=1: the mean alone gives two different rows a cosine of about {cosine:.2f}")
-    if cosine < SPREAD_OUT:
+    if (isotropy := spread(whitening)) > SPREAD_OUT:
         gamma = 0.0
         reasons.append(
             "γ=0: the rows already point into many directions, as those of encoders trained for cosines do; scaling the"
@@ -152,7 +173,10 @@ def suggest(whitening: Whitening) -> Suggestion:
     else:
         gamma = 1.0
         ratio = f"{facts['condition']:.0f}" if facts["condition"] < 1e6 else f"{facts['condition']:.0e}"
-        reasons.append(f"γ=1: the rows lie in a cone, and variances differ by a factor of {ratio}")
+        reasons.append(
+            f"γ=1: few directions have most of the variance (IsoScore {isotropy:.3f}); variances differ by a factor of"
+            f" {ratio}"
+        )
     shrinkage = None
     if n < _ROWS_PER_DIRECTION * d:
         shrinkage = "ledoit-wolf"

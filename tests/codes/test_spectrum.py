@@ -7,7 +7,7 @@ import pytest
 
 from jaxwhiten.codes import SpectrumCode, distortions, load_code
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
-from jaxwhiten.whitening import Moments, Whitening, mean_cosine
+from jaxwhiten.whitening import Moments, Whitening
 
 N, D = 4000, 32
 
@@ -106,16 +106,11 @@ def test_it_is_fitted_from_moments_a_whitening_or_rows_alike(vectors, moments):
     assert SpectrumCode(bytes=5, gamma=0.25).fit(whitening).gamma_ == 0.25
 
 
-# Of texts of every kind and of docstrings, all-MiniLM-L6-v2; of an encoder that was only pre-trained.
-@pytest.mark.parametrize(("cosine", "gamma"), [(0.04, 0.5), (0.12, 0.5), (0.69, 1.0)])
-def test_gamma_is_chosen_by_the_mean_cosine(vectors, cosine, gamma):
-    centred = vectors - vectors.mean(axis=0)
-    share = np.square(centred).sum(axis=1).mean() * cosine / (1 - cosine)
-    moved = centred + np.sqrt(share / D).astype(np.float32)
-    assert mean_cosine(moved.mean(axis=0), float(np.square(centred).sum(axis=1).mean())) == pytest.approx(
-        cosine, abs=1e-3
-    )
-    assert SpectrumCode(bytes=4).fit(moved).gamma_ == gamma
+@pytest.mark.parametrize("mean", [0.0, 3.0])  # cosines near 0, and of 0.9 as those of some tuned encoders
+@pytest.mark.parametrize(("power", "gamma"), [(1.0, 0.5), (4.0, 1.0)])
+def test_gamma_is_chosen_by_the_spectrum_and_not_by_the_mean(power, gamma, mean):
+    x = np.random.default_rng(0).standard_normal((N, D)) * np.arange(1, D + 1) ** (-power / 2) + mean
+    assert SpectrumCode(bytes=4).fit(x.astype(np.float32)).gamma_ == gamma
 
 
 def test_axes_of_one_corpus_about_the_mean_of_another(vectors, moments):

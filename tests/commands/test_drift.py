@@ -7,13 +7,14 @@ from tests.commands.conftest import generated
 MODEL = ("--pooling", "mean", "--max-length", 32)
 
 
-def test_an_index_of_codes_knows_its_fit(run, tiny_model, corpus, tmp_path):
+def test_an_index_of_codes_knows_its_fit(run, tiny_model, tmp_path):
     words = ("--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "index")
-    assert run("index", corpus, *words).code == 0
-    (tmp_path / "same.txt").write_text("\n".join(generated(300, seed=9)))
+    (tmp_path / "fitted.txt").write_text("\n".join(generated(3000, seed=8)))
+    assert run("index", tmp_path / "fitted.txt", *words).code == 0
+    (tmp_path / "same.txt").write_text("\n".join(generated(1500, seed=9)))
     done = run("drift", tmp_path / "index", tmp_path / "same.txt")
     assert done.code == 0, done.err
-    assert "300 new texts: fine" in done.out
+    assert "1,500 new texts: fine" in done.out, done.out
     (tmp_path / "other.txt").write_text("\n".join(["1984"] * 50 + ["Short."] * 50))
     done = run("drift", tmp_path / "index", tmp_path / "other.txt", "--json")
     found = json.loads(done.out)

@@ -191,10 +191,11 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     assert tuned.codes["name"] == "spectrum"
     assert "tuned for similarity" in tuned.notes[0]
     assert "codes='spectrum' of 8 bytes" in tuned.notes[0]
-    few = build_index(vectors + 3, "faiss-flat", bytes=8)
+    narrow = vectors * np.arange(1, vectors.shape[1] + 1, dtype=np.float32) ** -1.5
+    few = build_index(narrow, "faiss-flat", bytes=8)
     assert few.codes["name"] == "spectrum"
     assert "3000 documents are too few" in few.notes[0]
-    many = np.concatenate([vectors + 3] * 4)
+    many = np.concatenate([narrow] * 4)
     assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
     assert build_index(many, "faiss-flat", bytes=32).codes["name"] == "spectrum"
     assert (
@@ -205,8 +206,9 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
 
 @pytest.mark.parametrize("lead", LEADS)
 def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be(lead):
-    rows = np.random.default_rng(0).standard_normal((500, 40)) + (0 if lead.tuned else 3)
-    whitening = Whitening().fit(rows)
+    wide = np.random.default_rng(0).standard_normal((500, 40))
+    kinds = Whitening().fit(wide), Whitening().fit(wide * np.arange(1, 41) ** -2.0)
+    whitening, other = kinds if lead.tuned else kinds[::-1]
     kind = "encoder tuned" if lead.tuned else "encoder not tuned"
     for size in (lead.least, lead.most):
         name, why = best_code(size, 20_000, whitening, ("pq", "opq"))
@@ -216,7 +218,6 @@ def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be(lead
             assert name == "spectrum"
             assert f"{lead.code!r}, trained on whitened vectors, would be better, but {reason}" in why
     assert best_code(lead.most + 1, 20_000, whitening, TRAINED)[0] == "spectrum"
-    other = Whitening().fit(rows + (3 if lead.tuned else -3))
     assert best_code(lead.most, 20_000, other, TRAINED)[0] == "spectrum"
 
 

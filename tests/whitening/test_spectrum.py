@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import Whitening, normalize
+from jaxwhiten import Moments, Whitening, normalize
 from jaxwhiten.metrics.geometry import isoscore
 from jaxwhiten.metrics.scores import average_cosine
-from jaxwhiten.whitening.spectrum import doubling, spectrum, suggest
+from jaxwhiten.whitening.spectrum import doubling, spectrum, spread, suggest
 
 
 def cone(n, d, mean=2.0, power=1.0, seed=0):
@@ -43,13 +43,24 @@ def test_full_whitening_is_isotropic():
     assert after["mean_cosine"] == 0
 
 
+@pytest.mark.parametrize("n", [100, 5000])
+def test_spread_is_the_isoscore_of_the_directions_whatever_mean_and_rows(n):
+    variances = np.arange(1, 65) ** -1.0
+    expected = (variances.sum() ** 2 / (variances @ variances) - 1) / 63
+    found = [spread(Moments().update(cone(n, 64, mean, seed=seed))) for seed in range(20) for mean in (0.0, 6.0)]
+    assert np.mean(found) == pytest.approx(expected, rel=0.05)
+    assert spread(Whitening(n_components=5, shrinkage=0.5).fit(cone(n, 64))) == pytest.approx(
+        spread(Moments().update(cone(n, 64)))
+    )
+
+
 def test_suggestions_follow_the_rows():
-    cones = suggest(Whitening().fit(cone(5000, 64, mean=6.0, power=2)))
-    assert (cones.n_components, cones.beta, cones.gamma, cones.shrinkage) == (16, 1.0, 1.0, None)
-    spread = suggest(Whitening().fit(cone(5000, 64, mean=0.05, power=1)))
-    assert spread.gamma == 0
-    assert spread.n_components == 64
-    assert all(reason.partition("=")[0] in ["k", "β", "γ", "shrinkage"] for reason in spread.reasons)
+    narrow = suggest(Whitening().fit(cone(5000, 64, mean=6.0, power=4)))
+    assert (narrow.n_components, narrow.beta, narrow.gamma, narrow.shrinkage) == (8, 1.0, 1.0, None)
+    for mean in (0.05, 6.0):
+        wide = suggest(Whitening().fit(cone(5000, 64, mean=mean, power=1)))
+        assert (wide.gamma, wide.n_components) == (0, 64)
+        assert all(reason.partition("=")[0] in ["k", "β", "γ", "shrinkage"] for reason in wide.reasons)
 
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
