@@ -70,8 +70,8 @@ class SpectrumCode(Code):
 
     Args:
       bytes: Of a vector's code; at least 1, at most as many as there are axes.
-      gamma: Power of the scaling, 0 to 1. None: that of the whitening it is fitted from; otherwise 1 where the mean
-        cosine of two rows is above 0.3, which is that of an encoder that was not tuned for similarity, and else 0.5.
+      gamma: Power of the scaling, 0 to 1. None: that of the whitening it is fitted from; otherwise 0.5 where the
+        IsoScore is above 0.1, which is that of an encoder tuned for similarity, and else 1, see `whitening.spread`.
       halves: Whether each half of a byte holds whole axes, too, so that `faiss-fast` can search the codes. None: where
         that raises the loss by less than half a per cent.
 
