@@ -178,7 +178,7 @@ CONTESTANTS = {
     "jaxwhiten, engine openvino, bfloat16": Contestant(
         functools.partial(ours, engine="openvino", dtype="bfloat16"), large=True
     ),
-    "jaxwhiten, engine openvino, int8": Contestant(ours_int8),
+    "jaxwhiten, engine openvino, int8": Contestant(ours_int8, large=True),
     "sentence-transformers": Contestant(sentence_transformers, exact=True, large=True),
     "sentence-transformers bfloat16": Contestant(
         functools.partial(sentence_transformers, dtype="bfloat16"), large=True, gpu=True
@@ -187,12 +187,14 @@ CONTESTANTS = {
         functools.partial(sentence_transformers, dtype="bfloat16", batch_size=256), gpu=True
     ),
     "sentence-transformers, backend onnx": Contestant(functools.partial(sentence_transformers, backend="onnx")),
-    "sentence-transformers, backend openvino": Contestant(functools.partial(sentence_transformers, backend="openvino")),
+    "sentence-transformers, backend openvino": Contestant(
+        functools.partial(sentence_transformers, backend="openvino"), large=True
+    ),
     "ONNX Runtime": Contestant(onnxruntime, exact=True, large=True),
-    "ONNX Runtime int8": Contestant(functools.partial(onnxruntime, int8=True)),
+    "ONNX Runtime int8": Contestant(functools.partial(onnxruntime, int8=True), large=True),
     "OpenVINO float32": Contestant(functools.partial(openvino, precision="float32"), exact=True, large=True),
     "OpenVINO bfloat16": Contestant(functools.partial(openvino, precision="bfloat16"), large=True),
-    "OpenVINO int8": Contestant(functools.partial(openvino, precision="int8")),
+    "OpenVINO int8": Contestant(functools.partial(openvino, precision="int8"), large=True),
     "keras-hub": Contestant(keras_hub),
     "model2vec": Contestant(model2vec),
 }

@@ -5,8 +5,8 @@
 Contestants are those of `benchmarks/contestants.py` that are installed; the others are named. Texts that need no
 download: `short` are the sentences of sts_sample, `long` docstrings of Python's standard library of up to 512 tokens,
 `mixed` their first sentences and their rests, up to 128 tokens; versions of Python differ in these two.
-all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a sixth of `mixed`, in two rounds, for those that
-keep our vectors. sentence-transformers sorts by length itself and pads to the longest of a batch of 32, its default;
+all-MiniLM-L6-v2 on each, and a random encoder of BERT-base's size on a sixth of `mixed`, in two rounds, for most.
+sentence-transformers sorts by length itself and pads to the longest of a batch of 32, its default;
 ONNX Runtime and OpenVINO get length-sorted batches of about 2,048 tokens, padded to their longest. On a GPU
 (`pip install 'jaxwhiten[cuda,parity]'` and a PyTorch with CUDA), all in bfloat16: sentence-transformers there with SDPA
 attention and batches of 32 and of 256; engines of the CPU would be no peers, and are left out.
