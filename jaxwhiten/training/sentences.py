@@ -77,7 +77,7 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
         model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
         vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), pooling, rngs)
         vectors = vectors.reshape(rows, columns, -1)
-        return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params["head"]), {}
+        return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 
     return loss_fn
 
