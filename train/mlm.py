@@ -27,6 +27,7 @@ from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_maske
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from jaxwhiten.training import (
+    Plan,
     corpus_key,
     mask_rules,
     masked_batches,
@@ -73,9 +74,8 @@ def main(config: ConfigDict) -> None:
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
     score = masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
-    trained = run_training(
-        config, params, masked_loss(rebuild), batches, recipe, score, unit="tokens", per_row=config.block_length
-    )
+    plan = Plan(params, masked_loss(rebuild), rebuild)
+    trained = run_training(config, plan, batches, recipe, score, unit="tokens", per_row=config.block_length)
     if trained.finished:
         scores = masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)

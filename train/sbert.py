@@ -11,6 +11,7 @@ SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +34,8 @@ from jaxwhiten.datasets import (
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
-from jaxwhiten.runtime import distributed
-from jaxwhiten.training import (
-    Evaluate,
-    Rebuild,
-    Setup,
-    make_plan,
-    sts_evaluator,
-    tokenize_columns,
-)
-from train.common import compare, finish, make_batches, make_recipe, run_training, splits
+from jaxwhiten.training import Evaluate, Rebuild, Setup, make_plan, sts_evaluator, tokenize_columns
+from train.common import splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
@@ -88,24 +81,25 @@ def train_sentences(config: ConfigDict) -> bool:
         sum(x.size for x in jax.tree.leaves(tree)) for tree in (plan.params, nnx.state(model, nnx.Param))
     )
     print(f"{trained_size:,} parameters are trained, {100 * trained_size / size:.2f} % of the encoder's {size:,}")
-    batches, steps = make_batches(config, table, plan.labels, sizes.pad_token_id, config.max_length, plan.vectors)
-    recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
     scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
-    best = f"{config.dev} dev" if config.dev else None
-    options = {"best": best, "per_row": len(columns), "frozen": plan.frozen}
-    trained = run_training(config, plan.params, plan.loss, batches, recipe, scorers.get(best), **options)
-    if not trained.finished:
-        return False
 
-    scores = compare(scorers.values(), plan.params, trained.params)
-    if held_out is not None and distributed.is_writer():
-        write_pairs(Path(config.output) / "held_out.tsv", held_out)
-    adapter = jax.device_get(trained.params.get("steps", ()))
-    export(config, plan.rebuild(trained.params["encoder"]), adapter, folder, recipe, scores["after"])
-    title = f"train.sbert: {config.objective} on {config.model}"
-    finish(config, title, scores, recipe, began, step=trained.step)
-    distributed.wait_for_all()  # the next stage reads the model
-    return True
+    def export(params: Any, recipe: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+        if held_out is not None:
+            write_pairs(Path(config.output) / "held_out.tsv", held_out)
+        # The folder of a static encoder is as it was, but for the table; others get what the config says.
+        start = Encoder.from_pretrained(config.model) if sizes.static else setup.encoder()
+        how = {"pooling": config.pooling, "max_length": start.max_length}
+        names = {"base_model": config.model, "dimension": sizes.hidden_size, "recipe": recipe, "scores": scores}
+        card = model_card(Path(config.output).name, **names, **how)
+        steps = (*params.get("steps", ()), *start.head.steps[1:])
+        trained = plan.rebuild(params["encoder"])
+        save_sentence_transformer(Path(config.output) / "model", trained, folder, steps=steps, card=card, **how)
+
+    title, options = (
+        f"train.sbert: {config.objective} on {config.model}",
+        {"began": began, "pad_id": sizes.pad_token_id},
+    )
+    return train_rows(config, title, plan, table, config.max_length, scorers, export, **options)
 
 
 def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
@@ -154,29 +148,6 @@ def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split:
         pooling=config.pooling,
         max_length=config.max_length,
     )
-
-
-def export(
-    config: ConfigDict, model: Any, steps: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]
-) -> None:
-    """Writes the finished model's folder with its card; that of a static encoder is as it was, but for the table."""
-    if not distributed.is_writer():
-        return
-    max_length = config.max_length
-    if model.config.static:
-        began = Encoder.from_pretrained(config.model)
-        steps, max_length = (*steps, *began.head.steps[1:]), began.max_length
-    card = model_card(
-        Path(config.output).name,
-        base_model=config.model,
-        dimension=model.config.hidden_size,
-        pooling=config.pooling,
-        max_length=max_length,
-        recipe=recipe,
-        scores=scores,
-    )
-    how = {"pooling": config.pooling, "max_length": max_length, "steps": steps, "card": card}
-    save_sentence_transformer(Path(config.output) / "model", model, folder, **how)
 
 
 if __name__ == "__main__":
