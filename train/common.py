@@ -36,6 +36,17 @@ def make_recipe(config: ConfigDict, shown_only: tuple[str, ...], **found: Any) -
     return {name: value for name, value in config.to_dict().items() if name not in left_out} | found
 
 
+def order(config: ConfigDict) -> dict[str, Any]:
+    """What decides the batches that this process sees, as `Batches` takes it."""
+    process = (jax.process_index(), jax.process_count())
+    return {"batch_size": config.batch_size, "seed": config.seed, "process": process}
+
+
+def count(params: Any) -> int:
+    """Numbers in a tree of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
 def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
     """What a run is scored on, by the name of its score."""
     named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
@@ -76,20 +87,6 @@ def run_training(
     )
 
 
-def write_results(
-    config: ConfigDict,
-    title: str,
-    results: Mapping[str, Any],
-    scores: Mapping[str, Mapping[str, float]],
-    recipe: Mapping[str, Any],
-    facts: Mapping[str, Any],
-) -> None:
-    """Writes `results.json` and `report.html`, in the process that writes."""
-    if distributed.is_writer():
-        io.write_json(Path(config.output) / "results.json", results)
-        report.write_training(config.output, title, scores=scores, recipe=recipe, facts=facts)
-
-
 def train_rows(
     config: ConfigDict,
     title: str,
@@ -112,13 +109,11 @@ def train_rows(
     batches = sentence_batches(
         table,
         plan.labels,
-        batch_size=config.batch_size,
         max_length=max_length,
         pad_id=pad_id,
         buckets=config.buckets,
-        seed=config.seed,
-        process=(jax.process_index(), jax.process_count()),
         vectors=plan.vectors,
+        **order(config),
     )
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
@@ -133,7 +128,10 @@ def train_rows(
     if distributed.is_writer():
         export(jax.device_get(trained.params), recipe, scores["after"])
     facts = {"step": trained.step, **facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
-    write_results(config, title, {**scores, **facts}, scores, recipe, {"hardware": hardware.describe(), **facts})
+    if distributed.is_writer():
+        io.write_json(Path(config.output) / "results.json", {**scores, **facts})
+        named = {"hardware": hardware.describe(), **facts}
+        report.write_training(config.output, title, scores=scores, recipe=recipe, facts=named)
     for name, value in scores["after"].items():
         print(f"{name}: {scores['before'][name]:.2f} before, {value:.2f} after")
     print(f"{config.output}/model written from step {trained.step}, {facts['seconds']} s in this session")

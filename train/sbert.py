@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
@@ -35,7 +34,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
 from jaxwhiten.training import Evaluate, Rebuild, Setup, make_plan, sts_evaluator, tokenize_columns
-from train.common import splits, train_rows
+from train.common import count, splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
@@ -77,10 +76,8 @@ def train_sentences(config: ConfigDict) -> bool:
         adapter=config.adapter.to_dict(),
     )
     plan = make_plan(config.objective, setup)
-    trained_size, size = (
-        sum(x.size for x in jax.tree.leaves(tree)) for tree in (plan.params, nnx.state(model, nnx.Param))
-    )
-    print(f"{trained_size:,} parameters are trained, {100 * trained_size / size:.2f} % of the encoder's {size:,}")
+    trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
+    print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
     scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
 
     def export(params: Any, recipe: Mapping[str, Any], scores: Mapping[str, float]) -> None:
@@ -92,14 +89,11 @@ def train_sentences(config: ConfigDict) -> bool:
         names = {"base_model": config.model, "dimension": sizes.hidden_size, "recipe": recipe, "scores": scores}
         card = model_card(Path(config.output).name, **names, **how)
         steps = (*params.get("steps", ()), *start.head.steps[1:])
-        trained = plan.rebuild(params["encoder"])
-        save_sentence_transformer(Path(config.output) / "model", trained, folder, steps=steps, card=card, **how)
+        finished = plan.rebuild(params["encoder"])
+        save_sentence_transformer(Path(config.output) / "model", finished, folder, steps=steps, card=card, **how)
 
-    title, options = (
-        f"train.sbert: {config.objective} on {config.model}",
-        {"began": began, "pad_id": sizes.pad_token_id},
-    )
-    return train_rows(config, title, plan, table, config.max_length, scorers, export, **options)
+    title, options = f"train.sbert: {config.objective} on {config.model}", {"pad_id": sizes.pad_token_id}
+    return train_rows(config, title, plan, table, config.max_length, scorers, export, began=began, **options)
 
 
 def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
@@ -117,12 +111,8 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
             skip_bad_rows=data.skip_bad_rows,
         )
     elif data.name == "nli":
-        rows = load_nli(
-            data.folder or None,
-            sources=data.sources or None,
-            exclude_overlap=data.exclude_overlap,
-            skip_bad_rows=data.skip_bad_rows,
-        )
+        how = {"exclude_overlap": data.exclude_overlap, "skip_bad_rows": data.skip_bad_rows}
+        rows = load_nli(data.folder or None, sources=data.sources or None, **how)
         print(rows.summary())
         examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.columns == (2, 2) else "triplets")
     else:
@@ -134,20 +124,12 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
 
 def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:
     """Spearman's correlation on one split of an STS task."""
-    splits = load_sts(task, config.data.folder or None).splits
-    if split not in splits:
-        raise InputError(f"{task} has no {split} split, only {', '.join(splits)}.")
-    pairs = splits[split]
-    return sts_evaluator(
-        rebuild,
-        folder,
-        f"{task} {split}",
-        pairs.sentence1,
-        pairs.sentence2,
-        pairs.score,
-        pooling=config.pooling,
-        max_length=config.max_length,
-    )
+    found = load_sts(task, config.data.folder or None).splits
+    if split not in found:
+        raise InputError(f"{task} has no {split} split, only {', '.join(found)}.")
+    rows = (found[split].sentence1, found[split].sentence2, found[split].score)
+    how = {"pooling": config.pooling, "max_length": config.max_length}
+    return sts_evaluator(rebuild, folder, f"{task} {split}", *rows, **how)
 
 
 if __name__ == "__main__":

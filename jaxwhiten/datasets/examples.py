@@ -111,9 +111,6 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
 
-    Returns:
-      The examples.
-
     Raises:
       InputError: An unknown form.
     """
@@ -148,9 +145,6 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
       low: The gold score that is mapped to 0.
       high: The gold score that is mapped to 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
-
-    Returns:
-      The examples.
 
     Raises:
       InputError: An unknown form.
@@ -207,9 +201,6 @@ def table_examples(
       score_range: The scores that are mapped to 0 and 1.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
 
-    Returns:
-      The examples.
-
     Raises:
       DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
         file and line.
@@ -217,23 +208,20 @@ def table_examples(
     """
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")
-    names = [*columns, label] if label else list(columns)
-    table = read_table(path, {name: name for name in names}, skip_bad_rows=skip_bad_rows, ragged=True)
-    bad = BadRows(path, skip_bad_rows)
-    keep: list[int] = []
-    values: list[float] = []
+    wanted = {name: name for name in [*columns, *filter(None, [label])]}
+    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows, ragged=True)
+    bad, keep, values = BadRows(path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
-    for row in range(len(table.lines)):
+    for row, line in enumerate(table.lines.tolist()):
         try:
             for name in columns:
                 if not str(table[name][row]).strip():
                     raise ValueError(f"{name!r} is empty")
-            value = _label(label, table[label][row], codes, score_range) if label else 0.0
+            values.append(_label(label, table[label][row], codes, score_range) if label else 0.0)
         except ValueError as error:
-            bad(int(table.lines[row]), str(error))
+            bad(line, str(error))
             continue
         keep.append(row)
-        values.append(value)
     if not keep:
         raise DataError(f"{path}: no row is left to train on ({bad.count + table.skipped} bad rows).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
@@ -243,12 +231,11 @@ def table_examples(
 
 def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
     """The label as a class number or a score in [0, 1]; a `ValueError` says what is wrong with it."""
-    text = str(value)
+    text, (low, high) = str(value), score_range
     if codes:
         if text not in codes:
             raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
         return float(codes[text])
-    low, high = score_range
     try:
         score = float(value)
     except (TypeError, ValueError):

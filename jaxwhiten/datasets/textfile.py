@@ -51,7 +51,6 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
     try:
         most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
         with _open(path) as file:
-            first = True
             while chunk := file.read(_BLOCK_BYTES):
                 total += len(chunk)
                 if total > most:
@@ -59,9 +58,8 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
                         f"{path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
                         " so not a text file. Unpack it first if it is."
                     )
-                if first and chunk.startswith(_BOM):
-                    chunk = chunk[len(_BOM) :]
-                first = False
+                if total == len(chunk):
+                    chunk = chunk.removeprefix(_BOM)
                 if discarding:
                     _, end, chunk = chunk.partition(b"\n")
                     if not end:

@@ -35,9 +35,6 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
       dims: Lengths of the prefixes.
       weights: Weight of each prefix; all 1 when None.
 
-    Returns:
-      An objective with the same signature.
-
     Raises:
       InputError: No prefix, a length below 1, or a different number of weights. When called, the loss raises it for a
         prefix longer than the vectors.

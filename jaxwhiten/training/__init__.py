@@ -7,8 +7,15 @@ from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, toke
 from jaxwhiten.training.distillation import plan_distillation
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
-from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
-from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
+from jaxwhiten.training.masked import (
+    MaskRules,
+    mask_blocks,
+    mask_rules,
+    masked_batches,
+    masked_evaluator,
+    masked_loss,
+    split_masked_lm,
+)
 from jaxwhiten.training.pairs import mine_negatives, pair_evaluator, pair_loss, pair_table
 from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
 from jaxwhiten.training.schedule import make_optimizer, make_schedule

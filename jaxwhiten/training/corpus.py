@@ -115,9 +115,6 @@ def tokenize_corpus(
       progress: Whether to show a progress bar; None shows it on a terminal.
       part_passages: Passages per part.
 
-    Returns:
-      The blocks on both sides.
-
     Raises:
       InputError: The text to train on or the text held out is shorter than one block.
       ModelError: No readable tokenizer in the folder, or one without special tokens around a text.

@@ -65,9 +65,6 @@ def make_optimizer(
       b2: Decay rate of the second moment.
       eps: Added to the square root of the second moment.
 
-    Returns:
-      The transformation.
-
     Raises:
       InputError: A mistyped optimiser.
 

@@ -36,9 +36,6 @@ def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any],
     Args:
       model: An encoder of `jaxwhiten.models`.
       pooling: The pooling to train for; BERT's pooler stays frozen unless it is used.
-
-    Returns:
-      The parameters, and the function from trained parameters to the encoder.
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
     graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]

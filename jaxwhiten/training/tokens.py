@@ -65,9 +65,6 @@ def tokenize_columns(
       cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
       special_tokens: Whether sentences are put between the model's special tokens.
 
-    Returns:
-      The rows.
-
     Raises:
       InputError: No columns, columns of different lengths, or an item that is not a string.
       ModelError: No readable tokenizer in the folder.
