@@ -18,9 +18,16 @@ from jaxwhiten.training.masked import (
 )
 from jaxwhiten.training.pairs import mine_negatives, pair_evaluator, pair_loss, pair_table
 from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
-from jaxwhiten.training.schedule import make_optimizer, make_schedule
 from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
-from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
+from jaxwhiten.training.step import (
+    TrainState,
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_schedule,
+    make_step,
+    place_batch,
+)
 from jaxwhiten.training.tokens import TokenTable, tokenize_columns
 from jaxwhiten.training.unsupervised import (
     Decoder,

@@ -22,7 +22,6 @@ from jaxwhiten import io
 from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training.tokens import save_array
 
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
@@ -170,7 +169,7 @@ def _write_parts(
                     io.map_array(file)
                 except (OSError, ValueError):
                     chosen = [text for text, is_out in zip(passages, out, strict=True) if is_out == wanted]
-                    save_array(file, _tokens(tokenizer, chosen, dtype))
+                    io.save_array(file, _tokens(tokenizer, chosen, dtype))
             facts["parts"] = number + 1
             bar.update(len(passages))
     facts["skipped"] = corpus.skipped

@@ -157,15 +157,13 @@ def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked
     return params, lambda trained: nnx.merge(graph, trained)
 
 
-def masked_batches(
-    stream: TokenStream, rules: MaskRules, *, batch_size: int, seed: int = 0, process: tuple[int, int] = (0, 1)
-) -> Batches:
+def masked_batches(stream: TokenStream, rules: MaskRules, **order: Any) -> Batches:
     """Shuffled batches of blocks for `masked_loss`; a block is masked differently in every epoch.
 
     Args:
       stream: The blocks.
       rules: The rules of masking.
-      batch_size, seed, process: As in `Batches`.
+      **order: `batch_size`, `seed` and `process` of `Batches`.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -173,7 +171,7 @@ def masked_batches(
         return mask_blocks(stream.blocks(rows), rules, rng)
 
     lengths, ladder = np.full(len(stream), stream.length), np.array([stream.length])
-    return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed, process=process)
+    return Batches(lengths, collate, ladder=ladder, buckets=1, **order)
 
 
 def _sums(model: MaskedLM, batch: Batch, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -83,24 +83,22 @@ def sentence_batches(
     table: TokenTable,
     labels: Shaped[np.ndarray, " n *m"] | None,
     *,
-    batch_size: int,
     max_length: int,
     pad_id: int = 0,
     buckets: int = 4,
-    seed: int = 0,
-    process: tuple[int, int] = (0, 1),
     vectors: Float[np.ndarray, "n columns d"] | None = None,
+    **order: Any,
 ) -> Batches:
     """Batches of tokenised rows for `sentence_loss`.
 
     Args:
       table: From `tokenize_columns`.
       labels: One label per row, a number or an array, or None.
-      batch_size, seed, process: As in `Batches`.
       max_length: Longest padded length.
       pad_id: Token id of padding.
       buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
       vectors: Vectors of the rows' sentences, which the loss finds as `vectors`; memory-mapped as well.
+      **order: `batch_size`, `seed` and `process` of `Batches`.
     """
     given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
@@ -108,10 +106,7 @@ def sentence_batches(
         del rng
         return table.batch(rows, length, pad_id) | {name: array[rows] for name, array in given.items()}
 
-    ladder = length_ladder(max_length)
-    return Batches(
-        table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed, process=process
-    )
+    return Batches(table.lengths, collate, ladder=length_ladder(max_length), buckets=buckets, **order)
 
 
 def sts_evaluator(

@@ -87,7 +87,7 @@ def tokenize_columns(
         tokens = tokenizer(list(numbers))
         built = {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
         for name, array in built.items():
-            save_array(entry / f"{name}.npy", array)
+            io.save_array(entry / f"{name}.npy", array)
         io.write_json(entry / _LISTING, list(built))  # written last: without it the entry is incomplete
         arrays = _map_arrays(entry)
     return TokenTable(TokenIds(arrays["flat"], arrays["lengths"]), arrays["sentences"], key)
@@ -96,9 +96,3 @@ def tokenize_columns(
 def _map_arrays(entry: Path) -> dict[str, np.ndarray]:
     names = json.loads((entry / _LISTING).read_text(encoding="utf-8"))
     return {name: io.map_array(entry / f"{name}.npy") for name in names}
-
-
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes a `.npy` file atomically."""
-    with io.atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.save(file, array, allow_pickle=False)
