@@ -67,24 +67,12 @@ def run_training(
     """`jaxwhiten.training.train` with the optimizer, schedule and options that the config names."""
     schedule = make_schedule(config.learning_rate, recipe["steps"], warmup=config.warmup, decay=config.decay)
     rates = {name: config[name] for name in ("weight_decay", "clip_norm", "b2", "eps") if name in config}
-    options = {field.name: config[field.name] for field in dataclasses.fields(RunOptions) if field.name in config}
-    return train(
-        config.output,
-        plan.params,
-        plan.loss,
-        batches,
-        make_optimizer(schedule, name=config.optimizer, **rates),
-        schedule,
-        steps=recipe["steps"],
-        batch_size=config.batch_size,
-        accumulate=config.accumulate,
-        seed=config.seed,
-        recipe=recipe,
-        evaluate=evaluate,
-        best=best,
-        options=RunOptions(**options, unit=unit, per_row=per_row),
-        frozen=plan.frozen,
-    )
+    optimizer = make_optimizer(schedule, name=config.optimizer, **rates)
+    shown = {field.name: config[field.name] for field in dataclasses.fields(RunOptions) if field.name in config}
+    how = {name: config[name] for name in ("batch_size", "accumulate", "seed")}
+    how |= {"steps": recipe["steps"], "recipe": recipe, "evaluate": evaluate, "best": best, "frozen": plan.frozen}
+    options = RunOptions(**shown, unit=unit, per_row=per_row)
+    return train(config.output, plan.params, plan.loss, batches, optimizer, schedule, options=options, **how)
 
 
 def train_rows(
@@ -106,15 +94,8 @@ def train_rows(
     `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
     `time.perf_counter`. False if the run was asked to stop.
     """
-    batches = sentence_batches(
-        table,
-        plan.labels,
-        max_length=max_length,
-        pad_id=pad_id,
-        buckets=config.buckets,
-        vectors=plan.vectors,
-        **order(config),
-    )
+    shape = {"max_length": max_length, "pad_id": pad_id, "buckets": config.buckets}
+    batches = sentence_batches(table, plan.labels, vectors=plan.vectors, **shape, **order(config))
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
     recipe = make_recipe(config, shown_only, rows=table.key, steps=steps)  # rows by their content, not their place

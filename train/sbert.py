@@ -59,22 +59,11 @@ def train_sentences(config: ConfigDict) -> bool:
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
     columns = list(examples.columns.values())
     table = tokenize_columns(columns, folder, config.max_length, special_tokens=not sizes.static)
-    matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
-    setup = Setup(
-        model,
-        folder,
-        pooling,
-        config.max_length,
-        columns,
-        table,
-        labels=examples.label if kind.labelled else None,
-        classes=len(examples.classes),
-        seed=config.seed,
-        settings=config.settings.to_dict(),
-        matryoshka=matryoshka,
-        teacher=config.teacher.to_dict(),
-        adapter=config.adapter.to_dict(),
-    )
+    rows = {"labels": examples.label, "classes": len(examples.classes), "seed": config.seed}
+    parts = {name: config[name].to_dict() for name in ("settings", "teacher", "adapter")}
+    dims, weights = config.matryoshka.dims, config.matryoshka.weights or None
+    parts["matryoshka"] = {"matryoshka_dims": dims, "matryoshka_weights": weights}
+    setup = Setup(model, folder, pooling, config.max_length, columns, table, **rows, **parts)
     plan = make_plan(config.objective, setup)
     trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
     print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
@@ -99,20 +88,17 @@ def train_sentences(config: ConfigDict) -> bool:
 def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
     """The rows the config names, in the form the objective takes."""
     data, alone = config.data, kind.columns == (1, 1)
+    skip = {"skip_bad_rows": data.skip_bad_rows}
     if data.file and not data.columns:
-        examples = text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+        examples = text_examples(data.file, split=data.split_sentences, **skip)
     elif data.file:
-        examples = table_examples(
-            data.file,
-            data.columns,
-            label=(data.label or None) if kind.labelled else None,
-            classes=data.classes if kind.label == "class" else (),
-            score_range=data.score_range,
-            skip_bad_rows=data.skip_bad_rows,
-        )
+        label = (data.label or None) if kind.labelled else None
+        classes = data.classes if kind.label == "class" else ()
+        how = {"label": label, "classes": classes, "score_range": data.score_range}
+        examples = table_examples(data.file, data.columns, **how, **skip)
     elif data.name == "nli":
-        how = {"exclude_overlap": data.exclude_overlap, "skip_bad_rows": data.skip_bad_rows}
-        rows = load_nli(data.folder or None, sources=data.sources or None, **how)
+        how = {"sources": data.sources or None, "exclude_overlap": data.exclude_overlap}
+        rows = load_nli(data.folder or None, **how, **skip)
         print(rows.summary())
         examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.columns == (2, 2) else "triplets")
     else:

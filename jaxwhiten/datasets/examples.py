@@ -15,12 +15,11 @@ from jaxtyping import Int, Shaped
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from jaxwhiten.datasets.corpus import TEXT_ENDINGS, Corpus, corpus_files
 from jaxwhiten.datasets.nli import LABELS, NLIRows
 from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
-from jaxwhiten.datasets.textfile import BadRows
+from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError, unknown_name
 from jaxwhiten.io import write_text
 

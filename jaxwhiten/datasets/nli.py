@@ -186,15 +186,10 @@ def _split_of(text: str) -> str:
 
 
 def _read_source(
-    name: str,
-    path: Path,
-    columns: Mapping[str, str],
-    exclude_overlap: bool = False,
-    splits: Sequence[str] | None = None,
-    two_way: str = "drop",
-    skip_bad_rows: bool = False,
+    name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
-    """A file, and its premises, hypotheses and labels that the rules keep."""
+    """A file, and its premises, hypotheses and labels that the rules, arguments of `load_nli`, keep."""
+    skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
     table = read_table(path, columns, skip_bad_rows=skip_bad_rows, ragged=True)
     codes = _codes(table, table["label"], skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
@@ -207,10 +202,10 @@ def _read_source(
         reasons["of another split"] = np.array([of[text] not in splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
-    if two_way == "drop":
+    if rules.get("two_way") != "keep":
         reasons["with a two-way label"] = codes == _TWO_CLASSES
     reasons["empty sentence"] = np.array(empty, dtype=bool)
-    if exclude_overlap:
+    if rules.get("exclude_overlap"):
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
     dropped = {"bad row": table.skipped} if table.skipped else {}
@@ -238,7 +233,7 @@ def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = Non
         return None
     names, left_out = _choose(list(tables), sources)
     found, premises, hypotheses, labels = zip(
-        *(_read_source(name, *tables[name], **rules) for name in names), strict=True
+        *(_read_source(name, *tables[name], rules) for name in names), strict=True
     )
     return NLIRows(
         premise=list(chain.from_iterable(premises)),

@@ -18,7 +18,15 @@ from jaxwhiten.training.masked import (
 )
 from jaxwhiten.training.pairs import mine_negatives, pair_evaluator, pair_loss, pair_table
 from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
-from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
+from jaxwhiten.training.sentences import (
+    Rebuild,
+    TokenTable,
+    sentence_batches,
+    sentence_loss,
+    split_encoder,
+    sts_evaluator,
+    tokenize_columns,
+)
 from jaxwhiten.training.step import (
     TrainState,
     create_state,
@@ -28,7 +36,6 @@ from jaxwhiten.training.step import (
     make_step,
     place_batch,
 )
-from jaxwhiten.training.tokens import TokenTable, tokenize_columns
 from jaxwhiten.training.unsupervised import (
     Decoder,
     delete_tokens,

@@ -19,8 +19,8 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.datasets.textfile import Corpus, held_out
+from jaxwhiten.errors import DataError, InputError, ModelError
 from jaxwhiten.text.tokenization import BulkTokenizer
 
 PART_PASSAGES = 1 << 16
@@ -119,7 +119,8 @@ def tokenize_corpus(
       ModelError: No readable tokenizer in the folder, or one without special tokens around a text.
       DataError: A file cannot be read.
     """
-    check_share(held_out_share)
+    if not 0 < held_out_share < 1:
+        raise DataError(f"The share of passages held out is {held_out_share}; expected a number above 0 and below 1.")
     tokenizer = BulkTokenizer(Path(tokenizer_folder), _NO_LIMIT)
     empty = tokenizer([""]).flat
     if len(empty) != 2 or block_length < 4:

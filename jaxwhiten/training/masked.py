@@ -143,12 +143,8 @@ def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.rand
     hidden = np.where(chosen, hidden, targets)
     inputs = ids.copy()
     np.put_along_axis(inputs, positions, hidden, axis=1)
-    return {
-        "input_ids": inputs.astype(np.int32),
-        "positions": positions.astype(np.int32),
-        "targets": targets.astype(np.int32),
-        "weights": chosen.astype(np.float32),
-    }
+    integers = {"input_ids": inputs, "positions": positions, "targets": targets}
+    return {name: array.astype(np.int32) for name, array in integers.items()} | {"weights": chosen.astype(np.float32)}
 
 
 def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked]:

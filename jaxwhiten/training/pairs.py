@@ -25,9 +25,8 @@ from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.sentences import Rebuild, sentence_loss
+from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss
 from jaxwhiten.training.step import LossFn, Params
-from jaxwhiten.training.tokens import TokenTable
 
 
 def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:

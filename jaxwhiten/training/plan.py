@@ -19,9 +19,8 @@ from jaxtyping import Float, Shaped
 from jaxwhiten import losses
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.training.sentences import Rebuild, sentence_loss, split_encoder
+from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
-from jaxwhiten.training.tokens import TokenTable
 
 
 @dataclasses.dataclass(frozen=True)
