@@ -49,9 +49,9 @@ def plan_distillation(objective: str, setup: Setup) -> Plan:
         raise InputError(
             f"The objective {objective!r} needs a teacher: name a folder or a hub id as config.teacher.model."
         )
+    plan = plan_sentences(objective, setup)
     encoder = Encoder.from_pretrained(teacher["model"], pooling=teacher["pooling"], max_length=setup.max_length)
     vectors = encode_columns(encoder.without_code(), setup.columns)
-    plan = plan_sentences(objective, setup)
     if objective in _BY_COMPONENT:
         plain = losses.objective(objective, **setup.matryoshka, **setup.settings)
         sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
