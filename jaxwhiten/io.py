@@ -150,6 +150,12 @@ def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> No
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
+def save_array(path: str | os.PathLike[str], array: np.ndarray) -> None:
+    """Writes a `.npy` file atomically."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
 def map_array(path: str | os.PathLike[str]) -> np.ndarray:
     """Memory-maps a `.npy` file; nothing is unpickled. Whatever else the file holds, the error is a ValueError."""
     try:

@@ -1,10 +1,10 @@
-"""What the training programs share: the run from batches and loss to the best parameters, and its results."""
+"""What the training programs share: the run from a plan to the best parameters, and its results."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.training import (
     Batches,
     Evaluate,
+    Plan,
     RunOptions,
     TokenTable,
     Trained,
@@ -35,24 +36,15 @@ def make_recipe(config: ConfigDict, shown_only: tuple[str, ...], **found: Any) -
     return {name: value for name, value in config.to_dict().items() if name not in left_out} | found
 
 
-def make_batches(
-    config: ConfigDict, table: TokenTable, labels: Any, pad_id: int, max_length: int, vectors: Any = None
-) -> tuple[Batches, int]:
-    """`sentence_batches` as the config wants them, and the steps of the run."""
-    batches = sentence_batches(
-        table,
-        labels,
-        batch_size=config.batch_size,
-        max_length=max_length,
-        pad_id=pad_id,
-        buckets=config.buckets,
-        seed=config.seed,
-        process=(jax.process_index(), jax.process_count()),
-        vectors=vectors,
-    )
-    steps = config.steps or config.epochs * batches.per_epoch
-    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
-    return batches, steps
+def order(config: ConfigDict) -> dict[str, Any]:
+    """What decides the batches that this process sees, as `Batches` takes it."""
+    process = (jax.process_index(), jax.process_count())
+    return {"batch_size": config.batch_size, "seed": config.seed, "process": process}
+
+
+def count(params: Any) -> int:
+    """Numbers in a tree of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
@@ -63,8 +55,7 @@ def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
 
 def run_training(
     config: ConfigDict,
-    params: Any,
-    loss: Any,
+    plan: Plan,
     batches: Batches,
     recipe: Mapping[str, Any],
     evaluate: Evaluate | None,
@@ -72,62 +63,58 @@ def run_training(
     best: str | None = None,
     unit: str = "sentences",
     per_row: int = 1,
-    frozen: Any = None,
 ) -> Trained:
     """`jaxwhiten.training.train` with the optimizer, schedule and options that the config names."""
     schedule = make_schedule(config.learning_rate, recipe["steps"], warmup=config.warmup, decay=config.decay)
     rates = {name: config[name] for name in ("weight_decay", "clip_norm", "b2", "eps") if name in config}
-    options = {field.name: config[field.name] for field in dataclasses.fields(RunOptions) if field.name in config}
-    return train(
-        config.output,
-        params,
-        loss,
-        batches,
-        make_optimizer(schedule, name=config.optimizer, **rates),
-        schedule,
-        steps=recipe["steps"],
-        batch_size=config.batch_size,
-        accumulate=config.accumulate,
-        seed=config.seed,
-        recipe=recipe,
-        evaluate=evaluate,
-        best=best,
-        options=RunOptions(**options, unit=unit, per_row=per_row),
-        frozen=frozen,
-    )
+    optimizer = make_optimizer(schedule, name=config.optimizer, **rates)
+    shown = {field.name: config[field.name] for field in dataclasses.fields(RunOptions) if field.name in config}
+    how = {name: config[name] for name in ("batch_size", "accumulate", "seed")}
+    how |= {"steps": recipe["steps"], "recipe": recipe, "evaluate": evaluate, "best": best, "frozen": plan.frozen}
+    options = RunOptions(**shown, unit=unit, per_row=per_row)
+    return train(config.output, plan.params, plan.loss, batches, optimizer, schedule, options=options, **how)
 
 
-def write_results(
+def train_rows(
     config: ConfigDict,
     title: str,
-    results: Mapping[str, Any],
-    scores: Mapping[str, Mapping[str, float]],
-    recipe: Mapping[str, Any],
-    facts: Mapping[str, Any],
-) -> None:
-    """Writes `results.json` and `report.html`, in the process that writes."""
-    if distributed.is_writer():
-        io.write_json(Path(config.output) / "results.json", results)
-        report.write_training(config.output, title, scores=scores, recipe=recipe, facts=facts)
-
-
-def compare(scorers: Iterable[Evaluate], before: Any, after: Any) -> dict[str, dict[str, float]]:
-    """The scores of the parameters before and after a run."""
-    both = {"before": before, "after": after}
-    return {when: {k: v for score in scorers for k, v in score(params).items()} for when, params in both.items()}
-
-
-def finish(
-    config: ConfigDict,
-    title: str,
-    scores: Mapping[str, Mapping[str, float]],
-    recipe: Mapping[str, Any],
+    plan: Plan,
+    table: TokenTable,
+    max_length: int,
+    scorers: Mapping[str, Evaluate],
+    export: Callable[[Any, Mapping[str, Any], Mapping[str, float]], None],
+    *,
     began: float,
+    pad_id: int,
+    shown_only: tuple[str, ...] = ("test",),
     **facts: Any,
-) -> None:
-    """Writes and prints what a finished run, which began at a time of `time.perf_counter`, has changed."""
-    facts |= {"seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
-    write_results(config, title, {**scores, **facts}, scores, recipe, {"hardware": hardware.describe(), **facts})
+) -> bool:
+    """Trains a plan on tokenised rows, from its start or its latest checkpoint, and writes and prints what came of it.
+
+    `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
+    `time.perf_counter`. False if the run was asked to stop.
+    """
+    shape = {"max_length": max_length, "pad_id": pad_id, "buckets": config.buckets}
+    batches = sentence_batches(table, plan.labels, vectors=plan.vectors, **shape, **order(config))
+    steps = config.steps or config.epochs * batches.per_epoch
+    print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
+    recipe = make_recipe(config, shown_only, rows=table.key, steps=steps)  # rows by their content, not their place
+    best, per_row = f"{config.dev} dev" if config.dev else None, table.sentences.shape[1]
+    trained = run_training(config, plan, batches, recipe, scorers.get(best or ""), best=best, per_row=per_row)
+    if not trained.finished:
+        return False
+
+    both = {"before": plan.params, "after": trained.params}
+    scores = {when: {k: v for f in scorers.values() for k, v in f(params).items()} for when, params in both.items()}
+    if distributed.is_writer():
+        export(jax.device_get(trained.params), recipe, scores["after"])
+    facts = {"step": trained.step, **facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
+    if distributed.is_writer():
+        io.write_json(Path(config.output) / "results.json", {**scores, **facts})
+        named = {"hardware": hardware.describe(), **facts}
+        report.write_training(config.output, title, scores=scores, recipe=recipe, facts=named)
     for name, value in scores["after"].items():
         print(f"{name}: {scores['before'][name]:.2f} before, {value:.2f} after")
-    print(f"{config.output}/model written from step {facts['step']}, {facts['seconds']} s in this session")
+    print(f"{config.output}/model written from step {trained.step}, {facts['seconds']} s in this session")
+    distributed.wait_for_all()  # what comes next may read the model
+    return True

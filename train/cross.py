@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -24,11 +24,10 @@ from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
-from jaxwhiten.runtime import distributed
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training import mine_negatives, pair_evaluator, pair_loss, pair_table, split_encoder
+from jaxwhiten.training import Plan, mine_negatives, pair_evaluator, pair_loss, pair_table, split_encoder
 from train import sbert
-from train.common import compare, finish, make_batches, make_recipe, run_training, splits
+from train.common import splits, train_rows
 
 # What labels the rows have, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
@@ -45,24 +44,15 @@ def main(config: ConfigDict) -> None:
     max_length = min(config.max_length, model.config.longest_input)
     table = pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
     params, rebuild = split_encoder(model, "pooler")
-    batches, steps = make_batches(config, table, examples.label, model.config.pad_token_id, max_length)
-
     scorers = {name: pair_evaluator(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
-    best = f"{config.dev} dev" if config.dev else None
-    # Rows are known by their tokens and labels, wherever their files lie.
-    recipe = make_recipe(config, ("test", "data"), rows=table.key, steps=steps)
-    start, loss = {"encoder": params}, pair_loss(rebuild)
-    trained = run_training(config, start, loss, batches, recipe, scorers.get(best), best=best)
-    if not trained.finished:
-        return
 
-    scores = compare(scorers.values(), start, trained.params)
-    finished = rebuild(jax.device_get(trained.params["encoder"]))
-    if distributed.is_writer():
-        CrossEncoder(finished, folder, max_length=max_length, label_names=examples.classes).save(
-            Path(config.output) / "model"
-        )
-    finish(config, f"train.cross: {config.model}", scores, recipe, began, step=trained.step, rows=len(examples))
+    def export(params: Any, *_: Any) -> None:
+        finished = CrossEncoder(rebuild(params["encoder"]), folder, max_length=max_length, label_names=examples.classes)
+        finished.save(Path(config.output) / "model")
+
+    title, plan = f"train.cross: {config.model}", Plan({"encoder": params}, pair_loss(rebuild), rebuild, examples.label)
+    options = {"began": began, "pad_id": model.config.pad_token_id, "shown_only": ("test", "data")}
+    train_rows(config, title, plan, table, max_length, scorers, export, **options, rows=len(examples))
 
 
 def named(config: ConfigDict, name: str, split: str) -> Examples:

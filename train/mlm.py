@@ -18,7 +18,7 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import io
+from jaxwhiten import io, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
@@ -27,6 +27,7 @@ from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_maske
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
 from jaxwhiten.training import (
+    Plan,
     corpus_key,
     mask_rules,
     masked_batches,
@@ -36,7 +37,7 @@ from jaxwhiten.training import (
     split_masked_lm,
     tokenize_corpus,
 )
-from train.common import make_recipe, run_training, write_results
+from train.common import count, make_recipe, order, run_training
 
 
 def main(config: ConfigDict) -> None:
@@ -49,17 +50,10 @@ def main(config: ConfigDict) -> None:
         raise InputError(
             f"block_length is {config.block_length}; this encoder takes 4 to {model.config.longest_input} tokens."
         )
-    corpus = tokenize_corpus(
-        text, tokenizer, config.block_length, held_out_share=config.held_out, progress=config.progress
-    )
+    share, progress = config.held_out, config.progress
+    corpus = tokenize_corpus(text, tokenizer, config.block_length, held_out_share=share, progress=progress)
     rules = mask_rules(tokenizer, **config.mask)
-    batches = masked_batches(
-        corpus.train,
-        rules,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        process=(jax.process_index(), jax.process_count()),
-    )
+    batches = masked_batches(corpus.train, rules, **order(config))
     steps = config.steps or config.epochs * batches.per_epoch
     params, rebuild = split_masked_lm(model)
     passages, out = corpus.passages
@@ -73,9 +67,8 @@ def main(config: ConfigDict) -> None:
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
     score = masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
-    trained = run_training(
-        config, params, masked_loss(rebuild), batches, recipe, score, unit="tokens", per_row=config.block_length
-    )
+    plan = Plan(params, masked_loss(rebuild), rebuild)
+    trained = run_training(config, plan, batches, recipe, score, unit="tokens", per_row=config.block_length)
     if trained.finished:
         scores = masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)
@@ -100,11 +93,6 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     return with_rates(init_masked_lm(sizes, **options), config.dropout), folder
 
 
-def count(params: Any) -> int:
-    """Numbers in a tree of arrays."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
 def finish(
     config: ConfigDict, model: MaskedLM, tokenizer: Path, recipe: dict[str, Any], scores: dict[str, float]
 ) -> None:
@@ -113,28 +101,22 @@ def finish(
         return
     output, steps = Path(config.output), recipe["steps"]
     tokens, rate = steps * config.batch_size * config.block_length, median_rate(output, "tokens")
-    hours = tokens / rate / 3600 if rate else 0.0
+    hours, machine = tokens / rate / 3600 if rate else 0.0, hardware.describe()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",
         "tokens seen": f"{tokens:,}",
         "hours": f"{hours:.2f} at {rate:,.0f} tokens/s",
-        "hardware": hardware.describe(),
+        "hardware": machine,
     }
     card = masked_model_card(output.name, base_model=config.model, facts=facts, scores=scores, recipe=recipe)
     save_masked_lm(model, output / "model", dtype=config.export_dtype)
     copy_tokenizer(tokenizer, output / "model")
     io.write_text(output / "model" / "README.md", card)
-    results = {
-        "scores": scores,
-        "step": steps,
-        "tokens": tokens,
-        "hours": round(hours, 3),
-        "hardware": hardware.describe(),
-        "tokens_per_second": round(rate),
-        "seed": config.seed,
-    }
-    title = f"train.mlm: {config.model or 'from random weights'}"
-    write_results(config, title, results, {"at the end": scores}, recipe, {**facts, "seed": config.seed})
+    results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": machine}
+    results |= {"tokens_per_second": round(rate), "seed": config.seed}
+    io.write_json(output / "results.json", results)
+    title, columns = f"train.mlm: {config.model or 'from random weights'}", {"at the end": scores}
+    report.write_training(output, title, scores=columns, recipe=recipe, facts={**facts, "seed": config.seed})
     print(", ".join(f"{name} {value:.3f}" for name, value in scores.items()))
     print(f"{output}/model written from step {steps}")
 

@@ -11,10 +11,10 @@ SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
@@ -33,16 +33,8 @@ from jaxwhiten.datasets import (
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
-from jaxwhiten.runtime import distributed
-from jaxwhiten.training import (
-    Evaluate,
-    Rebuild,
-    Setup,
-    make_plan,
-    sts_evaluator,
-    tokenize_columns,
-)
-from train.common import compare, finish, make_batches, make_recipe, run_training, splits
+from jaxwhiten.training import Evaluate, Rebuild, Setup, make_plan, sts_evaluator, tokenize_columns
+from train.common import count, splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
@@ -67,68 +59,46 @@ def train_sentences(config: ConfigDict) -> bool:
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
     columns = list(examples.columns.values())
     table = tokenize_columns(columns, folder, config.max_length, special_tokens=not sizes.static)
-    matryoshka = {"matryoshka_dims": config.matryoshka.dims, "matryoshka_weights": config.matryoshka.weights or None}
-    setup = Setup(
-        model,
-        folder,
-        pooling,
-        config.max_length,
-        columns,
-        table,
-        labels=examples.label if kind.labelled else None,
-        classes=len(examples.classes),
-        seed=config.seed,
-        settings=config.settings.to_dict(),
-        matryoshka=matryoshka,
-        teacher=config.teacher.to_dict(),
-        adapter=config.adapter.to_dict(),
-    )
+    rows = {"labels": examples.label, "classes": len(examples.classes), "seed": config.seed}
+    parts = {name: config[name].to_dict() for name in ("settings", "teacher", "adapter")}
+    dims, weights = config.matryoshka.dims, config.matryoshka.weights or None
+    parts["matryoshka"] = {"matryoshka_dims": dims, "matryoshka_weights": weights}
+    setup = Setup(model, folder, pooling, config.max_length, columns, table, **rows, **parts)
     plan = make_plan(config.objective, setup)
-    trained_size, size = (
-        sum(x.size for x in jax.tree.leaves(tree)) for tree in (plan.params, nnx.state(model, nnx.Param))
-    )
-    print(f"{trained_size:,} parameters are trained, {100 * trained_size / size:.2f} % of the encoder's {size:,}")
-    batches, steps = make_batches(config, table, plan.labels, sizes.pad_token_id, config.max_length, plan.vectors)
-    recipe = make_recipe(config, ("test",), rows=table.key, steps=steps)
+    trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
+    print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
     scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
-    best = f"{config.dev} dev" if config.dev else None
-    options = {"best": best, "per_row": len(columns), "frozen": plan.frozen}
-    trained = run_training(config, plan.params, plan.loss, batches, recipe, scorers.get(best), **options)
-    if not trained.finished:
-        return False
 
-    scores = compare(scorers.values(), plan.params, trained.params)
-    if held_out is not None and distributed.is_writer():
-        write_pairs(Path(config.output) / "held_out.tsv", held_out)
-    adapter = jax.device_get(trained.params.get("steps", ()))
-    export(config, plan.rebuild(trained.params["encoder"]), adapter, folder, recipe, scores["after"])
-    title = f"train.sbert: {config.objective} on {config.model}"
-    finish(config, title, scores, recipe, began, step=trained.step)
-    distributed.wait_for_all()  # the next stage reads the model
-    return True
+    def export(params: Any, recipe: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+        if held_out is not None:
+            write_pairs(Path(config.output) / "held_out.tsv", held_out)
+        # The folder of a static encoder is as it was, but for the table; others get what the config says.
+        start = Encoder.from_pretrained(config.model) if sizes.static else setup.encoder()
+        how = {"pooling": config.pooling, "max_length": start.max_length}
+        names = {"base_model": config.model, "dimension": sizes.hidden_size, "recipe": recipe, "scores": scores}
+        card = model_card(Path(config.output).name, **names, **how)
+        steps = (*params.get("steps", ()), *start.head.steps[1:])
+        finished = plan.rebuild(params["encoder"])
+        save_sentence_transformer(Path(config.output) / "model", finished, folder, steps=steps, card=card, **how)
+
+    title, options = f"train.sbert: {config.objective} on {config.model}", {"pad_id": sizes.pad_token_id}
+    return train_rows(config, title, plan, table, config.max_length, scorers, export, began=began, **options)
 
 
 def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
     """The rows the config names, in the form the objective takes."""
     data, alone = config.data, kind.columns == (1, 1)
+    skip = {"skip_bad_rows": data.skip_bad_rows}
     if data.file and not data.columns:
-        examples = text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+        examples = text_examples(data.file, split=data.split_sentences, **skip)
     elif data.file:
-        examples = table_examples(
-            data.file,
-            data.columns,
-            label=(data.label or None) if kind.labelled else None,
-            classes=data.classes if kind.label == "class" else (),
-            score_range=data.score_range,
-            skip_bad_rows=data.skip_bad_rows,
-        )
+        label = (data.label or None) if kind.labelled else None
+        classes = data.classes if kind.label == "class" else ()
+        how = {"label": label, "classes": classes, "score_range": data.score_range}
+        examples = table_examples(data.file, data.columns, **how, **skip)
     elif data.name == "nli":
-        rows = load_nli(
-            data.folder or None,
-            sources=data.sources or None,
-            exclude_overlap=data.exclude_overlap,
-            skip_bad_rows=data.skip_bad_rows,
-        )
+        how = {"sources": data.sources or None, "exclude_overlap": data.exclude_overlap}
+        rows = load_nli(data.folder or None, **how, **skip)
         print(rows.summary())
         examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.columns == (2, 2) else "triplets")
     else:
@@ -140,43 +110,12 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
 
 def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:
     """Spearman's correlation on one split of an STS task."""
-    splits = load_sts(task, config.data.folder or None).splits
-    if split not in splits:
-        raise InputError(f"{task} has no {split} split, only {', '.join(splits)}.")
-    pairs = splits[split]
-    return sts_evaluator(
-        rebuild,
-        folder,
-        f"{task} {split}",
-        pairs.sentence1,
-        pairs.sentence2,
-        pairs.score,
-        pooling=config.pooling,
-        max_length=config.max_length,
-    )
-
-
-def export(
-    config: ConfigDict, model: Any, steps: Any, folder: Path, recipe: dict[str, Any], scores: dict[str, float]
-) -> None:
-    """Writes the finished model's folder with its card; that of a static encoder is as it was, but for the table."""
-    if not distributed.is_writer():
-        return
-    max_length = config.max_length
-    if model.config.static:
-        began = Encoder.from_pretrained(config.model)
-        steps, max_length = (*steps, *began.head.steps[1:]), began.max_length
-    card = model_card(
-        Path(config.output).name,
-        base_model=config.model,
-        dimension=model.config.hidden_size,
-        pooling=config.pooling,
-        max_length=max_length,
-        recipe=recipe,
-        scores=scores,
-    )
-    how = {"pooling": config.pooling, "max_length": max_length, "steps": steps, "card": card}
-    save_sentence_transformer(Path(config.output) / "model", model, folder, **how)
+    found = load_sts(task, config.data.folder or None).splits
+    if split not in found:
+        raise InputError(f"{task} has no {split} split, only {', '.join(found)}.")
+    rows = (found[split].sentence1, found[split].sentence2, found[split].score)
+    how = {"pooling": config.pooling, "max_length": config.max_length}
+    return sts_evaluator(rebuild, folder, f"{task} {split}", *rows, **how)
 
 
 if __name__ == "__main__":

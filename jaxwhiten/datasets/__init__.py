@@ -1,6 +1,5 @@
 """Data sets: the STS tasks, NLI, the sample that ships with the package, and the user's own tables."""
 
-from jaxwhiten.datasets.corpus import Corpus, corpus_files
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples, text_examples, write_pairs
 from jaxwhiten.datasets.named import load_mrpc, load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
@@ -9,6 +8,7 @@ from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.datasets.sts import load_sts
 from jaxwhiten.datasets.tables import Table, read_table
+from jaxwhiten.datasets.textfile import Corpus, corpus_files
 
 __all__ = [
     "STS_TASKS",

@@ -15,12 +15,11 @@ from jaxtyping import Int, Shaped
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from jaxwhiten.datasets.corpus import TEXT_ENDINGS, Corpus, corpus_files
 from jaxwhiten.datasets.nli import LABELS, NLIRows
 from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
-from jaxwhiten.datasets.textfile import BadRows
+from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError, unknown_name
 from jaxwhiten.io import write_text
 
@@ -111,9 +110,6 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
 
-    Returns:
-      The examples.
-
     Raises:
       InputError: An unknown form.
     """
@@ -148,9 +144,6 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
       low: The gold score that is mapped to 0.
       high: The gold score that is mapped to 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
-
-    Returns:
-      The examples.
 
     Raises:
       InputError: An unknown form.
@@ -207,9 +200,6 @@ def table_examples(
       score_range: The scores that are mapped to 0 and 1.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
 
-    Returns:
-      The examples.
-
     Raises:
       DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
         file and line.
@@ -217,23 +207,20 @@ def table_examples(
     """
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")
-    names = [*columns, label] if label else list(columns)
-    table = read_table(path, {name: name for name in names}, skip_bad_rows=skip_bad_rows, ragged=True)
-    bad = BadRows(path, skip_bad_rows)
-    keep: list[int] = []
-    values: list[float] = []
+    wanted = {name: name for name in [*columns, *filter(None, [label])]}
+    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows, ragged=True)
+    bad, keep, values = BadRows(path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
-    for row in range(len(table.lines)):
+    for row, line in enumerate(table.lines.tolist()):
         try:
             for name in columns:
                 if not str(table[name][row]).strip():
                     raise ValueError(f"{name!r} is empty")
-            value = _label(label, table[label][row], codes, score_range) if label else 0.0
+            values.append(_label(label, table[label][row], codes, score_range) if label else 0.0)
         except ValueError as error:
-            bad(int(table.lines[row]), str(error))
+            bad(line, str(error))
             continue
         keep.append(row)
-        values.append(value)
     if not keep:
         raise DataError(f"{path}: no row is left to train on ({bad.count + table.skipped} bad rows).")
     kept = {name: [str(table[name][row]) for row in keep] for name in columns}
@@ -243,12 +230,11 @@ def table_examples(
 
 def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
     """The label as a class number or a score in [0, 1]; a `ValueError` says what is wrong with it."""
-    text = str(value)
+    text, (low, high) = str(value), score_range
     if codes:
         if text not in codes:
             raise ValueError(f"unknown {name} {text[:40]!r}; known: {', '.join(codes)}")
         return float(codes[text])
-    low, high = score_range
     try:
         score = float(value)
     except (TypeError, ValueError):

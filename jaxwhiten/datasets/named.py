@@ -52,7 +52,7 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     if name == "quora":
         return _load_quora(data_dir)
     if name == "mrpc":
-        return _load_mrpc(data_dir)
+        return from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows))
     if name == "pydocs":
         return load_pydocs()
     if Path(name).is_file():
@@ -84,20 +84,14 @@ def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs
 
     Args and Raises are those of `load_retrieval`.
     """
-    folder, splits = _mrpc_folder(data_dir), {}
-    for name, count in MRPC_FILES.items():
-        split, rows = name.removesuffix(".txt").rpartition("_")[2], list(_mrpc_rows(folder / name, count))
+    splits = {}
+    for split, rows in _mrpc_splits(data_dir):
         same = np.array([row[4] for row in rows], np.float64)
         splits[split] = Pairs([row[2] for row in rows], [row[3] for row in rows], same, [split] * len(rows))
     return splits
 
 
-def _load_mrpc(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
-    folder = _mrpc_folder(data_dir)
-    return from_pairs("mrpc", (row for name, count in MRPC_FILES.items() for row in _mrpc_rows(folder / name, count)))
-
-
-def _mrpc_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+def _mrpc_splits(data_dir: str | os.PathLike[str] | None) -> Iterator[tuple[str, list[Row]]]:
     root = data_folder(data_dir)
     folders = [root / name for name in _MRPC_FOLDERS] if root else []
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in MRPC_FILES)), None)
@@ -107,7 +101,8 @@ def _mrpc_folder(data_dir: str | os.PathLike[str] | None) -> Path:
             f" {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a SentEval-style folder, or use the data set pydocs,"
             " which needs no files."
         )
-    return folder
+    for name, count in MRPC_FILES.items():
+        yield name.removesuffix(".txt").rpartition("_")[2], list(_mrpc_rows(folder / name, count))
 
 
 def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:

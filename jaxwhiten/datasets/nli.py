@@ -10,8 +10,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Int8
@@ -93,15 +94,6 @@ class NLIRows:
             lines.append(f"{source.name}: {source.rows} rows" + (f" (dropped: {reasons})" if reasons else ""))
         lines += [f"{name}: not read, {reason}" for name, reason in self.left_out.items()]
         return "\n".join(lines)
-
-
-class _Rules(NamedTuple):
-    """Which rows `load_nli` keeps."""
-
-    exclude_overlap: bool = False
-    splits: Sequence[str] | None = None
-    two_way: str = "drop"
-    skip_bad_rows: bool = False
 
 
 def _candidates(data_dir: Path) -> dict[str, Path]:
@@ -193,23 +185,27 @@ def _split_of(text: str) -> str:
     return name if name in ("", "train", "test") else "dev"
 
 
-def _read_source(name: str, path: Path, columns: Mapping[str, str], rules: _Rules) -> NLIRows:
-    table = read_table(path, columns, skip_bad_rows=rules.skip_bad_rows, ragged=True)
-    codes = _codes(table, table["label"], rules.skip_bad_rows)
+def _read_source(
+    name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
+) -> tuple[NLISource, list[str], list[str], np.ndarray]:
+    """A file, and its premises, hypotheses and labels that the rules, arguments of `load_nli`, keep."""
+    skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
+    table = read_table(path, columns, skip_bad_rows=skip_bad_rows, ragged=True)
+    codes = _codes(table, table["label"], skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
     # Each reason counts only rows that no earlier reason took.
     reasons: dict[str, np.ndarray] = {}
-    if rules.splits is not None:
+    if splits is not None:
         names = table.get("split", [name.rpartition("/")[2]] * len(codes))
         of = {text: _split_of(str(text)) for text in set(names)}
-        reasons["of another split"] = np.array([of[text] not in rules.splits for text in names], dtype=bool)
+        reasons["of another split"] = np.array([of[text] not in splits for text in names], dtype=bool)
     reasons["unknown label"] = codes == _UNKNOWN
     reasons["without an agreed label"] = codes == _NO_CLASS
-    if rules.two_way == "drop":
+    if rules.get("two_way") != "keep":
         reasons["with a two-way label"] = codes == _TWO_CLASSES
     reasons["empty sentence"] = np.array(empty, dtype=bool)
-    if rules.exclude_overlap:
+    if rules.get("exclude_overlap"):
         reasons["overlapping an evaluation set"] = np.isin(table.lines, _overlap(path))
     keep = np.ones(len(codes), dtype=bool)
     dropped = {"bad row": table.skipped} if table.skipped else {}
@@ -218,14 +214,8 @@ def _read_source(name: str, path: Path, columns: Mapping[str, str], rules: _Rule
             dropped[reason] = count
         keep &= ~mask
     rows = np.flatnonzero(keep).tolist()
-    return NLIRows(
-        premise=[str(premise[i]) for i in rows],
-        hypothesis=[str(hypothesis[i]) for i in rows],
-        label=np.maximum(codes[keep], np.int8(_TWO_CLASSES)),
-        source=[name] * len(rows),
-        sources=(NLISource(name, str(path), len(rows), dropped),),
-        left_out={},
-    )
+    texts = ([str(column[i]) for i in rows] for column in (premise, hypothesis))
+    return NLISource(name, str(path), len(rows), dropped), *texts, np.maximum(codes[keep], np.int8(_TWO_CLASSES))
 
 
 def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
@@ -242,13 +232,15 @@ def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = Non
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
-    parts = [_read_source(name, *tables[name], _Rules(**rules)) for name in names]
+    found, premises, hypotheses, labels = zip(
+        *(_read_source(name, *tables[name], rules) for name in names), strict=True
+    )
     return NLIRows(
-        premise=[text for part in parts for text in part.premise],
-        hypothesis=[text for part in parts for text in part.hypothesis],
-        label=np.concatenate([part.label for part in parts]),
-        source=[name for part in parts for name in part.source],
-        sources=tuple(part.sources[0] for part in parts),
+        premise=list(chain.from_iterable(premises)),
+        hypothesis=list(chain.from_iterable(hypotheses)),
+        label=np.concatenate(labels),
+        source=[source.name for source in found for _ in range(source.rows)],
+        sources=found,
         left_out=left_out | unrecognised,
     )
 
@@ -282,9 +274,6 @@ def load_nli(
         three classes, or `"keep"` them with label -1, for uses that need no label.
       skip_bad_rows: Whether bad rows are dropped and counted, instead of refused.
 
-    Returns:
-      The rows.
-
     Raises:
       InputError: An unknown source, split or `two_way`, or two sources of which one contains the other.
       DataNotFoundError: No files and no network.
@@ -305,7 +294,7 @@ def load_nli(
             f"{folder}: no such folder. Set {spelled('data_dir')} or $JAXWHITEN_DATA_DIR to a folder that holds nli, or"
             " leave both unset and connect, and AllNLI is downloaded."
         )
-    rules = _Rules(exclude_overlap, splits, two_way, skip_bad_rows)._asdict()
+    rules = {"splits": splits, "two_way": two_way, "exclude_overlap": exclude_overlap, "skip_bad_rows": skip_bad_rows}
     rows = read_nli(folder, sources, **rules) if folder else None
     if rows is None:
         try:

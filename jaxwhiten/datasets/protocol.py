@@ -126,11 +126,7 @@ _SPECS = (
         "SICK-R",
         "sick",
         "SICK",
-        {
-            "train": ("SICK_train.txt", 4500),
-            "dev": ("SICK_trial.txt", 500),
-            "test": ("SICK_test_annotated.txt", 4927),
-        },
+        {"train": ("SICK_train.txt", 4500), "dev": ("SICK_trial.txt", 500), "test": ("SICK_test_annotated.txt", 4927)},
         low=1.0,
     ),
 )

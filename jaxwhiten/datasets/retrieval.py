@@ -53,23 +53,20 @@ class RetrievalData:
 
 
 class _Side:
-    """Texts by id; the first text of an id is kept, later different ones are counted."""
+    """Texts by id; the first text of an id is kept, later different ones are conflicts."""
 
     def __init__(self, kind: str):
         self.kind = kind
         self.number: dict[str, int] = {}
         self.texts: list[str] = []
-        self.different = 0
-        self.examples: list[str] = []
+        self.conflicts: list[str] = []
 
     def add(self, key: str, text: str) -> int:
         number = self.number.setdefault(key, len(self.texts))
         if number == len(self.texts):
             self.texts.append(text)
         elif self.texts[number] != text:
-            self.different += 1
-            if len(self.examples) < _EXAMPLES:
-                self.examples.append(f"{self.kind} {key}: {self.texts[number]!r:.80} and {text!r:.80}")
+            self.conflicts.append(f"{self.kind} {key}: {self.texts[number]!r:.80} and {text!r:.80}")
         return number
 
 
@@ -103,11 +100,11 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
             "rows": total,
             **(counts or {}),
             "empty_texts": empty,
-            "rows_with_another_text_of_a_document": documents.different,
-            "rows_with_another_text_of_a_query": queries.different,
+            "rows_with_another_text_of_a_document": len(documents.conflicts),
+            "rows_with_another_text_of_a_query": len(queries.conflicts),
             "queries_without_gold": int((np.diff(gold.indptr) == 0).sum()),
         },
-        conflicts=tuple(documents.examples + queries.examples),
+        conflicts=tuple(documents.conflicts[:_EXAMPLES] + queries.conflicts[:_EXAMPLES]),
     )
 
 

@@ -131,9 +131,8 @@ def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:
 
 def load_sample() -> STSTask:
     """The pairs that ship with the package, for demo and tests: one split `test`, whose subsets are its genres."""
-    names = ("genre", "score", "sentence1", "sentence2")
     with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
-        table = read_table(path, dict(zip(names, names, strict=True)))
+        table = read_table(path)
     try:
         score = np.array(table["score"], dtype=np.float64)
     except ValueError as error:

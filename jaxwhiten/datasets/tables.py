@@ -20,15 +20,8 @@ import numpy as np
 from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, line_blocks
 from jaxwhiten.errors import DataError, InputError, missing_dependency, unknown_name
 
-_FORMATS = {
-    ".tsv": "tsv",
-    ".txt": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-}
+_FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
+_FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
 _BATCH = 65_536
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _HELP = "Give the column names of this file."
@@ -110,12 +103,12 @@ def _numbered_rows(path: Path, bad: BadRows, format: str) -> Iterator[tuple[Sequ
     rows: list[list[str]] = []
     while True:
         try:
-            row = next(reader)
-        except StopIteration:
-            break
+            row = next(reader, None)
         except csv.Error as error:
             bad(last, f"not valid CSV ({error})")
             continue
+        if row is None:
+            break
         if row:
             found.append(last)
             rows.append(row)
@@ -163,10 +156,9 @@ def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None
 
 def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
     """Yields the column names, then batches."""
-    names: list[str] = list(columns.values()) if columns is not None else []
+    names = None if columns is None else list(columns.values())
     if columns is not None:
         yield list(columns)
-    started = columns is not None
     for numbers, lines in line_blocks(path, bad):
         found, rows = [], []
         for number, line in zip(numbers, lines, strict=True):
@@ -177,18 +169,18 @@ def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> 
             except (ValueError, RecursionError) as error:
                 bad(number, f"not valid JSON ({str(error)[:80]})")
                 continue
-            if not started and isinstance(value, dict):
-                names, started = list(value), True
+            if names is None and isinstance(value, dict):
+                names = list(value)
                 yield names
             # `line_blocks` refuses NULs and surrogates; only escapes can still hold them.
-            if problem := _json_problem(value, names, "\\u" in line):
+            if problem := _json_problem(value, names or [], "\\u" in line):
                 bad(number, problem)
                 continue
             found.append(number)
-            rows.append([value[name] for name in names])
-        if started:
+            rows.append([value[name] for name in names or []])
+        if names is not None:
             yield found, rows
-    if not started:
+    if names is None:
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
 

@@ -24,9 +24,6 @@ def multiple_negatives_ranking(
       negatives: Hard negatives, `m` columns; each is a candidate for every anchor.
       scale: Factor on the cosines, an inverse temperature.
 
-    Returns:
-      The mean loss.
-
     References:
       Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
       scaled cosines as in sentence-transformers' `MultipleNegativesRankingLoss`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +35,6 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
       dims: Lengths of the prefixes.
       weights: Weight of each prefix; all 1 when None.
 
-    Returns:
-      An objective with the same signature.
-
     Raises:
       InputError: No prefix, a length below 1, or a different number of weights. When called, the loss raises it for a
         prefix longer than the vectors.
@@ -68,7 +64,7 @@ class ObjectiveKind:
     """An objective and what it requires of the data.
 
     Attributes:
-      loss: The objective as `(columns, labels, head, **settings) -> loss`.
+      loss: The objective as `(*columns, labels, **head, **settings) -> loss`, without labels where it needs none.
       columns: Minimum and maximum number of sentences per row (None: no maximum).
       label: `"class"`, `"score"`, None, or what no data holds but a teacher gives: `"vector"` ([b, columns, e]) or
         `"margin"` ([b]).
@@ -88,63 +84,39 @@ class ObjectiveKind:
         return self.label in ("class", "score")
 
 
-def _ranking(columns: Sequence[Array], labels: Array | None, head: Head, **settings: Any) -> Scalar:
-    del labels, head
-    anchor, positive, *negatives = columns
+def _ranking(anchor: Array, positive: Array, *negatives: Array, **settings: Any) -> Scalar:
     return multiple_negatives_ranking(anchor, positive, jnp.stack(negatives) if negatives else None, **settings)
 
 
-def _prefix(teacher: Array, columns: Sequence[Array]) -> Array:
-    """The first sentences' vectors of a teacher, cut to the prefix that `matryoshka` trains."""
-    return teacher[:, 0, : columns[0].shape[-1]]
+def _first_of(loss: Callable[[Array, Array], Scalar]) -> Callable[[Array, Array], Scalar]:
+    """A loss against the teacher's vectors of the first sentences, cut to the prefix that `matryoshka` trains."""
+    return lambda u, teacher: loss(u, teacher[:, 0, : u.shape[-1]])
 
 
-def _planned(columns: Sequence[Array], labels: Array | None, head: Head, **settings: Any) -> Scalar:
+def _planned(*_: Array, **settings: Any) -> Scalar:
     raise InputError("This objective trains more than an encoder: plan it with jaxwhiten.training.make_plan.")
 
 
+ONE, TWO, THREE = (1, 1), (2, 2), (3, 3)
 OBJECTIVES: dict[str, ObjectiveKind] = {
-    "softmax": ObjectiveKind(
-        lambda c, y, h, **settings: softmax_classification(c[0], c[1], y, h["kernel"], h["bias"], **settings),
-        (2, 2),
-        "class",
-        settings=("concatenation",),
-    ),
-    "cosine": ObjectiveKind(lambda c, y, h: cosine_regression(c[0], c[1], y), (2, 2), "score"),
-    "triplet": ObjectiveKind(lambda c, y, h, **settings: triplet(*c, **settings), (3, 3), settings=("margin",)),
+    "softmax": ObjectiveKind(softmax_classification, TWO, "class", settings=("concatenation",)),
+    "cosine": ObjectiveKind(cosine_regression, TWO, "score"),
+    "triplet": ObjectiveKind(triplet, THREE, settings=("margin",)),
     "mnr": ObjectiveKind(_ranking, (2, None), settings=("scale",)),
-    "simcse": ObjectiveKind(
-        lambda c, y, h, **settings: simcse(c[0], c[1], **settings), (1, 1), passes=2, settings=("temperature",)
-    ),
-    "whitenedcse": ObjectiveKind(
-        lambda c, y, h, **settings: whitenedcse(c[0], c[1], key=h.get("key"), **settings),
-        (1, 1),
-        passes=2,
-        settings=("temperature", "group_size", "shuffles"),
-    ),
-    "simcse_whitened": ObjectiveKind(_planned, (1, 1), settings=("temperature", "fit_rows")),
-    "ct": ObjectiveKind(
-        lambda c, y, h, **settings: contrastive_tension(c[0], c[1], **settings), (1, 1), settings=("negatives",)
-    ),
-    "tsdae": ObjectiveKind(_planned, (1, 1), settings=("deletion", "layers")),
-    "cosent": ObjectiveKind(
-        lambda c, y, h, **settings: cosent(c[0], c[1], y, **settings), (2, 2), "score", settings=("scale",)
-    ),
-    "distil_mse": ObjectiveKind(lambda c, y, h: vector_regression(c[0], _prefix(y, c)), (1, 1), "vector"),
-    "distil_cosine": ObjectiveKind(lambda c, y, h: cosine_distance(c[0], _prefix(y, c)), (1, 1), "vector"),
+    "simcse": ObjectiveKind(simcse, ONE, passes=2, settings=("temperature",)),
+    "whitenedcse": ObjectiveKind(whitenedcse, ONE, passes=2, settings=("temperature", "group_size", "shuffles")),
+    "simcse_whitened": ObjectiveKind(_planned, ONE, settings=("temperature", "fit_rows")),
+    "ct": ObjectiveKind(contrastive_tension, ONE, settings=("negatives",)),
+    "tsdae": ObjectiveKind(_planned, ONE, settings=("deletion", "layers")),
+    "cosent": ObjectiveKind(cosent, TWO, "score", settings=("scale",)),
+    "distil_mse": ObjectiveKind(_first_of(vector_regression), ONE, "vector"),
+    "distil_cosine": ObjectiveKind(_first_of(cosine_distance), ONE, "vector"),
     # DSE: the teacher's score of each pair, regressed (Barkan et al., AAAI 2020, section 3).
-    "distil_pairs": ObjectiveKind(
-        lambda c, y, h: cosine_regression(c[0], c[1], cosine(y[:, 0], y[:, 1])), (2, 2), "vector"
-    ),
+    "distil_pairs": ObjectiveKind(lambda u, v, y: cosine_regression(u, v, cosine(y[:, 0], y[:, 1])), TWO, "vector"),
     "distil_listwise": ObjectiveKind(
-        lambda c, y, h, **settings: listwise_distillation(c[0], y[:, 0], **settings),
-        (1, 1),
-        "vector",
-        settings=("scale",),
+        lambda u, y, **settings: listwise_distillation(u, y[:, 0], **settings), ONE, "vector", settings=("scale",)
     ),
-    "margin_mse": ObjectiveKind(
-        lambda c, y, h, **settings: margin_mse(c[0], c[1], c[2], y, **settings), (3, 3), "margin", settings=("scale",)
-    ),
+    "margin_mse": ObjectiveKind(margin_mse, THREE, "margin", settings=("scale",)),
 }
 
 
@@ -205,7 +177,10 @@ def objective(
     for setting in settings:
         if setting not in kind.settings:
             raise unknown_name(f"setting of the objective {name!r}", setting, kind.settings)
-    loss = functools.partial(kind.loss, **settings)
+
+    def loss(columns: Sequence[Array], labels: Array | None, head: Head) -> Scalar:
+        return kind.loss(*columns, *([] if kind.label is None else [labels]), **head, **settings)
+
     return matryoshka(loss, matryoshka_dims, matryoshka_weights) if matryoshka_dims else loss
 
 

@@ -50,9 +50,6 @@ def softmax_classification(
       bias: The classifier's bias.
       concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
 
-    Returns:
-      The mean loss.
-
     Raises:
       InputError: An unknown feature, or a kernel with a different number of slabs.
 

@@ -4,19 +4,46 @@ from jaxwhiten.training.adapters import plan_lora, plan_on_vectors
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.corpus import TokenCorpus, TokenStream, corpus_key, tokenize_corpus
-from jaxwhiten.training.denoising import Decoder, delete_tokens, plan_tsdae
 from jaxwhiten.training.distillation import plan_distillation
 from jaxwhiten.training.log import Log, median_rate, plot_run, read_metrics
 from jaxwhiten.training.loop import Evaluate, FitResult, RunOptions, Trained, fit, train
-from jaxwhiten.training.masked import masked_batches, masked_evaluator, masked_loss, split_masked_lm
-from jaxwhiten.training.masking import MaskRules, mask_blocks, mask_rules
+from jaxwhiten.training.masked import (
+    MaskRules,
+    mask_blocks,
+    mask_rules,
+    masked_batches,
+    masked_evaluator,
+    masked_loss,
+    split_masked_lm,
+)
 from jaxwhiten.training.pairs import mine_negatives, pair_evaluator, pair_loss, pair_table
 from jaxwhiten.training.plan import ADAPTERS, PLANNERS, Plan, Setup, make_plan
-from jaxwhiten.training.schedule import make_optimizer, make_schedule
-from jaxwhiten.training.sentences import Rebuild, sentence_batches, sentence_loss, split_encoder, sts_evaluator
-from jaxwhiten.training.step import TrainState, create_state, data_mesh, make_step, place_batch
-from jaxwhiten.training.tokens import TokenTable, tokenize_columns
-from jaxwhiten.training.unsupervised import plan_ct, plan_simcse_whitened, plan_whitenedcse
+from jaxwhiten.training.sentences import (
+    Rebuild,
+    TokenTable,
+    sentence_batches,
+    sentence_loss,
+    split_encoder,
+    sts_evaluator,
+    tokenize_columns,
+)
+from jaxwhiten.training.step import (
+    TrainState,
+    create_state,
+    data_mesh,
+    make_optimizer,
+    make_schedule,
+    make_step,
+    place_batch,
+)
+from jaxwhiten.training.unsupervised import (
+    Decoder,
+    delete_tokens,
+    plan_ct,
+    plan_simcse_whitened,
+    plan_tsdae,
+    plan_whitenedcse,
+)
 
 __all__ = [
     "ADAPTERS",

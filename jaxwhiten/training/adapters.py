@@ -20,12 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxwhiten import losses
-from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Dense, Module, Target, VectorStep, array, step
 from jaxwhiten.training.distillation import encode_columns
 from jaxwhiten.training.plan import ADAPTERS, Plan, Planner, Setup, plan_sentences
-from jaxwhiten.training.step import Params
+from jaxwhiten.training.step import Batch, Params
 
 SETTINGS: dict[str, Any] = {"projections": ("query", "value"), "rank": 8, "alpha": 16.0}
 """Settings beside `kind`, with their defaults; all are LoRA's, and the rank is the bottleneck's, too."""
@@ -56,10 +55,7 @@ def plan_lora(planner: Planner, objective: str, setup: Setup) -> Plan:
         raise InputError(f"LoRA needs projections and a rank from 1 to their width: got {chosen}, rank {rank}.")
     keys = jax.random.split(jax.random.key(setup.seed), len(kernels))
     adapter = {
-        name: {
-            "down": jax.random.normal(key, (leaf.shape[0], rank)) * leaf.shape[0] ** -0.5,
-            "up": jnp.zeros((rank, leaf.shape[1])),
-        }
+        name: {"down": _thin(key, leaf.shape[0], rank), "up": jnp.zeros((rank, leaf.shape[1]))}
         for key, (name, leaf) in zip(keys, kernels.items(), strict=True)
     }
 
@@ -67,27 +63,29 @@ def plan_lora(planner: Planner, objective: str, setup: Setup) -> Plan:
         def add(path: Any, leaf: Any) -> Any:
             if (name := _name(path)) not in adapter:
                 return leaf
-            down, up = adapter[name]["down"], adapter[name]["up"]
-            return leaf + settings["alpha"] / rank * jnp.matmul(down, up, precision="highest")
+            product = jnp.matmul(adapter[name]["down"], adapter[name]["up"], precision="highest")
+            return leaf + settings["alpha"] / rank * product
 
         return jax.tree.map_with_path(add, base)
 
-    def loss(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
-        base, own = params["frozen"]
-        whole = {**params, "encoder": merged(base, params["encoder"])}
-        return plan.loss({name: part for name, part in whole.items() if name != "frozen"} | own, batch, key)
+    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+        return plan.loss({**params, "encoder": merged(params["frozen"], params["encoder"])}, batch, key)
 
     return dataclasses.replace(
         plan,
         params={**plan.params, "encoder": adapter},
         loss=loss,
         rebuild=lambda adapter: plan.rebuild(merged(base, adapter)),
-        frozen=(base, {} if plan.frozen is None else {"frozen": plan.frozen}),
+        frozen=base,
     )
 
 
 def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/").removesuffix("/value")
+
+
+def _thin(key: jax.Array, width: int, rank: int) -> jax.Array:
+    return jax.random.normal(key, (width, rank)) * width**-0.5
 
 
 @step
@@ -136,27 +134,22 @@ def plan_on_vectors(planner: Planner, objective: str, setup: Setup) -> Plan:
     plan, rank = planner(objective, setup), settings["rank"]
     if rank < 1:
         raise InputError(f"An adapter of rank {rank}: it must be at least 1.")
-    if settings["kind"] == "linear":
-        adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
-    else:
-        down = jax.random.normal(jax.random.key(setup.seed), (width, rank)) * width**-0.5
-        adapter = Bottleneck(down, jnp.zeros(rank), jnp.zeros((rank, width)))
-    loss = losses.objective(objective, **setup.matryoshka, **setup.settings)
+    adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
+    if settings["kind"] == "bottleneck":
+        adapter = Bottleneck(_thin(jax.random.key(setup.seed), width, rank), jnp.zeros(rank), jnp.zeros((rank, width)))
+    compare = losses.objective(objective, **setup.matryoshka, **setup.settings)
 
-    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
-        del key
-        vectors = batch["vectors"].swapaxes(0, 1)
-        for one in params["steps"]:
-            vectors = one(vectors.reshape(-1, vectors.shape[-1])).reshape(*vectors.shape[:2], -1)
-        return loss(list(vectors), batch.get("labels"), params["head"]), {}
+    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+        adapter, vectors = params["steps"][0], batch["vectors"].swapaxes(0, 1)
+        vectors = adapter(vectors.reshape(-1, width)).reshape(*vectors.shape[:2], -1)
+        return compare(list(vectors), batch.get("labels"), params["head"]), {}
 
-    encoder = Encoder(setup.model, setup.folder, pooling=setup.pooling, max_length=setup.max_length)
     return dataclasses.replace(
         plan,
         params={"encoder": {}, "head": plan.params["head"], "steps": (adapter,)},
-        loss=loss_fn,
+        loss=loss,
         rebuild=lambda _: setup.model,
-        vectors=encode_columns(encoder, setup.columns),
+        vectors=encode_columns(setup.encoder(), setup.columns),
     )
 
 

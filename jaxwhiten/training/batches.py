@@ -30,18 +30,14 @@ def choose_buckets(
     rung = np.searchsorted(ladder, lengths)
     counts = np.bincount(rung, minlength=len(ladder))
     last = int(rung.max())
-    best: tuple[int, ...] = (last,)
-    fewest = np.inf
-    for size in range(min(buckets, last + 1)):
-        for lower in itertools.combinations(range(last), size):
-            edges = (*lower, last)
-            starts = (0, *(edge + 1 for edge in lower))
-            padded = sum(
-                ladder[edge] * counts[start : edge + 1].sum() for start, edge in zip(starts, edges, strict=True)
-            )
-            if padded < fewest:
-                best, fewest = edges, padded
-    return ladder[list(best)]
+
+    def padded(edges: Any) -> Any:
+        starts = (0, *(edge + 1 for edge in edges))
+        return sum(ladder[edge] * counts[start : edge + 1].sum() for start, edge in zip(starts, edges, strict=False))
+
+    sizes = range(min(buckets, last + 1))
+    choices = ((*lower, last) for size in sizes for lower in itertools.combinations(range(last), size))
+    return ladder[list(min(choices, key=padded))]
 
 
 def deal_rows(

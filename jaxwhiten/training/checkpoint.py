@@ -6,6 +6,7 @@ checkpoint under a temporary name and renames it when complete: a full disk or a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,6 @@ from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing
 from jaxwhiten.training.step import TrainState
 
 _RECIPE = "recipe.json"
-_MISSING = "(absent)"
 
 
 class Checkpoints:
@@ -108,10 +108,8 @@ class Checkpoints:
         metrics = {self._best: score if math.isfinite(score) else -math.inf} if self._best else None
         rest = {"position": dict(position), "checksums": _checksums(state)}
         items = args.Composite(state=args.StandardSave(_flatten(state)), rest=args.JsonSave(rest))
-        try:
+        with self._writing():
             self._manager.save(step, args=items, metrics=metrics, force=True)
-        except Exception as error:  # tensorstore, XLA and the operating system raise different types
-            raise self._not_written(error) from error
 
     def wait(self) -> None:
         """Waits until the checkpoint in progress is written.
@@ -119,17 +117,19 @@ class Checkpoints:
         Raises:
           JaxwhitenError: It could not be written.
         """
-        try:
+        with self._writing():
             self._manager.wait_until_finished()
-        except Exception as error:
-            raise self._not_written(error) from error
 
-    def _not_written(self, error: Exception) -> JaxwhitenError:
-        steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
-        return JaxwhitenError(
-            f"{self.folder}: a checkpoint could not be written ({_first_line(error)}). Checkpoints left intact: steps "
-            f"{steps}. Free some space and run the same command to resume."
-        )
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # tensorstore, XLA and the operating system raise different types
+            steps = ", ".join(map(str, sorted(self._manager.all_steps(read=True)))) or "none"
+            raise JaxwhitenError(
+                f"{self.folder}: a checkpoint could not be written ({_first_line(error)}). Checkpoints left intact: "
+                f"steps {steps}. Free some space and run the same command to resume."
+            ) from error
 
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
         """Reads a checkpoint.
@@ -189,7 +189,7 @@ def _checksum_leaves(leaves: list[jax.Array]) -> list[jax.Array]:
 def _differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted({*old, *new}):
-            yield from _differences(old.get(name, _MISSING), new.get(name, _MISSING), f"{where}.{name}".lstrip("."))
+            yield from _differences(old.get(name, "(absent)"), new.get(name, "(absent)"), f"{where}.{name}".lstrip("."))
     elif old != new:
         yield f"{where} was {old!r}, now {new!r}"
 

@@ -19,10 +19,9 @@ from jaxtyping import Int
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.datasets.corpus import Corpus, check_share, held_out
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.datasets.textfile import Corpus, held_out
+from jaxwhiten.errors import DataError, InputError, ModelError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training.tokens import save_array
 
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
@@ -115,15 +114,13 @@ def tokenize_corpus(
       progress: Whether to show a progress bar; None shows it on a terminal.
       part_passages: Passages per part.
 
-    Returns:
-      The blocks on both sides.
-
     Raises:
       InputError: The text to train on or the text held out is shorter than one block.
       ModelError: No readable tokenizer in the folder, or one without special tokens around a text.
       DataError: A file cannot be read.
     """
-    check_share(held_out_share)
+    if not 0 < held_out_share < 1:
+        raise DataError(f"The share of passages held out is {held_out_share}; expected a number above 0 and below 1.")
     tokenizer = BulkTokenizer(Path(tokenizer_folder), _NO_LIMIT)
     empty = tokenizer([""]).flat
     if len(empty) != 2 or block_length < 4:
@@ -173,7 +170,7 @@ def _write_parts(
                     io.map_array(file)
                 except (OSError, ValueError):
                     chosen = [text for text, is_out in zip(passages, out, strict=True) if is_out == wanted]
-                    save_array(file, _tokens(tokenizer, chosen, dtype))
+                    io.save_array(file, _tokens(tokenizer, chosen, dtype))
             facts["parts"] = number + 1
             bar.update(len(passages))
     facts["skipped"] = corpus.skipped

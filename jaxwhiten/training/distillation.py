@@ -17,12 +17,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten.encoding import EmbeddingStore, Encoder
+from jaxwhiten import losses
+from jaxwhiten.encoding import CrossEncoder, EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
 from jaxwhiten.whitening import Moments, Whitening
@@ -52,18 +52,32 @@ def plan_distillation(objective: str, setup: Setup) -> Plan:
     plan = plan_sentences(objective, setup)
     encoder = Encoder.from_pretrained(teacher["model"], pooling=teacher["pooling"], max_length=setup.max_length)
     vectors = encode_columns(encoder.without_code(), setup.columns)
-    loss = plan.loss
     if objective in _BY_COMPONENT:
+        plain = losses.objective(objective, **setup.matryoshka, **setup.settings)
         sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
-        student = Encoder(setup.model, setup.folder, pooling=setup.pooling, max_length=setup.max_length)
-        own = student.encode([setup.columns[0][row] for row in sample.tolist()])
+        own = setup.encoder().encode([setup.columns[0][row] for row in sample.tolist()])
         to_student = student_map(vectors[:, 0], sample, own, teacher["gamma"])
+        plan = plan_sentences(objective, setup, lambda c, y, h: plain(c, to_student(y), h))
+    return dataclasses.replace(plan, labels=vectors)
 
-        def mapped_loss(params: Any, batch: dict[str, jax.Array], key: jax.Array) -> Any:
-            return plan.loss(params, batch | {"labels": to_student(batch["labels"])}, key)
 
-        loss = mapped_loss
-    return dataclasses.replace(plan, loss=loss, labels=vectors)
+def plan_margins(objective: str, setup: Setup) -> Plan:
+    """Query, positive and negative with the margin of a cross-encoder as their label: generative pseudo labelling.
+
+    The setting `teacher` names the cross-encoder's folder.
+
+    References:
+      Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
+    """
+    settings = dict(setup.settings)
+    if not settings.get("teacher"):
+        raise InputError(f"The objective {objective!r} takes its labels from a cross-encoder: name it as teacher.")
+    teacher = CrossEncoder.from_pretrained(settings.pop("teacher"))
+    teacher.activation = "Identity"
+    query, *others = setup.columns
+    positive, negative = (teacher.predict(list(zip(query, texts, strict=True))) for texts in others)
+    plan = plan_sentences(objective, dataclasses.replace(setup, settings=settings))
+    return dataclasses.replace(plan, labels=positive - negative)
 
 
 def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
@@ -77,7 +91,7 @@ def student_map(
     sample: Int[np.ndarray, " s"],
     student: Float[np.ndarray, "s d"],
     gamma: float = 0.0,
-) -> Callable[[Float[Array, "*b e"]], Float[Array, "*b d"]]:
+) -> Callable[[Any], Float[Array, "*b d"]]:
     """The affine map from a teacher's vectors to what a student has to learn.
 
     It is the whitening of these vectors to the student's width with power γ, none where there is nothing to reduce and
@@ -113,3 +127,4 @@ def student_map(
 
 
 PLANNERS |= dict.fromkeys((*_BY_COMPONENT, "distil_pairs", "distil_listwise"), plan_distillation)
+PLANNERS["margin_mse"] = plan_margins

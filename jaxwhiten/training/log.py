@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import statistics
@@ -44,12 +45,11 @@ class Log:
         progress: bool | None = None,
     ):
         self._per_step, self._unit = per_step, unit
-        writer = is_writer()
-        silent = True if not writer else None if progress is None else not progress
+        silent = True if not is_writer() else None if progress is None else not progress
         self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
         self._file: Any = None
         self._events: Any = None
-        if writer:
+        if is_writer():
             summary_writer = _summary_writer()
             path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
@@ -59,17 +59,15 @@ class Log:
         self._clock, self._last = time.perf_counter(), start
 
     def steps(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
-        """Logs finished steps, given as (number, metrics)."""
-        if not rows:
-            return
-        now = time.perf_counter()
-        rate = (rows[-1][0] - self._last) * self._per_step / max(now - self._clock, 1e-9)
+        """Logs finished steps, at least one, given as (number, metrics)."""
+        now, (last, latest) = time.perf_counter(), rows[-1]
+        rate = (last - self._last) * self._per_step / max(now - self._clock, 1e-9)
         for step, metrics in rows:
             values = {name: float(value) for name, value in metrics.items()} | {f"{self._unit}_per_second": rate}
             self._write({"step": step, **values})
-        self._bar.update(rows[-1][0] - self._last)
-        self._bar.set_postfix_str(f"loss {float(rows[-1][1]['loss']):.4f}, {rate:.0f} {self._unit}/s")
-        self._clock, self._last = now, rows[-1][0]
+        self._bar.update(last - self._last)
+        self._bar.set_postfix_str(f"loss {float(latest['loss']):.4f}, {rate:.0f} {self._unit}/s")
+        self._clock, self._last = now, last
 
     def scores(self, step: int, scores: Mapping[str, float]) -> None:
         """Logs an evaluation; its time does not count towards the rate."""
@@ -120,10 +118,8 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
     path = Path(folder) / METRICS_FILE
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
+        with contextlib.suppress(ValueError):
             rows.append(json.loads(line))
-        except ValueError:
-            continue
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import signal
 import threading
@@ -105,9 +106,6 @@ def train(
       best: The score whose highest value marks the best checkpoint.
       options: How the run is logged and checkpointed.
 
-    Returns:
-      The best parameters.
-
     Raises:
       MismatchError: The folder's run, or another process, has another recipe.
       FormatError: Its latest checkpoint is damaged.
@@ -123,29 +121,14 @@ def train(
     if checkpoints.latest is not None:
         state, position = checkpoints.restore(state)
         batches.set_position(position)
-    log = Log(
-        Path(folder),
-        steps,
-        start=int(state.step),
-        per_step=batch_size * options.per_row,
-        unit=options.unit,
-        progress=options.progress,
-    )
+    start, per_step = int(state.step), batch_size * options.per_row
+    log = Log(Path(folder), steps, start=start, per_step=per_step, unit=options.unit, progress=options.progress)
     try:
-        if evaluate is not None and int(state.step) == 0:
+        if evaluate is not None and start == 0:
             log.scores(0, from_writer(evaluate(state.params)))
         step = make_step(loss_fn, optimizer, schedule, mesh, seed=seed, accumulate=accumulate, frozen=frozen)
-        state, finished = fit(
-            state,
-            step,
-            batches,
-            mesh,
-            total_steps=steps,
-            log=log,
-            checkpoints=checkpoints,
-            options=options,
-            evaluate=evaluate,
-        )
+        run = functools.partial(fit, log=log, checkpoints=checkpoints, options=options, evaluate=evaluate)
+        state, finished = run(state, step, batches, mesh, total_steps=steps)
         if not finished:
             log.note(f"stopped at step {int(state.step)} of {steps}; the same command resumes it")
         elif checkpoints.best != int(state.step):
@@ -183,9 +166,6 @@ def fit(
       log, checkpoints, options: Of this run.
       evaluate: Parameters to scores.
 
-    Returns:
-      The state, and whether the run is finished rather than stopped.
-
     Raises:
       NonFiniteError: The loss is NaN or infinite. The checkpoints were written before that.
       JaxwhitenError: A checkpoint could not be written.
@@ -198,13 +178,12 @@ def fit(
             number += 1
             waiting.append((number, metrics))
 
-            last, stopping = number == total_steps, stop.requested(number)
+            last, stopping, scores = number == total_steps, stop.requested(number), None
             evaluating = evaluate is not None and (last or _due(number, options.evaluate_every))
             saving = evaluating or last or stopping or _due(number, options.save_every)
             if saving or _due(number, options.log_every):
                 log.steps(_finite(jax.device_get(waiting)))
                 waiting.clear()
-            scores = None
             if evaluate is not None and evaluating:
                 scores = from_writer(evaluate(state.params))  # equal in all processes: they agree on the best step
                 log.scores(number, scores)

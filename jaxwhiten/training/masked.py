@@ -1,12 +1,16 @@
-"""Masked language modelling in the training loop: batches of masked blocks, the loss, the held-out score.
+"""Masked language modelling in the training loop: whole-word masking in numpy, the loss, the held-out score.
 
 References:
-  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1.
+  Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1
+  and appendix A.1 (80 % masked, 10 % random, 10 % unchanged); whole-word masking is from the authors' later release.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,18 +19,132 @@ import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import Mesh
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
+from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import MaskedLM
 from jaxwhiten.runtime.distributed import gather_rows
+from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.corpus import TokenStream
 from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.masking import MaskRules, mask_blocks
 from jaxwhiten.training.step import Batch, LossFn, Params, place_batch
 
-HELD_OUT_LOSS, HELD_OUT_ACCURACY = "held-out loss", "held-out accuracy"
+# Prefix of tokens that begin a word; WordPiece instead marks those that continue one.
+_WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
 RebuildMasked = Callable[[nnx.State[Any, Any]], MaskedLM]
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskRules:
+    """Which tokens may be masked, and what replaces them.
+
+    Attributes:
+      mask_id: Id of the mask token.
+      maskable: Whether each id may be masked; False for special tokens.
+      continues: Whether each id continues the previous word.
+      share: Share of the maskable tokens to choose, as whole words.
+      masked: Share of the chosen tokens replaced by the mask token.
+      random: Share of the chosen tokens replaced by a random token; the rest stay unchanged.
+    """
+
+    mask_id: int
+    maskable: Bool[np.ndarray, " vocab"]
+    continues: Bool[np.ndarray, " vocab"]
+    share: float = 0.15
+    masked: float = 0.8
+    random: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1 or min(self.masked, self.random) < 0 or self.masked + self.random > 1:
+            raise InputError(
+                f"Shares to mask: {self.share}, of which {self.masked} masked and {self.random} random; expected "
+                "0 < share < 1 and masked + random at most 1."
+            )
+
+    def places(self, length: int) -> int:
+        """Number of positions reserved for chosen tokens in a row of the given length."""
+        return max(round(self.share * length), 1)
+
+
+def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
+    """The masking rules for a tokenizer.
+
+    Args:
+      tokenizer_folder: Folder of the tokenizer.
+      **shares: `share`, `masked` and `random` of `MaskRules`.
+
+    Raises:
+      ModelError: The tokenizer has no mask token, or does not mark where words begin.
+      InputError: Invalid shares.
+    """
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
+    raw = json.loads(tokenizer.to_json())
+    kind, added = raw["model"].get("type", "WordPiece"), raw.get("added_tokens", [])
+    special = {token["id"] for token in added if token["special"]}
+    vocabulary = raw["model"]["vocab"]
+    names = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
+    names |= {token["content"]: token["id"] for token in added}
+    size = max(names.values()) + 1
+    maskable, continues = np.zeros(size, bool), np.zeros(size, bool)
+    ids = np.fromiter(names.values(), np.int64, len(names))
+    maskable[ids] = [number not in special for number in names.values()]
+    if kind == "WordPiece":
+        prefix = raw["model"].get("continuing_subword_prefix", "##")
+        continues[ids] = [name.startswith(prefix) for name in names]
+    elif kind in _WORD_START:
+        continues[ids] = [not name.startswith(_WORD_START[kind]) for name in names]
+    else:
+        raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
+    return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, **shares)
+
+
+def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Chooses whole words at random and masks their tokens.
+
+    Words are taken in random order until the next one would exceed the row's share. Every row has the same number of
+    places, `rules.places(length)`; unused ones have weight 0.
+
+    Args:
+      ids: Blocks of token ids.
+      rules: From `mask_rules`.
+      rng: Source of all randomness.
+
+    Returns:
+      `input_ids` [b, length] with the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32,
+      1 for chosen tokens), each [b, places].
+    """
+    b, length = ids.shape
+    places, column = rules.places(length), np.arange(length)
+    maskable = rules.maskable[ids]
+    begins = maskable & ~rules.continues[ids]
+    begins[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]
+    begins[:, 0] |= maskable[:, 0]
+    word = np.maximum.accumulate(np.where(begins, column, 0), axis=1)
+    draw = np.take_along_axis(rng.random((b, length)), word, axis=1)  # the same for all tokens of a word
+    draw[~maskable] = 2.0
+    order = np.argsort(draw, axis=1, kind="stable")
+    draw = np.take_along_axis(draw, order, axis=1)
+    ends = np.ones((b, length), bool)
+    ends[:, :-1] = draw[:, 1:] != draw[:, :-1]
+    word_end = np.minimum.accumulate(np.where(ends, column, length)[:, ::-1], axis=1)[:, ::-1]
+    budget = np.clip(np.round(rules.share * maskable.sum(1)), 1, places)[:, None]
+    chosen = ((word_end < budget) & (draw < 2.0))[:, :places]
+
+    positions = order[:, :places]
+    targets = np.take_along_axis(ids, positions, axis=1)
+    action = rng.random((b, places))
+    others = np.flatnonzero(rules.maskable)
+    random = others[rng.integers(len(others), size=(b, places))]
+    hidden = np.where(action < rules.masked, rules.mask_id, targets)
+    hidden = np.where((action >= rules.masked) & (action < rules.masked + rules.random), random, hidden)
+    hidden = np.where(chosen, hidden, targets)
+    inputs = ids.copy()
+    np.put_along_axis(inputs, positions, hidden, axis=1)
+    integers = {"input_ids": inputs, "positions": positions, "targets": targets}
+    return {name: array.astype(np.int32) for name, array in integers.items()} | {"weights": chosen.astype(np.float32)}
 
 
 def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked]:
@@ -35,15 +153,13 @@ def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked
     return params, lambda trained: nnx.merge(graph, trained)
 
 
-def masked_batches(
-    stream: TokenStream, rules: MaskRules, *, batch_size: int, seed: int = 0, process: tuple[int, int] = (0, 1)
-) -> Batches:
+def masked_batches(stream: TokenStream, rules: MaskRules, **order: Any) -> Batches:
     """Shuffled batches of blocks for `masked_loss`; a block is masked differently in every epoch.
 
     Args:
       stream: The blocks.
       rules: The rules of masking.
-      batch_size, seed, process: As in `Batches`.
+      **order: `batch_size`, `seed` and `process` of `Batches`.
     """
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -51,7 +167,7 @@ def masked_batches(
         return mask_blocks(stream.blocks(rows), rules, rng)
 
     lengths, ladder = np.full(len(stream), stream.length), np.array([stream.length])
-    return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed, process=process)
+    return Batches(lengths, collate, ladder=ladder, buckets=1, **order)
 
 
 def _sums(model: MaskedLM, batch: Batch, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -113,6 +229,6 @@ def masked_evaluator(
             batch["weights"][count - start :] = 0.0  # padding of the last batch
             total += np.array(jax.device_get(sums(params, place_batch(batch, mesh))), np.float64)
         total = gather_rows(total[None]).sum(axis=0)
-        return {HELD_OUT_LOSS: total[0] / total[2], HELD_OUT_ACCURACY: 100 * total[1] / total[2]}
+        return {"held-out loss": total[0] / total[2], "held-out accuracy": 100 * total[1] / total[2]}
 
     return evaluate

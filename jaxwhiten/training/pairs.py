@@ -6,7 +6,6 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,21 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import nnx
+from jaxtyping import Array
 
 from jaxwhiten import io
 from jaxwhiten.datasets.examples import Examples, linked_groups
 from jaxwhiten.encoding import CrossEncoder
-from jaxwhiten.errors import InputError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
 from jaxwhiten.text import BulkTokenizer
 from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
-from jaxwhiten.training.sentences import Rebuild, noisy_vectors
+from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss
 from jaxwhiten.training.step import LossFn, Params
-from jaxwhiten.training.tokens import TokenTable
 
 
 def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:
@@ -48,19 +44,16 @@ def pair_loss(rebuild: Rebuild) -> LossFn:
       rebuild: From `split_encoder` of a `PairClassifier`, with pooling `"pooler"`.
 
     Returns:
-      A loss for `make_step`. Parameters are `{"encoder": state}`; a batch has `input_ids` [b, 1, length], `lengths`
-      [b, 1] and `labels` [b]: integers for several labels.
+      A loss for `make_step`, that of `sentence_loss` on one column; `labels` are integers for several labels.
     """
 
-    def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
-        ids, lengths, gold = batch["input_ids"][:, 0], batch["lengths"][:, 0], batch["labels"]
-        logits = noisy_vectors(rebuild(params["encoder"]), ids, lengths, "pooler", nnx.Rngs(dropout=key))
-        logits = logits.astype(jnp.float32)
+    def loss(columns: Sequence[Array], gold: Any, head: Any) -> Array:
+        logits = columns[0].astype(jnp.float32)
         if logits.shape[1] == 1:
-            return jnp.mean(optax.sigmoid_binary_cross_entropy(logits[:, 0], gold)), {}
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, gold)), {}
+            return jnp.mean(optax.sigmoid_binary_cross_entropy(logits[:, 0], gold))
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, gold))
 
-    return loss_fn
+    return sentence_loss(rebuild, loss, pooling="pooler")
 
 
 def pair_evaluator(
@@ -80,29 +73,6 @@ def pair_evaluator(
         return {name: 100 * found}
 
     return evaluate
-
-
-def plan_margins(objective: str, setup: Setup) -> Plan:
-    """Query, positive and negative with the margin of a cross-encoder as their label: generative pseudo labelling.
-
-    The setting `teacher` names the cross-encoder's folder.
-
-    References:
-      Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
-    """
-    settings = dict(setup.settings)
-    if not settings.get("teacher"):
-        raise InputError(f"The objective {objective!r} takes its labels from a cross-encoder: name it as teacher.")
-    teacher = CrossEncoder.from_pretrained(settings.pop("teacher"))
-    teacher.activation = "Identity"
-    query, positive, negative = setup.columns
-    margins = teacher.predict(list(zip(query, positive, strict=True)))
-    margins = margins - teacher.predict(list(zip(query, negative, strict=True)))
-    plan = plan_sentences(objective, dataclasses.replace(setup, settings=settings))
-    return dataclasses.replace(plan, labels=margins)
-
-
-PLANNERS["margin_mse"] = plan_margins
 
 
 def mine_negatives(

@@ -17,10 +17,10 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from jaxwhiten import losses
+from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.training.sentences import Rebuild, sentence_loss, split_encoder
+from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
-from jaxwhiten.training.tokens import TokenTable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Setup:
     teacher: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     adapter: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def encoder(self) -> Encoder:
+        """The encoder as it comes in, with its pooling."""
+        return Encoder(self.model, self.folder, pooling=self.pooling, max_length=self.max_length)
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -80,13 +84,12 @@ class Plan:
     frozen: Params | None = None
 
 
-def plan_sentences(objective: str, setup: Setup) -> Plan:
-    """An objective of `jaxwhiten.losses` on the pooled vectors, with its head."""
-    kind, settings = losses.objective_kind(objective), dict(setup.settings)
+def plan_sentences(objective: str, setup: Setup, loss: losses.Loss | None = None) -> Plan:
+    """An objective of `jaxwhiten.losses` on the pooled vectors, with its head; or another `loss` in its place."""
+    kind, width = losses.objective_kind(objective), setup.model.config.hidden_size
     encoder, rebuild = split_encoder(setup.model, setup.pooling)
-    width = setup.model.config.hidden_size
-    head = losses.init_head(objective, jax.random.key(setup.seed), width, setup.classes, **settings)
-    loss = losses.objective(objective, **setup.matryoshka, **settings)
+    head = losses.init_head(objective, jax.random.key(setup.seed), width, setup.classes, **setup.settings)
+    loss = loss or losses.objective(objective, **setup.matryoshka, **setup.settings)
     compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=kind.passes)
     return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.labelled else None)
 

@@ -1,4 +1,6 @@
-"""Sentence-BERT in the training loop: batches of sentence rows, the loss through the encoder, the STS score.
+"""Sentence-BERT in the training loop: rows tokenised once, their batches, the loss through the encoder, the STS score.
+
+Ragged token ids are cached under a key of text, tokenizer and length, and memory-mapped.
 
 References:
   Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3.
@@ -6,6 +8,9 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,18 +21,100 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float, Int, Shaped
 
-from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten import io
+from jaxwhiten.encoding import Encoder, length_ladder
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import canonical, pool
 from jaxwhiten.losses import Loss
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
+from jaxwhiten.text import BulkTokenizer, TokenIds, checked_text
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.loop import Evaluate
 from jaxwhiten.training.step import LossFn, Params
-from jaxwhiten.training.tokens import TokenTable
 
 Rebuild = Callable[[nnx.State[Any, Any]], Any]
+_LISTING = "arrays.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenTable:
+    """Rows of tokenised sentences; a sentence that occurs in many rows is stored once.
+
+    Attributes:
+      tokens: Token ids of the distinct sentences.
+      sentences: Index of the sentence in each row and column.
+      key: Changes with the texts, the tokenizer or the length.
+    """
+
+    tokens: TokenIds
+    sentences: Int[np.ndarray, "n columns"]
+    key: str
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " n"]:
+        """Tokens of the longest sentence of each row."""
+        return np.asarray(self.tokens.lengths)[self.sentences].max(axis=1)
+
+    def batch(self, rows: Int[np.ndarray, " b"], length: int, pad_id: int) -> dict[str, np.ndarray]:
+        """The given rows, padded: `input_ids` [b, columns, length] and `lengths` [b, columns], both int32."""
+        chosen = self.sentences[rows]
+        ids = self.tokens.padded(chosen.ravel(), chosen.size, length, pad_id)
+        lengths = self.tokens.lengths[chosen].astype(np.int32)
+        return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
+
+
+def tokenize_columns(
+    columns: Sequence[Sequence[str]],
+    tokenizer_folder: str | Path,
+    max_length: int,
+    cache: Path | None = None,
+    *,
+    special_tokens: bool = True,
+) -> TokenTable:
+    """Tokenises columns of sentences, or reads them back from the cache.
+
+    Args:
+      columns: One list of sentences per column, all of the same length.
+      tokenizer_folder: Folder of the model's tokenizer.
+      max_length: Maximum number of tokens per sentence, special tokens included; longer ones are truncated.
+      cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
+      special_tokens: Whether sentences are put between the model's special tokens.
+
+    Raises:
+      InputError: No columns, columns of different lengths, or an item that is not a string.
+      ModelError: No readable tokenizer in the folder.
+    """
+    if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
+        raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
+    columns = [checked_text(column) for column in columns]
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=special_tokens)
+    texts = hashlib.sha256()
+    for column in columns:
+        texts.update(json.dumps(column).encode())
+    key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
+
+    entry = (cache or io.cache_dir("tokens")) / key
+    try:
+        arrays = _map_arrays(entry)
+    except (OSError, ValueError, TypeError):
+        numbers: dict[str, int] = {}
+        sentences = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns])
+        tokens = tokenizer(list(numbers))
+        built = {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
+        for name, array in built.items():
+            io.save_array(entry / f"{name}.npy", array)
+        io.write_json(entry / _LISTING, list(built))  # written last: without it the entry is incomplete
+        arrays = _map_arrays(entry)
+    return TokenTable(TokenIds(arrays["flat"], arrays["lengths"]), arrays["sentences"], key)
+
+
+def _map_arrays(entry: Path) -> dict[str, np.ndarray]:
+    names = json.loads((entry / _LISTING).read_text(encoding="utf-8"))
+    return {name: io.map_array(entry / f"{name}.npy") for name in names}
 
 
 def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any], Rebuild]:
@@ -36,9 +123,6 @@ def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any],
     Args:
       model: An encoder of `jaxwhiten.models`.
       pooling: The pooling to train for; BERT's pooler stays frozen unless it is used.
-
-    Returns:
-      The parameters, and the function from trained parameters to the encoder.
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
     graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
@@ -77,7 +161,7 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
         model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
         vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), pooling, rngs)
         vectors = vectors.reshape(rows, columns, -1)
-        return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params["head"]), {}
+        return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 
     return loss_fn
 
@@ -86,24 +170,22 @@ def sentence_batches(
     table: TokenTable,
     labels: Shaped[np.ndarray, " n *m"] | None,
     *,
-    batch_size: int,
     max_length: int,
     pad_id: int = 0,
     buckets: int = 4,
-    seed: int = 0,
-    process: tuple[int, int] = (0, 1),
     vectors: Float[np.ndarray, "n columns d"] | None = None,
+    **order: Any,
 ) -> Batches:
     """Batches of tokenised rows for `sentence_loss`.
 
     Args:
       table: From `tokenize_columns`.
       labels: One label per row, a number or an array, or None.
-      batch_size, seed, process: As in `Batches`.
       max_length: Longest padded length.
       pad_id: Token id of padding.
       buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
       vectors: Vectors of the rows' sentences, which the loss finds as `vectors`; memory-mapped as well.
+      **order: `batch_size`, `seed` and `process` of `Batches`.
     """
     given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
@@ -111,10 +193,7 @@ def sentence_batches(
         del rng
         return table.batch(rows, length, pad_id) | {name: array[rows] for name, array in given.items()}
 
-    ladder = length_ladder(max_length)
-    return Batches(
-        table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed, process=process
-    )
+    return Batches(table.lengths, collate, ladder=length_ladder(max_length), buckets=buckets, **order)
 
 
 def sts_evaluator(

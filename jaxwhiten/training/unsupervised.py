@@ -1,7 +1,9 @@
-"""Objectives on single sentences that need more than their vectors: a key, a fitted whitening, a second encoder.
+"""Objectives on single sentences that need more than their vectors: a key, a whitening, a second encoder, a decoder.
 
 References:
   Zhuo et al., WhitenedCSE (ACL 2023); Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021).
+  Wang, Reimers and Gurevych, TSDAE (Findings of EMNLP 2021), section 3: deletion of 60 % of the tokens, a decoder whose
+  cross-attention sees the sentence vector only, parameters shared with the encoder.
 """
 
 from __future__ import annotations
@@ -12,14 +14,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 from flax import nnx
+from jaxtyping import Array, Float, Int
 
 from jaxwhiten import losses
-from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Whiten
+from jaxwhiten.models import TransformerEncoder, load_masked_lm
+from jaxwhiten.models.layers import Context, linear
+from jaxwhiten.models.masked import MaskedHead
+from jaxwhiten.models.positions import rotary
 from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
-from jaxwhiten.training.sentences import noisy_vectors, sentence_loss, split_encoder
+from jaxwhiten.training.sentences import noisy_vectors, split_encoder
 from jaxwhiten.training.step import Batch, Params
 from jaxwhiten.whitening import Whitening, WhiteningWarning
 
@@ -46,20 +54,15 @@ def plan_simcse_whitened(objective: str, setup: Setup) -> Plan:
     stage of a config with `stages` fits it anew, on the encoder as it has become. The encoder is exported without it.
     """
     settings = dict(setup.settings)
-    rows = settings.pop("fit_rows", 10_000)
-    loss = losses.objective("simcse", **setup.matryoshka, **settings)
-    encoder = Encoder(setup.model, setup.folder, pooling=setup.pooling, max_length=setup.max_length)
+    rows, encoder = settings.pop("fit_rows", 10_000), setup.encoder()
+    simcse = losses.objective("simcse", **setup.matryoshka, **settings)
     if not encoder.dimension < rows:
         raise InputError(f"fit_rows is {rows}; a whitening of {encoder.dimension} dimensions is fitted on more rows.")
     with warnings.catch_warnings():  # of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:rows]), shrinkage=_SHRINKAGE)
     whiten = jax.tree.map(jnp.asarray, Whiten.of(whitening))
-    plan = plan_sentences("simcse", dataclasses.replace(setup, settings=settings))
-    compiled = sentence_loss(
-        plan.rebuild, lambda c, y, h: loss([whiten(x) for x in c], y, h), pooling=setup.pooling, passes=2
-    )
-    return dataclasses.replace(plan, loss=compiled)
+    return plan_sentences("simcse", setup, lambda c, y, h: simcse([whiten(x) for x in c], y, h))
 
 
 def plan_ct(objective: str, setup: Setup) -> Plan:
@@ -76,4 +79,109 @@ def plan_ct(objective: str, setup: Setup) -> Plan:
     return Plan({"encoder": encoder, "head": encoder}, loss, rebuild)
 
 
+class Decoder(nnx.Module):
+    """Restores a sentence from its vector, token by token.
+
+    Embeddings are the encoder's, in and out. The layers begin as copies of the encoder's last ones and see the tokens
+    before. Attention to a single vector gives it weight 1, whatever the query: what is left of the cross-attention
+    is one linear map of the vector per layer, added to the layer's input.
+
+    Args:
+      model: The encoder.
+      layers: How many layers.
+      head: Of the encoder's masked language model.
+      rngs: Source of the maps' initial weights.
+    """
+
+    def __init__(self, model: TransformerEncoder, layers: int, head: MaskedHead, *, rngs: nnx.Rngs):
+        config = model.config
+        self.layers = nnx.List([nnx.clone(layer) for layer in model.layers[-layers:]])
+        width = config.hidden_size
+        self.memory = nnx.List([linear(width, width, config, model.dtype, rngs) for _ in range(layers)])
+        self.head = head
+
+    def __call__(
+        self,
+        model: TransformerEncoder,
+        input_ids: Int[Array, "batch length"],
+        vectors: Float[Array, "batch d"],
+        *,
+        rngs: nnx.Rngs,
+    ) -> Float[Array, "batch length vocab"]:
+        """Logits of the token after each, with dropout; `model` gives the embeddings."""
+        length, config = input_ids.shape[1], model.config
+        causal = jnp.tril(jnp.ones((1, 1, length, length), bool))
+        turns = rotary(length, config.head_size, config.rotary_theta) if config.rotary_theta else None
+        x = model.embeddings(input_ids, None, deterministic=False, rngs=rngs)
+        for layer, memory in zip(self.layers, self.memory, strict=True):
+            x = x + memory(vectors.astype(x.dtype))[:, None]
+            x, _ = layer(x, Context(causal, rotary=turns), deterministic=False, rngs=rngs)
+        x = x if model.final_norm is None else model.final_norm(x)
+        return self.head(x, jnp.asarray(model.embeddings.word.embedding[...]))
+
+
+def delete_tokens(
+    input_ids: Int[Array, "batch length"], lengths: Int[Array, " batch"], share: float, key: Array
+) -> tuple[Int[Array, "batch room"], Int[Array, " batch"]]:
+    """Deletes a share of each sentence's tokens at random; the first and the last, [CLS] and [SEP], stay.
+
+    Args:
+      input_ids: Padded token ids.
+      lengths: Tokens of each sentence.
+      share: Of the tokens to delete; at least one stays.
+      key: Source of the choice.
+
+    Returns:
+      The tokens left, in their order, in as many columns as the longest input can need, and how many they are.
+    """
+    length = input_ids.shape[1]
+    place, inner = jnp.arange(length), (lengths - 2)[:, None]
+    tokens = np.arange(length - 1)
+    left = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # of so many, by their number
+    room = int(left[-1]) + 2
+    draw = jnp.where((place > 0) & (place <= inner), jax.random.uniform(key, input_ids.shape), 2.0)
+    rank = jnp.argsort(jnp.argsort(draw, axis=1), axis=1)
+    keep = (rank < jnp.asarray(left)[inner]) | (place == 0) | (place == inner + 1)
+    order = jnp.argsort(jnp.where(keep, place, length + place), axis=1)[:, :room]
+    return jnp.take_along_axis(input_ids, order, axis=1), jnp.sum(keep, axis=1)
+
+
+def plan_tsdae(objective: str, setup: Setup) -> Plan:
+    """TSDAE: a sentence without most of its tokens is encoded, and a small decoder restores it from the vector alone.
+
+    The loss is the mean cross-entropy of every token given those before; the encoder alone is exported.
+
+    Settings: `deletion`, the share of tokens to delete (0.6), and `layers` of the decoder (1).
+
+    Raises:
+      InputError: A share outside 0-1, more layers than the encoder has, or Matryoshka prefixes.
+    """
+    losses.objective(objective, **setup.settings)
+    deletion, layers = setup.settings.get("deletion", 0.6), setup.settings.get("layers", 1)
+    model, pooling = setup.model, setup.pooling
+    if not 0 <= deletion < 1:
+        raise InputError(f"deletion is {deletion}; a share of the tokens from 0 to below 1 can be deleted.")
+    if not 1 <= layers <= len(getattr(model, "layers", ())):
+        raise InputError(f"layers is {layers}; the decoder takes 1 to all of the encoder's last layers.")
+    if setup.matryoshka.get("matryoshka_dims"):
+        raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
+    head = load_masked_lm(setup.folder, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
+    graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.seed)))
+    encoder, rebuild = split_encoder(model, pooling)
+
+    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+        noise, dropout = jax.random.split(key)
+        rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
+        ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
+        noised, left = delete_tokens(ids, lengths, deletion, noise)
+        vectors = noisy_vectors(model, noised, left, pooling, rngs)
+        scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)
+        found = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
+        counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]
+        return jnp.sum(jnp.where(counted, found, 0.0)) / jnp.sum(counted), {}
+
+    return Plan({"encoder": encoder, "head": decoder}, loss, rebuild)
+
+
 PLANNERS |= {"whitenedcse": plan_whitenedcse, "simcse_whitened": plan_simcse_whitened, "ct": plan_ct}
+PLANNERS |= {"tsdae": plan_tsdae}

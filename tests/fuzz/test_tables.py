@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import protocol, senteval, textfile
-from jaxwhiten.datasets.corpus import Corpus
 from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
-from jaxwhiten.datasets.textfile import BadRows, line_blocks, read_lines
+from jaxwhiten.datasets.textfile import BadRows, Corpus, line_blocks, read_lines
 from jaxwhiten.errors import DataError
 from tests.fuzz.common import attempt, damaged, fuzz, json_text
 

@@ -272,7 +272,7 @@ def test_cosent_is_zero_without_ordered_pairs():
 @pytest.mark.parametrize("name", [name for name in losses.OBJECTIVES if name not in PLANNED])
 def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
     kind = losses.OBJECTIVES[name]
-    columns = max(2, kind.columns[0])
+    columns = max(1 if name in DISTILLATION else 2, kind.columns[0])
     same = np.ones((B, D), np.float32)
     same[0] = 0.0
     head = make_head(name, {})
@@ -286,7 +286,8 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
 def test_eight_devices_give_the_loss_of_one(name):
     """A batch sharded over the mesh is one batch: negatives of other devices count."""
     kind = losses.OBJECTIVES[name]
-    columns, labels = draw(3 if name == "mnr" else max(2, kind.columns[0])), draw_labels(kind.label)
+    columns = draw(3 if name == "mnr" else max(1 if name in DISTILLATION else 2, kind.columns[0]))
+    labels = draw_labels(kind.label)
     head = {k: jnp.asarray(v) for k, v in make_head(name, {}).items()}
     loss = losses.objective(name, **SETTINGS.get(name, {}))
     gradient = jax.jit(jax.value_and_grad(lambda c, y: loss(c, y, head)))

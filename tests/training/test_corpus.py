@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.datasets import Corpus, corpus_files
-from jaxwhiten.datasets.corpus import held_out
+from jaxwhiten.datasets.textfile import held_out
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training import corpus, tokenize_corpus

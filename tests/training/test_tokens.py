@@ -5,8 +5,7 @@ import pytest
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training import tokens
-from jaxwhiten.training.tokens import tokenize_columns
+from jaxwhiten.training import tokenize_columns
 from tests.tiny import SENTENCES
 
 COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
@@ -30,7 +29,7 @@ def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
 
 def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch):
     first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
-    monkeypatch.setattr(tokens.BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
+    monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
     second = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
     assert isinstance(second.tokens.flat, np.memmap)
     np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
