@@ -47,7 +47,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes unsupervised distil adapters tables owner clean
+  codes unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -170,7 +170,7 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	done; done
 
 distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/finetune.md; needs the data folder
-	@for seed in $(SEEDS); do out=runs/distil/mse-$$seed; \
+	@for seed in $(SEEDS); do out=runs/distil-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT) --config.seed=$$seed \
 	    --config.output=$$out || exit 1; \
 	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.poolings=mean \
@@ -193,6 +193,25 @@ adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside 
 	done; kind=full; \
 	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean \
 	  --config.out=runs/adapter/untuned-$$seed || exit 1; done
+
+# A cross-encoder learns duplicates, none of whose questions is in what it re-ranks: a tuned encoder's results and those of
+# the un-tuned one, whitened.
+DUPLICATES ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_lower.tsv.gz
+RERANK = $(BIN)/python -m eval.retrieval --config.backends=jax --config.ks=0 --config.max_length=64 --config.rerank_depth=30 \
+  --config.rerank_queries=500 --config.exact_queries=100
+rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for docs/reranking.md; needs the data folder
+	@for seed in $(SEEDS); do \
+	  $(BIN)/python -m train.cross --config configs/cross_quora.py --config.data.file=$(DUPLICATES) --config.seed=$$seed \
+	    --config.data.exclude=$(PAIRS) --config.data.limit=5000 --config.data.negatives=2 \
+	    --config.output=runs/cross-quora-$$seed || exit 1; \
+	  for data in quora:$(PAIRS) mrpc:mrpc; do \
+	    for encoder in minilm:mean:none:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:target:jaxwhiten-tiny; do \
+	      set -- $$(echo $$encoder | tr : ' '); \
+	      $(RERANK) --config.dataset=$${data#*:} --config.poolings=$$2 --config.whitening=$$3 --config.model=$$4 \
+	        --config.rerank=runs/cross-quora-$$seed/model --config.out=runs/rerank/$${data%%:*}-$$1-$$seed || exit 1; \
+	    done; \
+	  done; \
+	done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md

@@ -77,21 +77,29 @@ def load(name: str) -> report.Run | benchmarks.Result | None:
 
 
 def over_seeds(runs: Sequence[report.Run], name: str) -> report.Run:
-    """A run of `eval.sts` whose rows are the means of the same rows of several, named with their number."""
-    name, rows = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}", []
-    for same in zip(*(run.rows for run in runs), strict=True):
-        tasks = {}
-        for task in same[0].tasks:
-            scores = [row.tasks[task] for row in same]
-            means = {key: fmean(getattr(one, key) for one in scores) for key in ("all", "mean", "wmean")}
-            tasks[task] = dataclasses.replace(scores[0], **means, subsets={}, low=None, high=None)
-        row = dataclasses.replace(same[0], model=name, tasks=tasks, versus_raw=None)
-        ends = [row.average_interval for row in same if row.average_interval]
-        if ends:
-            low, high = min(end.low for end in ends), max(end.high for end in ends)
-            row = dataclasses.replace(row, average_interval=report.results.Estimate(ends[0].value, low, high))
-        rows.append(row)
-    return dataclasses.replace(runs[0], rows=rows)
+    """A run whose rows are those of several: means of their figures, and the widest of their intervals."""
+    name = f"{name}, {len(runs)} seed{'s' * (len(runs) > 1)}"
+    rows = [dataclasses.replace(_joined(same), model=name) for same in zip(*(run.rows for run in runs), strict=True)]
+    config = dict(runs[0].header.config)
+    if "versus" in config:
+        config["versus"] = re.sub(r"-\d+(?=/|$)", "", config["versus"])
+    return dataclasses.replace(runs[0].with_header(config=config), rows=rows)
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """What the same place of several runs comes to; what is no figure is that of the first."""
+    first = values[0]
+    if any(value is None for value in values):
+        return None
+    if isinstance(first, dict):
+        return {key: _joined([value[key] for value in values]) for key in first}
+    if dataclasses.is_dataclass(first) and not isinstance(first, type):
+        parts = {field.name: [getattr(value, field.name) for value in values] for field in dataclasses.fields(first)}
+        ends = {
+            name: end(parts[name]) for name, end in (("low", min), ("high", max)) if None not in parts.get(name, [None])
+        }
+        return dataclasses.replace(first, **{name: _joined(part) for name, part in parts.items()} | ends)
+    return fmean(values) if isinstance(first, float) else first
 
 
 def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequence[str]) -> report.Table | None:
