@@ -11,7 +11,6 @@ With `classify` pairs of decoded vectors are classified, too; with
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval import classification, measure
-from eval.common import Notes, finish, header_fields, make_folder, say
+from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
 from eval.intervals import estimate
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
@@ -84,19 +83,11 @@ def main(config: ConfigDict) -> None:
     out = Path(config.out)
     make_folder(out)
     data = load_retrieval(config.dataset, config.data_dir or None)
-    encoder = Encoder.from_pretrained(
-        config.model,
-        pooling=config.pooling,
-        max_length=config.max_length,
-        dtype=config.dtype,
-        engine=config.engine,
-        revision=config.revision or None,
-    )
+    encoder = load_encoder(config, config.pooling)
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
 
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
-    searched = encode(encoder, store, data, [load_sts(name, config.data_dir or None) for name in tasks], config.queries)
-    searched = with_pairs(searched, encoder, store, classify, config.data_dir or None, config.pseudo_queries)
+    searched = encode(config, encoder, store, data, tasks, classify)
     say(f"{data.name}: {len(searched.documents):,} documents, {len(searched.queries):,} queries")
     fitted_on = {"documents": searched.documents}
     if outside:
@@ -136,39 +127,27 @@ def main(config: ConfigDict) -> None:
     print(views.as_text(run, views.write_codes(run, out)))
 
 
-def encode(encoder: Encoder, store: EmbeddingStore, data: RetrievalData, tasks: list, wanted: int) -> Searched:
-    """All vectors; of the queries those with gold, `wanted` of them."""
-    scored = np.flatnonzero(np.diff(data.gold.indptr))
-    chosen = scored[measure.sample_rows(len(scored), wanted)]
-    pairs = [
-        (query, doc) for query, i in enumerate(chosen) for doc in data.gold.ids[slice(*data.gold.indptr[i : i + 2])]
-    ]
-    sentences, indices = index_sentences(tasks, test_only=True) if tasks else ([], [])
-    gold = metrics.Gold.from_pairs(*np.array(pairs).T, len(chosen))
-    documents = store.encode(encoder, data.documents)
-    queries = store.encode(encoder, [data.queries[i] for i in chosen])
-    vectors = store.encode(encoder, sentences) if sentences else np.zeros((0, encoder.dimension), np.float32)
-    copies = jaxwhiten.normalize(documents).astype(np.float16)
-    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, (), vectors[:0], None)
-
-
-def with_pairs(
-    searched: Searched,
+def encode(
+    config: ConfigDict,
     encoder: Encoder,
     store: EmbeddingStore,
+    data: RetrievalData,
     tasks: tuple[str, ...],
-    data_dir: str | None,
-    pseudo: int,
+    classify: tuple[str, ...],
 ) -> Searched:
-    """The vectors of pairs to classify and of so many pseudo-queries added, where they are asked for."""
-    changes: dict[str, Any] = {}
-    if tasks:
-        texts, found = classification.load_tasks(tasks, data_dir)
-        changes = {"pair_tasks": found, "pairs": store.encode(encoder, texts)}
-    if pseudo:
-        asked, sources = pseudo_queries(searched.data.documents, pseudo)
-        changes["pseudo"] = store.encode(encoder, asked), sources
-    return dataclasses.replace(searched, **changes)
+    """All vectors; of the queries those with gold, as many as the config says."""
+    folder = config.data_dir or None
+    _, asked, gold = measure.asked(data, config.queries)
+    sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
+    in_pairs, pair_tasks = classification.load_tasks(classify, folder)
+    documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
+    none = np.zeros((0, encoder.dimension), np.float32)
+    vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
+    copies, pseudo = jaxwhiten.normalize(documents).astype(np.float16), None
+    if config.pseudo_queries:
+        made, sources = pseudo_queries(data.documents, config.pseudo_queries)
+        pseudo = store.encode(encoder, made), sources
+    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs, pseudo)
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
@@ -311,11 +290,7 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     """The mean of the STS tasks (wmean) on sentences that are coded on both sides."""
     x = both_sides(name, size, fit, searched.sentences)
-    scores = [
-        metrics.sts_scores(metrics.cosine_pairs(x[task.left], x[task.right]), task.gold, task.subset)["wmean"]
-        for task in searched.tasks
-    ]
-    return float(np.mean(scores))
+    return float(np.mean([task.score(task.similarity(x)) for task in searched.tasks]))
 
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
@@ -365,14 +340,14 @@ def make_header(
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
         tasks=tasks,
-        protocol=results.CodesProtocol(
-            max_length=encoder.max_length,
-            quality=f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
-            outside=f"first sentences of {outside:,} passages" if outside else "",
-            rescored=f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
-            sts="mean of the tasks (wmean), both sides coded" if tasks else "",
-            classified=classification.PROTOCOL if config.classify else "",
-        ),
+        protocol={
+            "max_length": encoder.max_length,
+            "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
+            "outside": f"first sentences of {outside:,} passages" if outside else "",
+            "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
+            "sts": "mean of the tasks (wmean), both sides coded" if tasks else "",
+            "classified": classification.PROTOCOL if config.classify else "",
+        },
         **header_fields(config, encoder, encoding),
     )
 

@@ -20,7 +20,7 @@ import jax
 from ml_collections import ConfigDict
 
 import jaxwhiten
-from eval.encoding import first_plain, pooling_names
+from eval.encoding import pooling_names
 from eval.settings import choices, fractions, integers
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
@@ -64,17 +64,6 @@ class Settings:
         """The NLI rows, or None where no whitening is fitted on them."""
         return load_nli(self.data_dir, two_way="keep") if "nli" in self.whitenings else None
 
-    def load_encoder(self, config: ConfigDict) -> Encoder:
-        """The encoder that the config names."""
-        return Encoder.from_pretrained(
-            config.model,
-            pooling=first_plain(self.poolings),
-            max_length=config.max_length,
-            dtype=config.dtype,
-            engine=config.engine,
-            revision=config.revision or None,
-        )
-
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
         """The dimensions asked for, 0 read as the full one, largest first."""
         width = encoder.width(pooling)
@@ -82,6 +71,12 @@ class Settings:
             if k > width:
                 raise InputError(f"config.ks: {k} is more than the {width} dimensions of {encoder.name}, {pooling}.")
         return sorted({k or width for k in self.ks}, reverse=True)
+
+
+def load_encoder(config: ConfigDict, pooling: str) -> Encoder:
+    """The encoder that the config names."""
+    options = {name: config[name] for name in ("max_length", "dtype", "engine")}
+    return Encoder.from_pretrained(config.model, pooling=pooling, revision=config.revision or None, **options)
 
 
 class Notes:

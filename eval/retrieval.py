@@ -23,8 +23,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from eval import measure, published
-from eval.common import Notes, Settings, finish, header_fields, machine, say
-from eval.encoding import encode, expand_poolings, nli_moments
+from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
+from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
 from eval.settings import choices
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
@@ -70,7 +70,7 @@ def main(config: ConfigDict) -> None:
     # Data and model are read, and every setting checked, before anything slow starts.
     data = load_retrieval(config.dataset, settings.data_dir)
     nli = settings.load_nli()
-    encoder = settings.load_encoder(config)
+    encoder = load_encoder(config, first_plain(settings.poolings))
     other = Encoder.from_pretrained(config.versus, max_length=config.max_length) if config.versus else None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
@@ -204,7 +204,8 @@ def score(
         if reference not in exact:
             stored = index.prepare(vectors.documents)
             exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
-        single = measure.vector_latency(index, vectors.queries[searches.single], first)
+        one_by_one = vectors.queries[searches.single][:, None]
+        single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
         single_text = measure.single_milliseconds(
             lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
         )
@@ -244,22 +245,20 @@ def ranks_of(vectors: Vectors, data: RetrievalData) -> np.ndarray:
 
 def rerank(ids: np.ndarray, data: RetrievalData, searches: Searches) -> results.Reranked:
     """The first results of queries with gold, as found and as the cross-encoder orders them."""
-    scored = np.flatnonzero(np.diff(data.gold.indptr))
-    scored = scored[measure.sample_rows(len(scored), searches.reranked)]
-    gold = [data.gold.ids[data.gold.indptr[i] : data.gold.indptr[i + 1]] for i in scored]
-    queries, found = [data.queries[i] for i in scored], ids[scored, : searches.depth]
+    scored, queries, gold = measure.asked(data, searches.reranked)
+    found = ids[scored, : searches.depth]
     searches.reranker.rerank(queries[:20], data.documents, found[:20])  # nothing is compiled while the clock runs
     began = time.perf_counter()
     _, ordered = searches.reranker.rerank(queries, data.documents, found)
     seconds = time.perf_counter() - began
     measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
     before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
+    means = [{name: float(values.mean()) for name, values in figures.items()} for figures in (before, after)]
     return results.Reranked(
         searches.reranker.name,
         found.shape[1],
         len(queries),
-        {name: float(values.mean()) for name, values in before.items()},
-        {name: float(values.mean()) for name, values in after.items()},
+        *means,
         {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()},
         1000 * seconds / len(queries),
     )
@@ -301,16 +300,16 @@ def make_header(
         dataset=results.Dataset(
             data.name, len(data.documents), len(data.queries), dict(data.counts), tuple(data.conflicts)
         ),
-        protocol=results.RetrievalProtocol(
-            max_length=encoder.max_length,
-            quality=f"first {DEEP} results of all queries; means over the queries with gold",
-            time=f"one batched search for {FIRST} results of all queries, already whitened, over their number",
-            time_with_whitening="the same from raw vectors, whitened inside the index",
-            index_recall=f"against exact search for {len(searches.exact):,} queries, ties counted as found",
-            single=f"{len(searches.single):,} queries one after another",
-            memory="documents × k × 4 bytes / 2^30",
-            target="fitted on documents and queries",
-        ),
+        protocol={
+            "max_length": encoder.max_length,
+            "quality": f"first {DEEP} results of all queries; means over the queries with gold",
+            "time": f"one batched search for {FIRST} results of all queries, already whitened, over their number",
+            "time_with_whitening": "the same from raw vectors, whitened inside the index",
+            "index_recall": f"against exact search for {len(searches.exact):,} queries, ties counted as found",
+            "single": f"{len(searches.single):,} queries one after another",
+            "memory": "documents × k × 4 bytes / 2^30",
+            "target": "fitted on documents and queries",
+        },
         **header_fields(config, encoder, encoding),
     )
 
