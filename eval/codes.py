@@ -4,9 +4,9 @@
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
 sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
-With `classify` pairs of decoded vectors are classified, too; with
-`pseudo_queries` γ is chosen without labels, to be held against the γ that labels ask for. Writes `results.json`,
-`run.json`, `results.md`, `report.html` and a plot to the folder `out`.
+With `classify` pairs of decoded vectors are classified, too; with `pseudo_queries` γ is chosen without labels, to be
+held against the γ that labels ask for. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot to the
+folder `out`.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def main(config: ConfigDict) -> None:
     fitted_on = {"documents": searched.documents}
     if outside:
         fitted_on["outside"] = store.encode(encoder, outside)
-    texts = len(searched.documents) + len(searched.queries) + len(searched.sentences) + len(searched.pairs)
-    texts += len(outside)
-    encoded_in = results.Encoding(time.perf_counter() - encoding, texts, 0, note="what is in the cache is read")
+    encoded = (searched.documents, searched.queries, searched.sentences, searched.pairs, outside)
+    took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
+    encoded_in = results.Encoding(took, texts, 0, note="what is in the cache is read")
 
-    run = report.Run(make_header(config, encoder, searched, tasks, encoded_in, len(outside)))
+    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     report.remove_views(out)
     raw: dict[str, np.ndarray] = {}
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
@@ -114,7 +114,7 @@ def main(config: ConfigDict) -> None:
             if name == "spectrum":
                 of_spectrum[row["bytes"]] = per_item[SEARCH]
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
-            estimates = intervals(per_item, raw, peer, config.bootstrap, config.seed) if config.bootstrap else {}
+            estimates = intervals(per_item, raw, peer, config) if config.bootstrap else {}
             if searched.pseudo is not None and name == "spectrum":
                 if (key := (fit.name, size)) not in tuned:
                     tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
@@ -122,8 +122,7 @@ def main(config: ConfigDict) -> None:
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
-    run = finish(run, started, resamples=config.bootstrap)
-    run.save(out)
+    run = finish(run, out, started, resamples=config.bootstrap)
     print(views.as_text(run, views.write_codes(run, out)))
 
 
@@ -300,16 +299,12 @@ def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarr
 
 
 def intervals(
-    per_item: Mapping[str, np.ndarray],
-    raw: Mapping[str, np.ndarray],
-    spectrum: np.ndarray | None,
-    resamples: int,
-    seed: int,
+    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], spectrum: np.ndarray | None, config: ConfigDict
 ) -> dict[str, Any]:
     """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
     def points(values: np.ndarray) -> results.Estimate:
-        return estimate(100 * values, resamples, seed)
+        return estimate(100 * values, config.bootstrap, config.seed)
 
     tasks = [name for name in per_item if name != SEARCH]
     found: dict[str, Any] = {"accuracy": {name: points(per_item[name]) for name in tasks} or None}
@@ -327,25 +322,20 @@ def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
 
 
 def make_header(
-    config: ConfigDict,
-    encoder: Encoder,
-    searched: Searched,
-    tasks: tuple[str, ...],
-    encoding: results.Encoding,
-    outside: int,
+    config: ConfigDict, encoder: Encoder, searched: Searched, encoding: results.Encoding, outside: int
 ) -> results.CodesHeader:
     """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
-        tasks=tasks,
+        tasks=tuple(task.name for task in searched.tasks),
         protocol={
             "max_length": encoder.max_length,
             "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
             "outside": f"first sentences of {outside:,} passages" if outside else "",
             "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
-            "sts": "mean of the tasks (wmean), both sides coded" if tasks else "",
+            "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",
             "classified": classification.PROTOCOL if config.classify else "",
         },
         **header_fields(config, encoder, encoding),

@@ -83,13 +83,11 @@ class Notes:
     """Warnings of fits as notes of a run: each text once, with the fits and poolings it is about."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, list[str]]] = {}
+        self._places: dict[str, dict[str, dict[str, None]]] = {}  # text, pooling, fits
 
     def add(self, text: str, fit: str, pooling: str) -> None:
         """Adds one warning of a fit."""
-        fits = self._places.setdefault(text, {}).setdefault(pooling, [])
-        if fit not in fits:
-            fits.append(fit)
+        self._places.setdefault(text, {}).setdefault(pooling, {})[fit] = None
 
     @contextlib.contextmanager
     def of(self, fit: str, pooling: str) -> Iterator[None]:
@@ -150,9 +148,11 @@ def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encodi
     }
 
 
-def finish(run: Run[Any, Any], started: float, **changes: Any) -> Run[Any, Any]:
-    """The run with a complete header."""
-    return run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
+def finish(run: Run[Any, Any], out: Path, started: float, **changes: Any) -> Run[Any, Any]:
+    """The run with a complete header, as it is saved."""
+    run = run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
+    run.save(out)
+    return run
 
 
 def machine() -> results.Machine:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from eval.tasks import TaskIndex
 from jaxwhiten.metrics import bootstrap
@@ -23,11 +24,7 @@ def with_ends(value: float, samples: np.ndarray) -> results.Estimate:
 
 
 def resampled(
-    similarities: Sequence[Mapping[str, np.ndarray]],
-    tasks: Sequence[TaskIndex],
-    aggregate: str,
-    resamples: int,
-    seed: int,
+    similarities: Sequence[Mapping[str, np.ndarray]], tasks: Sequence[TaskIndex], aggregate: str, config: ConfigDict
 ) -> dict[str, np.ndarray]:
     """The scores [rows, resamples] of every task, and under `"average"` their mean; tasks are resampled apart.
 
@@ -36,35 +33,29 @@ def resampled(
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):
         of_rows = np.stack([found[task.name] for found in similarities])
-        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, resamples, seed + number)
+        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
         samples[task.name] = drawn[aggregate]
     return samples | {"average": np.mean(list(samples.values()), axis=0)}
 
 
 def with_intervals(
-    rows: Sequence[results.STSRow],
-    similarities: Sequence[Mapping[str, np.ndarray]],
-    tasks: Sequence[TaskIndex],
-    aggregate: str,
-    resamples: int,
-    seed: int,
+    rows: Sequence[results.STSRow], samples: Mapping[str, np.ndarray], aggregate: str
 ) -> list[results.STSRow]:
-    """The rows with intervals of one aggregate: of every task's score, and of the mean of the tasks.
+    """The rows with intervals of one aggregate, from what `resampled` drew: of every task, and of their mean.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`. The other arguments are those of `resampled`.
+    in `versus_raw`.
     """
-    samples = resampled(similarities, tasks, aggregate, resamples, seed)
     scores = [row.scores(aggregate) for row in rows]
 
     def estimates(number: int, base: int | None = None) -> dict[str, results.Estimate]:
         """Of a row, or of its difference to another."""
         found = {}
         for name, drawn in samples.items():
-            value, resampled = scores[number][name], drawn[number]
+            value, of_row = scores[number][name], drawn[number]
             if base is not None:
-                value, resampled = value - scores[base][name], resampled - drawn[base]
-            found[name] = with_ends(value, resampled)
+                value, of_row = value - scores[base][name], of_row - drawn[base]
+            found[name] = with_ends(value, of_row)
         return found
 
     raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}

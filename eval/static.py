@@ -107,8 +107,7 @@ def main(config: ConfigDict) -> None:
     text = list(sentences_of(config.corpus, config.passages))
     scored = read(config, tasks, dev, text)
 
-    encoding = results.Encoding(0.0, len(scored.sentences), 0)
-    run = report.Run(make_header(config, teachers[0], scored, tasks, encoding))
+    run = report.Run(make_header(config, teachers[0], scored))
     report.remove_views(Path(config.out))
     similarities: list[dict[str, np.ndarray]] = []
     bases: list[str | None] = []
@@ -121,10 +120,9 @@ def main(config: ConfigDict) -> None:
             say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
             run.save(config.out)
     if config.bootstrap:
-        samples = resampled(similarities, scored.tasks, "wmean", config.bootstrap, config.seed)["average"]
+        samples = resampled(similarities, scored.tasks, "wmean", config)["average"]
         run.rows[:] = with_intervals(run.rows, bases, samples)
-    run = finish(run, started, resamples=config.bootstrap)
-    run.save(config.out)
+    run = finish(run, config.out, started, resamples=config.bootstrap)
     print(views.as_text(run, views.write_static(run, config.out)))
 
 
@@ -143,11 +141,10 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     loaded = (load_sts(name, folder) for name in dev)
     of_dev = [dataclasses.replace(task, splits={"test": task.splits["dev"]}) for task in loaded]
+    dev_index = index_sentences(of_dev, test_only=True)
     data = load_retrieval(config.dataset, folder)
     _, queries, gold = measure.asked(data, config.queries)
-    return Scored(
-        sentences, indices, *index_sentences(of_dev, test_only=True), data, queries, gold, text[: config.timed]
-    )
+    return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 
 
 def settings(
@@ -304,15 +301,13 @@ def with_intervals(
     return complete
 
 
-def make_header(
-    config: ConfigDict, teacher: Encoder, scored: Scored, tasks: Sequence[str], encoding: results.Encoding
-) -> results.StaticHeader:
+def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results.StaticHeader:
     """What `run.json` says about the rows."""
-    data = scored.data
+    data, encoding = scored.data, results.Encoding(0.0, len(scored.sentences), 0)
     return results.StaticHeader(
         title="Static encoders beside model2vec",
         dataset=results.Dataset(data.name, len(data.documents), len(scored.queries), dict(data.counts)),
-        tasks=tuple(tasks),
+        tasks=tuple(task.name for task in scored.tasks),
         protocol={
             "corpus": f"sentences of {config.passages or 'all'} passages, of which the teacher reads"
             f" {config.sentences:,}",

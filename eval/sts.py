@@ -17,7 +17,7 @@ from eval import published
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, python, say
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
-from eval.intervals import with_intervals
+from eval.intervals import resampled, with_intervals
 from eval.scoring import fit, score, score_method
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
@@ -86,9 +86,11 @@ def main(config: ConfigDict) -> None:
 
     if config.bootstrap:
         say(f"bootstrap intervals, {config.bootstrap:,} resamples")
-        run.rows[:] = with_intervals(run.rows, similarities, indices, aggregate, config.bootstrap, config.seed)
-    run = finish(run, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names))
-    run.save(settings.out)
+        samples = resampled(similarities, indices, aggregate, config)
+        run.rows[:] = with_intervals(run.rows, samples, aggregate)
+    run = finish(
+        run, settings.out, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names)
+    )
     print(report.as_text(run, report.write_sts(run, settings.out)))
     if run.header.sample:
         print("This was a sample, not a benchmark.")

@@ -92,22 +92,20 @@ def spectrum_table(run: CodesRun) -> Table | None:
 def _by_size(
     run: CodesRun, difference: Callable[[CodeRow], Estimate | None], caption: str, ahead: bool = True
 ) -> Table | None:
-    rows = [row for row in run.rows if difference(row) is not None]
+    rows = [(row, value) for row in run.rows if (value := difference(row)) is not None]
     if not rows:
         return None
     spectra = [row for row in run.rows if row.code == "spectrum"]
     several = len({row.gamma for row in spectra}) > 1
     held = sorted({row.bytes for row in spectra})
-    column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row in rows}
+    column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row, _ in rows}
     sizes = sorted(set(column.values()))
     lines: dict[tuple[str, str, float | None], dict[int, str]] = {}
-    for row in rows:
-        value, lead = difference(row), row.versus_spectrum
-        if value is not None:
-            shown = change(value)
-            shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
-            shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
-            lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
+    for row, value in rows:
+        shown, lead = change(value), row.versus_spectrum
+        shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
+        shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
+        lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
     cells = []
     for (fit, code, gamma), found in lines.items():
         name = f"{code}, γ = {gamma:g}" if several and gamma is not None else code
@@ -153,14 +151,13 @@ def gamma_table(run: CodesRun) -> Table | None:
         return None
     gammas, cells = sorted({row.gamma or 0.0 for row in rows}), []
     for fit, size in dict.fromkeys((row.whitening, row.bytes) for row in rows):
-        here = {row.gamma: row for row in rows if (row.whitening, row.bytes) == (fit, size)}
-        value = {gamma: row.versus_raw.value for gamma, row in here.items() if row.versus_raw}
-        best = max(value.values())
-        chosen = next((row for row in here.values() if row.chosen), None)
-        end = ["–"] * 3
-        if chosen is not None and chosen.expected is not None:
-            end = [f"{chosen.gamma:g}", number(chosen.expected.value, signed=True)]
-            end.append(number(best - value[chosen.gamma]))
+        here = [row for row in rows if (row.whitening, row.bytes) == (fit, size)]
+        value = {row.gamma: row.versus_raw.value for row in here if row.versus_raw}
+        end = [number(None)] * 3
+        for row in here:
+            if row.chosen and row.expected:
+                regret = max(value.values()) - value[row.gamma]
+                end = [f"{row.gamma:g}", number(row.expected.value, signed=True), number(regret)]
         shown = (number(value.get(gamma), signed=True) for gamma in gammas)
         cells.append([fit, str(size), *shown, *end])
     heads = ["fitted on", "bytes", *(f"γ = {gamma:g}" for gamma in gammas), "chosen", "expected", "regret"]
@@ -185,17 +182,16 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
     raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
     if raw is None or not rows:
         return None
+    by_bytes = sorted(rows, key=attrgetter("bytes"))
     panels, codes = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("whitening", "code"))
     with new_figure(path, 5.2 * len(panels) + 1, 4.8) as drawing:
         axes = drawing.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, fit in zip(axes, panels, strict=True):
             for place, code in enumerate(codes):
-                of_code = sorted(
-                    (row for row in rows if (row.whitening, row.code) == (fit, code)), key=attrgetter("bytes")
-                )
+                of_code = [row for row in by_bytes if (row.whitening, row.code) == (fit, code)]
                 centre = [100 * row.mrr_at_10 for row in of_code]
-                ends = [row.versus_raw for row in of_code]
-                bars = [[e.value - e.low for e in ends if e], [e.high - e.value for e in ends if e]]
+                found = [row.versus_raw for row in of_code]
+                bars = [[e.value - e.low for e in found if e], [e.high - e.value for e in found if e]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")

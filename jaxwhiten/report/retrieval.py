@@ -228,12 +228,7 @@ def _data(run: RetrievalRun) -> str:
 
 
 _VIEWS = views.Views(
-    {
-        "Quality": quality_table,
-        "Re-ranking": rerank_table,
-        "Time and memory": cost_table,
-        "Published": published_table,
-    },
+    {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
     PLOTS,
     attrgetter("header.dataset.name"),
     {"Example searches": examples_text, "Data": _data},

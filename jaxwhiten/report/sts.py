@@ -71,16 +71,8 @@ def sts_table(run: STSRun) -> Table:
     notes = [*_transductive(run), *([SAMPLE_NOTE] if header.sample else []), *header.warnings]
     settings = views.setting_columns(run)
     figures = {name: lambda row, name=name: number(row.scores(header.aggregate)[name]) for name in header.scored}
-    return views.table(
-        run.rows,
-        {**settings, **figures},
-        2,
-        _caption(run),
-        notes=notes,
-        group=["pooling"],
-        best=scores,
-        key_columns=len(settings),
-    )
+    columns, options = {**settings, **figures}, {"notes": notes, "key_columns": len(settings)}
+    return views.table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
 
 
 def _transductive(run: STSRun) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from jaxwhiten import io
 from jaxwhiten.report import page
 from jaxwhiten.report.results import Estimate, Header, TaskScores
 from jaxwhiten.report.run import Run
-from jaxwhiten.report.table import Table, best_cells, number
+from jaxwhiten.report.table import Table, number
 
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
@@ -62,14 +63,17 @@ def table(
     """A line for each row; `options` are those of `Table`.
 
     Rows whose attributes `group` are the same stand together. `best` has by head the values of columns whose highest is
-    marked.
+    marked, unless there is one row only.
     """
     cells = [
         [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
     ]
     groups, heads = list(map(attrgetter(*group), rows)) if group else (), list(columns)
-    marked = best_cells({heads.index(head): values for head, values in best.items()})
-    return Table(heads, cells, text_columns, caption, groups=groups, best=marked, **options)
+    marked = set()
+    for head, values in best.items():
+        highest = max(filter(math.isfinite, values), default=None) if len(rows) > 1 else None
+        marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == highest}
+    return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
 
 
 @dataclass(frozen=True)
