@@ -4,14 +4,13 @@
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
 sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
-With `classify` pairs of decoded vectors are classified, too; with
-`pseudo_queries` γ is chosen without labels, to be held against the γ that labels ask for. Writes `results.json`,
-`run.json`, `results.md`, `report.html` and a plot to the folder `out`.
+With `classify` pairs of decoded vectors are classified, too; with `pseudo_queries` γ is chosen without labels, to be
+held against the γ that labels ask for. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot to the
+folder `out`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval import classification, measure
-from eval.common import Notes, finish, header_fields, make_folder, say
+from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
 from eval.intervals import estimate
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
@@ -84,28 +83,20 @@ def main(config: ConfigDict) -> None:
     out = Path(config.out)
     make_folder(out)
     data = load_retrieval(config.dataset, config.data_dir or None)
-    encoder = Encoder.from_pretrained(
-        config.model,
-        pooling=config.pooling,
-        max_length=config.max_length,
-        dtype=config.dtype,
-        engine=config.engine,
-        revision=config.revision or None,
-    )
+    encoder = load_encoder(config, config.pooling)
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
 
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
-    searched = encode(encoder, store, data, [load_sts(name, config.data_dir or None) for name in tasks], config.queries)
-    searched = with_pairs(searched, encoder, store, classify, config.data_dir or None, config.pseudo_queries)
+    searched = encode(config, encoder, store, data, tasks, classify)
     say(f"{data.name}: {len(searched.documents):,} documents, {len(searched.queries):,} queries")
     fitted_on = {"documents": searched.documents}
     if outside:
         fitted_on["outside"] = store.encode(encoder, outside)
-    texts = len(searched.documents) + len(searched.queries) + len(searched.sentences) + len(searched.pairs)
-    texts += len(outside)
-    encoded_in = results.Encoding(time.perf_counter() - encoding, texts, 0, note="what is in the cache is read")
+    encoded = (searched.documents, searched.queries, searched.sentences, searched.pairs, outside)
+    took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
+    encoded_in = results.Encoding(took, texts, 0, note="what is in the cache is read")
 
-    run = report.Run(make_header(config, encoder, searched, tasks, encoded_in, len(outside)))
+    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     report.remove_views(out)
     raw: dict[str, np.ndarray] = {}
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
@@ -123,7 +114,7 @@ def main(config: ConfigDict) -> None:
             if name == "spectrum":
                 of_spectrum[row["bytes"]] = per_item[SEARCH]
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
-            estimates = intervals(per_item, raw, peer, config.bootstrap, config.seed) if config.bootstrap else {}
+            estimates = intervals(per_item, raw, peer, config) if config.bootstrap else {}
             if searched.pseudo is not None and name == "spectrum":
                 if (key := (fit.name, size)) not in tuned:
                     tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
@@ -131,44 +122,31 @@ def main(config: ConfigDict) -> None:
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
-    run = finish(run, started, resamples=config.bootstrap)
-    run.save(out)
+    run = finish(run, out, started, resamples=config.bootstrap)
     print(views.as_text(run, views.write_codes(run, out)))
 
 
-def encode(encoder: Encoder, store: EmbeddingStore, data: RetrievalData, tasks: list, wanted: int) -> Searched:
-    """All vectors; of the queries those with gold, `wanted` of them."""
-    scored = np.flatnonzero(np.diff(data.gold.indptr))
-    chosen = scored[measure.sample_rows(len(scored), wanted)]
-    pairs = [
-        (query, doc) for query, i in enumerate(chosen) for doc in data.gold.ids[slice(*data.gold.indptr[i : i + 2])]
-    ]
-    sentences, indices = index_sentences(tasks, test_only=True) if tasks else ([], [])
-    gold = metrics.Gold.from_pairs(*np.array(pairs).T, len(chosen))
-    documents = store.encode(encoder, data.documents)
-    queries = store.encode(encoder, [data.queries[i] for i in chosen])
-    vectors = store.encode(encoder, sentences) if sentences else np.zeros((0, encoder.dimension), np.float32)
-    copies = jaxwhiten.normalize(documents).astype(np.float16)
-    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, (), vectors[:0], None)
-
-
-def with_pairs(
-    searched: Searched,
+def encode(
+    config: ConfigDict,
     encoder: Encoder,
     store: EmbeddingStore,
+    data: RetrievalData,
     tasks: tuple[str, ...],
-    data_dir: str | None,
-    pseudo: int,
+    classify: tuple[str, ...],
 ) -> Searched:
-    """The vectors of pairs to classify and of so many pseudo-queries added, where they are asked for."""
-    changes: dict[str, Any] = {}
-    if tasks:
-        texts, found = classification.load_tasks(tasks, data_dir)
-        changes = {"pair_tasks": found, "pairs": store.encode(encoder, texts)}
-    if pseudo:
-        asked, sources = pseudo_queries(searched.data.documents, pseudo)
-        changes["pseudo"] = store.encode(encoder, asked), sources
-    return dataclasses.replace(searched, **changes)
+    """All vectors; of the queries those with gold, as many as the config says."""
+    folder = config.data_dir or None
+    _, asked, gold = measure.asked(data, config.queries)
+    sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
+    in_pairs, pair_tasks = classification.load_tasks(classify, folder)
+    documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
+    none = np.zeros((0, encoder.dimension), np.float32)
+    vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
+    copies, pseudo = jaxwhiten.normalize(documents).astype(np.float16), None
+    if config.pseudo_queries:
+        made, sources = pseudo_queries(data.documents, config.pseudo_queries)
+        pseudo = store.encode(encoder, made), sources
+    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs, pseudo)
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
@@ -311,11 +289,7 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
     """The mean of the STS tasks (wmean) on sentences that are coded on both sides."""
     x = both_sides(name, size, fit, searched.sentences)
-    scores = [
-        metrics.sts_scores(metrics.cosine_pairs(x[task.left], x[task.right]), task.gold, task.subset)["wmean"]
-        for task in searched.tasks
-    ]
-    return float(np.mean(scores))
+    return float(np.mean([task.score(task.similarity(x)) for task in searched.tasks]))
 
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
@@ -325,16 +299,12 @@ def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarr
 
 
 def intervals(
-    per_item: Mapping[str, np.ndarray],
-    raw: Mapping[str, np.ndarray],
-    spectrum: np.ndarray | None,
-    resamples: int,
-    seed: int,
+    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], spectrum: np.ndarray | None, config: ConfigDict
 ) -> dict[str, Any]:
     """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
     def points(values: np.ndarray) -> results.Estimate:
-        return estimate(100 * values, resamples, seed)
+        return estimate(100 * values, config.bootstrap, config.seed)
 
     tasks = [name for name in per_item if name != SEARCH]
     found: dict[str, Any] = {"accuracy": {name: points(per_item[name]) for name in tasks} or None}
@@ -352,27 +322,22 @@ def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
 
 
 def make_header(
-    config: ConfigDict,
-    encoder: Encoder,
-    searched: Searched,
-    tasks: tuple[str, ...],
-    encoding: results.Encoding,
-    outside: int,
+    config: ConfigDict, encoder: Encoder, searched: Searched, encoding: results.Encoding, outside: int
 ) -> results.CodesHeader:
     """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
-        tasks=tasks,
-        protocol=results.CodesProtocol(
-            max_length=encoder.max_length,
-            quality=f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
-            outside=f"first sentences of {outside:,} passages" if outside else "",
-            rescored=f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
-            sts="mean of the tasks (wmean), both sides coded" if tasks else "",
-            classified=classification.PROTOCOL if config.classify else "",
-        ),
+        tasks=tuple(task.name for task in searched.tasks),
+        protocol={
+            "max_length": encoder.max_length,
+            "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
+            "outside": f"first sentences of {outside:,} passages" if outside else "",
+            "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
+            "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",
+            "classified": classification.PROTOCOL if config.classify else "",
+        },
         **header_fields(config, encoder, encoding),
     )
 

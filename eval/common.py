@@ -20,7 +20,7 @@ import jax
 from ml_collections import ConfigDict
 
 import jaxwhiten
-from eval.encoding import first_plain, pooling_names
+from eval.encoding import pooling_names
 from eval.settings import choices, fractions, integers
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
@@ -64,17 +64,6 @@ class Settings:
         """The NLI rows, or None where no whitening is fitted on them."""
         return load_nli(self.data_dir, two_way="keep") if "nli" in self.whitenings else None
 
-    def load_encoder(self, config: ConfigDict) -> Encoder:
-        """The encoder that the config names."""
-        return Encoder.from_pretrained(
-            config.model,
-            pooling=first_plain(self.poolings),
-            max_length=config.max_length,
-            dtype=config.dtype,
-            engine=config.engine,
-            revision=config.revision or None,
-        )
-
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
         """The dimensions asked for, 0 read as the full one, largest first."""
         width = encoder.width(pooling)
@@ -84,17 +73,21 @@ class Settings:
         return sorted({k or width for k in self.ks}, reverse=True)
 
 
+def load_encoder(config: ConfigDict, pooling: str) -> Encoder:
+    """The encoder that the config names."""
+    options = {name: config[name] for name in ("max_length", "dtype", "engine")}
+    return Encoder.from_pretrained(config.model, pooling=pooling, revision=config.revision or None, **options)
+
+
 class Notes:
     """Warnings of fits as notes of a run: each text once, with the fits and poolings it is about."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, list[str]]] = {}
+        self._places: dict[str, dict[str, dict[str, None]]] = {}  # text, pooling, fits
 
     def add(self, text: str, fit: str, pooling: str) -> None:
         """Adds one warning of a fit."""
-        fits = self._places.setdefault(text, {}).setdefault(pooling, [])
-        if fit not in fits:
-            fits.append(fit)
+        self._places.setdefault(text, {}).setdefault(pooling, {})[fit] = None
 
     @contextlib.contextmanager
     def of(self, fit: str, pooling: str) -> Iterator[None]:
@@ -155,9 +148,11 @@ def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encodi
     }
 
 
-def finish(run: Run[Any, Any], started: float, **changes: Any) -> Run[Any, Any]:
-    """The run with a complete header."""
-    return run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
+def finish(run: Run[Any, Any], out: Path, started: float, **changes: Any) -> Run[Any, Any]:
+    """The run with a complete header, as it is saved."""
+    run = run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
+    run.save(out)
+    return run
 
 
 def machine() -> results.Machine:

@@ -39,12 +39,8 @@ def add_heat_map(run: Run[Any, Any], encoded: Encoded, fits: Fits, tasks: Sequen
     whitening = with_params(fits.by_task[task.name], n_components=k, beta=1.0, gamma=1.0)
     run.figures["similarity/before"] = _cosines(a, b)
     run.figures["similarity/after"] = _cosines(whitening.transform(a), whitening.transform(b))
-    gold, sentences = (float(test.score[i]) for i in chosen), (test.sentence1[i] for i in chosen)
-    return run.with_header(
-        similarity=results.SimilarityFigure(
-            encoded.pooling, fits.whitening, k, task.name, tuple(gold), tuple(sentences)
-        )
-    )
+    pairs = tuple(float(test.score[i]) for i in chosen), tuple(test.sentence1[i] for i in chosen)
+    return run.with_header(similarity=results.SimilarityFigure(encoded.pooling, fits.whitening, k, task.name, *pairs))
 
 
 def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from eval.tasks import TaskIndex
 from jaxwhiten.metrics import bootstrap
@@ -17,35 +18,44 @@ def estimate(values: np.ndarray, resamples: int, seed: int) -> results.Estimate:
     return results.Estimate(float(values.mean()), *bootstrap.bootstrap_mean(values, resamples, seed))
 
 
-def with_intervals(
-    rows: Sequence[results.STSRow],
-    similarities: Sequence[Mapping[str, np.ndarray]],
-    tasks: Sequence[TaskIndex],
-    aggregate: str,
-    resamples: int,
-    seed: int,
-) -> list[results.STSRow]:
-    """The rows with intervals of one aggregate: of every task's score, and of the mean of the tasks.
+def with_ends(value: float, samples: np.ndarray) -> results.Estimate:
+    """A figure with the interval of its resamples."""
+    return results.Estimate(value, *bootstrap.percentile_interval(samples))
 
-    Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`. Tasks are resampled apart. `similarities` are those of the test pairs, by row and task.
+
+def resampled(
+    similarities: Sequence[Mapping[str, np.ndarray]], tasks: Sequence[TaskIndex], aggregate: str, config: ConfigDict
+) -> dict[str, np.ndarray]:
+    """The scores [rows, resamples] of every task, and under `"average"` their mean; tasks are resampled apart.
+
+    `similarities` are those of the test pairs, by row and task.
     """
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):
         of_rows = np.stack([found[task.name] for found in similarities])
-        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, resamples, seed + number)
+        drawn = bootstrap.spearman_resamples(of_rows, task.gold, task.subset, config.bootstrap, config.seed + number)
         samples[task.name] = drawn[aggregate]
-    samples["average"] = np.mean(list(samples.values()), axis=0)
-    scores = [dict(zip(samples, (*row.scores(aggregate), row.average(aggregate)), strict=True)) for row in rows]
+    return samples | {"average": np.mean(list(samples.values()), axis=0)}
+
+
+def with_intervals(
+    rows: Sequence[results.STSRow], samples: Mapping[str, np.ndarray], aggregate: str
+) -> list[results.STSRow]:
+    """The rows with intervals of one aggregate, from what `resampled` drew: of every task, and of their mean.
+
+    Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
+    in `versus_raw`.
+    """
+    scores = [row.scores(aggregate) for row in rows]
 
     def estimates(number: int, base: int | None = None) -> dict[str, results.Estimate]:
         """Of a row, or of its difference to another."""
         found = {}
         for name, drawn in samples.items():
-            value, resampled = scores[number][name], drawn[number]
+            value, of_row = scores[number][name], drawn[number]
             if base is not None:
-                value, resampled = value - scores[base][name], resampled - drawn[base]
-            found[name] = results.Estimate(value, *bootstrap.percentile_interval(resampled))
+                value, of_row = value - scores[base][name], of_row - drawn[base]
+            found[name] = with_ends(value, of_row)
         return found
 
     raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten import metrics
+from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.search import Index, build_index
 
 WARM_QUERIES = 1024  # at least one whole batch of every backend, so that nothing is compiled while the clock runs
@@ -17,6 +19,14 @@ TIE = 1e-6
 def sample_rows(n: int, wanted: int) -> np.ndarray:
     """At most `wanted` row numbers (0: all), spread evenly over n rows."""
     return np.arange(n) if not wanted or wanted >= n else np.linspace(0, n - 1, wanted).astype(np.int64)
+
+
+def asked(data: RetrievalData, wanted: int) -> tuple[np.ndarray, list[str], metrics.Gold]:
+    """At most `wanted` queries with gold (0: all), spread evenly: their numbers, the queries, and their gold."""
+    rows = np.flatnonzero(np.diff(data.gold.indptr))
+    rows = rows[sample_rows(len(rows), wanted)]
+    gold = [data.gold.ids[slice(*data.gold.indptr[i : i + 2])] for i in rows]
+    return rows, [data.queries[i] for i in rows], metrics.Gold.from_lists(gold)
 
 
 def batched_seconds(index: Index, queries: np.ndarray, k: int, prepared: bool) -> float:
@@ -37,11 +47,6 @@ def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) ->
         search(query)
         times.append(1000 * (time.perf_counter() - start))
     return float(np.percentile(times, 50)), float(np.percentile(times, 99))
-
-
-def vector_latency(index: Index, queries: np.ndarray, k: int) -> tuple[float, float]:
-    """Milliseconds of single raw query vectors, median and 99th percentile; the index whitens them."""
-    return single_milliseconds(lambda i: index.search(queries[i : i + 1], k), range(len(queries)))
 
 
 class Exact:

@@ -23,8 +23,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from eval import measure, published
-from eval.common import Notes, Settings, finish, header_fields, machine, say
-from eval.encoding import encode, expand_poolings, nli_moments
+from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
+from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
 from eval.settings import choices
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
@@ -43,6 +43,7 @@ FIRST, DEEP = 10, 100  # results of the timed search, and of the one that qualit
 class Vectors:
     """Raw vectors of documents and queries under one pooling."""
 
+    model: str
     pooling: str
     documents: np.ndarray
     queries: np.ndarray
@@ -50,8 +51,9 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Searches:
-    """How much is searched, besides the whole: rows of queries, and the options of each backend."""
+    """What is searched, and how much of it besides the whole: rows of queries, and the options of each backend."""
 
+    data: RetrievalData
     exact: np.ndarray  # queries that are searched exactly, too
     single: np.ndarray  # queries that are searched one by one
     options: Mapping[str, Mapping[str, Any]]
@@ -70,11 +72,12 @@ def main(config: ConfigDict) -> None:
     # Data and model are read, and every setting checked, before anything slow starts.
     data = load_retrieval(config.dataset, settings.data_dir)
     nli = settings.load_nli()
-    encoder = settings.load_encoder(config)
+    encoder = load_encoder(config, first_plain(settings.poolings))
     other = Encoder.from_pretrained(config.versus, max_length=config.max_length) if config.versus else None
     poolings = expand_poolings(settings.poolings, encoder, [*data.documents, *data.queries])
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
     searches = Searches(
+        data,
         measure.sample_rows(len(data.queries), config.exact_queries),
         measure.sample_rows(len(data.queries), config.single_queries),
         {name: backend_options(name, config) for name in backends},
@@ -91,35 +94,31 @@ def main(config: ConfigDict) -> None:
     store = EmbeddingStore(config.cache or None)
     raw = encode(encoder, list(number), poolings, store=store)
     moments = nli_moments(encoder, nli, poolings, config.batch_size or None) if nli is not None else {}
-    encoded_in = results.Encoding(
-        time.perf_counter() - encoding,
-        len(number),
-        0 if nli is None else len(nli),
-        note="what is in the cache is not encoded again",
-    )
+    took, note = time.perf_counter() - encoding, "what is in the cache is not encoded again"
+    encoded_in = results.Encoding(took, len(number), 0 if nli is None else len(nli), note)
     if not distributed.is_writer():
         return
 
-    run = report.Run(make_header(config, encoder, data, searches, encoded_in))
+    run = report.Run(make_header(config, encoder, searches, encoded_in))
     report.remove_views(settings.out)
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     notes = Notes()
     raw_ranks: dict[tuple[str, str], np.ndarray] = {}
     if other is not None:
         found = store.encode(other, list(number))
-        ranks = ranks_of(Vectors(other.pooling, found[documents], found[queries]), data)
+        _, ids = build_index(found[documents], "jax").search(found[queries], min(FIRST, len(documents)))
+        ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         raw_ranks = dict.fromkeys(itertools.product(poolings, backends), ranks)
     kept: dict[bool, tuple[results.RetrievalRow, Index]] = {}  # the best raw and the best whitened index
     for pooling in poolings:
-        vectors = Vectors(pooling, raw[pooling][documents], raw[pooling][queries])
+        vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
         for whitening in settings.whitenings:
-            for setting, inside in whitened(
-                whitening, vectors, moments.get(pooling), settings.knobs, ks[pooling], encoder.name, notes
-            ):
-                for row, index, ranks in score(setting, inside, vectors, data, encoder, searches):
+            found = whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes)
+            for setting, inside in found:
+                for row, index, ranks in score(setting, inside, vectors, encoder, searches):
                     key, is_raw = (pooling, row.backend), inside is None
-                    found = intervals(ranks, raw_ranks.get(key), config.bootstrap, config.seed)
-                    run.rows.append(dataclasses.replace(row, **found))
+                    estimates = intervals(ranks, raw_ranks.get(key), config.bootstrap, config.seed)
+                    run.rows.append(dataclasses.replace(row, **estimates))
                     if is_raw:
                         raw_ranks[key] = ranks
                     if config.examples and (is_raw not in kept or kept[is_raw][0].mrr_at_10 < row.mrr_at_10):
@@ -129,69 +128,47 @@ def main(config: ConfigDict) -> None:
                     run = run.with_header(warnings=notes.texts())
                     run.save(settings.out)
 
-    run = finish(
-        run,
-        started,
-        resamples=config.bootstrap,
-        published=published.compare_retrieval(run.rows, run.header.dataset),
-        examples=examples(config.examples, kept.values(), encoder),
-    )
-    run.save(settings.out)
+    known = published.compare_retrieval(run.rows, run.header.dataset)
+    shown = examples(config.examples, kept.values(), encoder)
+    run = finish(run, settings.out, started, resamples=config.bootstrap, published=known, examples=shown)
     print(views.as_text(run, views.write_retrieval(run, settings.out)))
 
 
 def whitened(
-    whitening: str,
-    vectors: Vectors,
-    nli: Moments | None,
-    knobs: Sequence[tuple[float, float]],
-    ks: Sequence[int],
-    model: str,
-    notes: Notes,
-) -> Iterator[tuple[results.Row, Whitening | None]]:
-    """Every setting of a pooling and a whitening, with what goes inside the index.
+    whitening: str, vectors: Vectors, nli: Moments | None, settings: Settings, ks: Sequence[int], notes: Notes
+) -> Iterator[tuple[dict[str, Any], Whitening | None]]:
+    """The fields of every setting of a pooling and a whitening, with what goes inside the index.
 
     `target` is fitted on documents and queries. Without whitening there is one setting, at the full dimension.
     """
-    row = results.Row(
-        model=model,
-        pooling=vectors.pooling,
-        whitening=whitening,
-        k=vectors.documents.shape[1],
-        beta=0.0,
-        gamma=0.0,
-        n_fit=0,
-        transductive=whitening == "target",
-    )
+    setting = {"model": vectors.model, "pooling": vectors.pooling, "whitening": whitening}
+    setting |= {"transductive": whitening == "target"}
     if whitening == "none":
-        yield row, None
+        yield setting | {"k": vectors.documents.shape[1], "beta": 0.0, "gamma": 0.0, "n_fit": 0}, None
         return
     with notes.of(whitening, vectors.pooling):
         fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents).update(vectors.queries)
-        fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=max(gamma for _, gamma in knobs))
-    for (beta, gamma), k in itertools.product(knobs, ks):
+        gamma = max(gamma for _, gamma in settings.knobs)
+        fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=gamma)
+    for (beta, gamma), k in itertools.product(settings.knobs, ks):
         with notes.of(whitening, vectors.pooling):
             inside = fitted.with_params(n_components=k, beta=beta, gamma=gamma)
-        yield dataclasses.replace(row, k=k, beta=beta, gamma=gamma, n_fit=int(inside.n_samples_seen_)), inside
+        yield setting | {"k": k, "beta": beta, "gamma": gamma, "n_fit": int(inside.n_samples_seen_)}, inside
 
 
 def score(
-    setting: results.Row,
-    whitening: Whitening | None,
-    vectors: Vectors,
-    data: RetrievalData,
-    encoder: Encoder,
-    searches: Searches,
+    setting: Mapping[str, Any], whitening: Whitening | None, vectors: Vectors, encoder: Encoder, searches: Searches
 ) -> Iterator[tuple[results.RetrievalRow, Index, np.ndarray]]:
     """For each backend a row of results, its index, and the reciprocal rank of each query with gold."""
-    first, deep = min(FIRST, len(data.documents)), min(max(DEEP, searches.depth), len(data.documents))
+    data, most = searches.data, len(searches.data.documents)
+    first, deep = min(FIRST, most), min(max(DEEP, searches.depth), most)
     exact: dict[str, measure.Exact] = {}
     for backend, options in searches.options.items():
         index = build_index(
             vectors.documents,
             backend,
             whitening=whitening,
-            encoding=encoder.encoding(setting.pooling),
+            encoding=encoder.encoding(vectors.pooling),
             documents=data.documents,
             **options,
         )
@@ -204,19 +181,18 @@ def score(
         if reference not in exact:
             stored = index.prepare(vectors.documents)
             exact[reference] = measure.Exact(stored, prepared[searches.exact], first, reference)
-        single = measure.vector_latency(index, vectors.queries[searches.single], first)
+        one_by_one = vectors.queries[searches.single][:, None]
+        single = measure.single_milliseconds(lambda query, index=index: index.search(query, first), one_by_one)
         single_text = measure.single_milliseconds(
             lambda i, index=index: search_text(index, encoder, [data.queries[i]], first), searches.single
         )
         ranks = metrics.reciprocal_ranks(ids, data.gold, FIRST)
         row = results.RetrievalRow(
-            **vars(setting),
+            **setting,
             backend=backend,
             options=index.options,
             mrr_at_10=float(ranks.mean()) if len(ranks) else math.nan,
-            recall_at_1=metrics.recall_at_k(ids, data.gold, 1),
-            recall_at_10=metrics.recall_at_k(ids, data.gold, 10),
-            recall_at_100=metrics.recall_at_k(ids, data.gold, 100),
+            **{f"recall_at_{k}": metrics.recall_at_k(ids, data.gold, k) for k in (1, 10, 100)},
             ndcg_at_10=metrics.ndcg_at_k(ids, data.gold, 10),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
             time_ms=1000 * seconds / len(prepared),
@@ -230,36 +206,28 @@ def score(
             index_bytes=index.nbytes,
             build_seconds=index.build_seconds,
             peak_rss_gb=machine().peak_rss_gb,
-            reranked=rerank(ids, data, searches) if searches.reranker else None,
+            reranked=rerank(ids, searches) if searches.reranker else None,
         )
         say(f"{row.name}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
 
 
-def ranks_of(vectors: Vectors, data: RetrievalData) -> np.ndarray:
-    """The reciprocal rank of each query with gold, by exact search."""
-    _, ids = build_index(vectors.documents, "jax").search(vectors.queries, min(FIRST, len(data.documents)))
-    return metrics.reciprocal_ranks(ids, data.gold, FIRST)
-
-
-def rerank(ids: np.ndarray, data: RetrievalData, searches: Searches) -> results.Reranked:
+def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
     """The first results of queries with gold, as found and as the cross-encoder orders them."""
-    scored = np.flatnonzero(np.diff(data.gold.indptr))
-    scored = scored[measure.sample_rows(len(scored), searches.reranked)]
-    gold = [data.gold.ids[data.gold.indptr[i] : data.gold.indptr[i + 1]] for i in scored]
-    queries, found = [data.queries[i] for i in scored], ids[scored, : searches.depth]
-    searches.reranker.rerank(queries[:20], data.documents, found[:20])  # nothing is compiled while the clock runs
+    scored, queries, gold = measure.asked(searches.data, searches.reranked)
+    found, documents = ids[scored, : searches.depth], searches.data.documents
+    searches.reranker.rerank(queries[:20], documents, found[:20])  # nothing is compiled while the clock runs
     began = time.perf_counter()
-    _, ordered = searches.reranker.rerank(queries, data.documents, found)
+    _, ordered = searches.reranker.rerank(queries, documents, found)
     seconds = time.perf_counter() - began
     measures = {"mrr_at_10": metrics.reciprocal_ranks, "ndcg_at_10": metrics.discounted_gains}
     before, after = ({name: of(x, gold, FIRST) for name, of in measures.items()} for x in (found, ordered))
+    means = [{name: float(values.mean()) for name, values in figures.items()} for figures in (before, after)]
     return results.Reranked(
         searches.reranker.name,
         found.shape[1],
         len(queries),
-        {name: float(values.mean()) for name, values in before.items()},
-        {name: float(values.mean()) for name, values in after.items()},
+        *means,
         {name: estimate(after[name] - values, searches.resamples, 0) for name, values in before.items()},
         1000 * seconds / len(queries),
     )
@@ -293,24 +261,25 @@ def examples(
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, data: RetrievalData, searches: Searches, encoding: results.Encoding
+    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: results.Encoding
 ) -> results.RetrievalHeader:
     """What `run.json` says about the rows."""
+    data = searches.data
     return results.RetrievalHeader(
         title=f"Retrieval on {data.name}: {encoder.name}",
         dataset=results.Dataset(
             data.name, len(data.documents), len(data.queries), dict(data.counts), tuple(data.conflicts)
         ),
-        protocol=results.RetrievalProtocol(
-            max_length=encoder.max_length,
-            quality=f"first {DEEP} results of all queries; means over the queries with gold",
-            time=f"one batched search for {FIRST} results of all queries, already whitened, over their number",
-            time_with_whitening="the same from raw vectors, whitened inside the index",
-            index_recall=f"against exact search for {len(searches.exact):,} queries, ties counted as found",
-            single=f"{len(searches.single):,} queries one after another",
-            memory="documents × k × 4 bytes / 2^30",
-            target="fitted on documents and queries",
-        ),
+        protocol={
+            "max_length": encoder.max_length,
+            "quality": f"first {DEEP} results of all queries; means over the queries with gold",
+            "time": f"one batched search for {FIRST} results of all queries, already whitened, over their number",
+            "time_with_whitening": "the same from raw vectors, whitened inside the index",
+            "index_recall": f"against exact search for {len(searches.exact):,} queries, ties counted as found",
+            "single": f"{len(searches.single):,} queries one after another",
+            "memory": "documents × k × 4 bytes / 2^30",
+            "target": "fitted on documents and queries",
+        },
         **header_fields(config, encoder, encoding),
     )
 

@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from jaxwhiten.report import results
 
 GEOMETRY_ROWS = 4000
 POSITIVE = 4.0  # pairs of at least this human score are positive: in SimCSE for the alignment, in EvalRank
-# These do not look at the sentences they are fitted on.
-_BLIND = ("none", "random-projection")
+# These do not look at the sentences of the tasks.
+_BLIND = ("none", "nli", "random-projection")
 
 Scored = tuple[results.STSRow, dict[str, np.ndarray]]  # a row, and by task the similarity of every test pair
 
@@ -34,6 +34,36 @@ class Fits:
     whitening: str
     by_task: Mapping[str, Whitening]
     seconds: float
+
+
+@dataclass
+class _Tally:
+    """A row while its tasks are scored, one after another."""
+
+    seconds: float = 0.0
+    tasks: dict[str, results.TaskScores] = field(default_factory=dict)
+    similarities: dict[str, np.ndarray] = field(default_factory=dict)
+    geometry: results.Geometry | None = None
+
+    def add(self, task: TaskIndex, similarity: np.ndarray, n_fit: int, ranking: results.Ranking | None = None) -> None:
+        found = metrics.sts_scores(similarity, task.gold, task.subset)
+        self.tasks[task.name] = results.TaskScores(**found, n_fit=n_fit, ranking=ranking)
+        self.similarities[task.name] = similarity
+
+    def row(self, encoded: Encoded, whitening: str, **setting: Any) -> Scored:
+        fitted = [scores.n_fit for scores in self.tasks.values()]
+        row = results.STSRow(
+            model=encoded.model,
+            pooling=encoded.pooling,
+            whitening=whitening,
+            n_fit=fitted[0] if whitening == "nli" else sum(fitted),  # one fit serves all tasks, or each has its own
+            transductive=whitening not in _BLIND,
+            seconds=self.seconds,
+            tasks=self.tasks,
+            geometry=self.geometry,
+            **setting,
+        )
+        return row, self.similarities
 
 
 def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: Notes, *, gamma: float = 1.0) -> Fits:
@@ -76,10 +106,7 @@ def score(
     raw = fits.whitening == "none"
     widths = [encoded.x.shape[1]] if raw else ks
     for beta, gamma in [(0.0, 0.0)] if raw else knobs:
-        scores: dict[int, dict[str, results.TaskScores]] = {k: {} for k in widths}
-        cosines: dict[int, dict[str, np.ndarray]] = {k: {} for k in widths}
-        shapes: dict[int, results.Geometry] = {}
-        seconds = dict.fromkeys(widths, fits.seconds)
+        tallies = {k: _Tally(fits.seconds) for k in widths}
         for task in encoded.tasks:
             started = time.perf_counter()
             own = task.test_sentences()
@@ -89,34 +116,17 @@ def score(
                 whitening = with_params(fits.by_task[task.name], n_components=max(ks), beta=beta, gamma=gamma)
                 x, n_fit = whitening.transform(x), int(whitening.n_samples_seen_)
             shared = time.perf_counter() - started
-            for k in widths:
+            for k, tally in tallies.items():
                 started = time.perf_counter()
-                cosines[k][task.name] = metrics.cosine_pairs(x[left, :k], x[right, :k])
-                found = metrics.sts_scores(cosines[k][task.name], task.gold, task.subset)
-                ranks = rank(x[:, :k], task) if ranking else None
-                scores[k][task.name] = results.TaskScores(**found, n_fit=n_fit, ranking=ranks)
-                seconds[k] += shared + time.perf_counter() - started
+                cosines = metrics.cosine_pairs(x[left, :k], x[right, :k])
+                tally.add(task, cosines, n_fit, rank(x[:, :k], task) if ranking else None)
+                tally.seconds += shared + time.perf_counter() - started
                 if task is measured:
-                    shapes[k] = measure(x[:, :k], task, seed)
-        for k in widths:
-            fitted = [task_scores.n_fit for task_scores in scores[k].values()]
-            row = results.STSRow(
-                model=encoded.model,
-                pooling=encoded.pooling,
-                whitening=fits.whitening,
-                k=k,
-                beta=beta,
-                gamma=gamma,
-                # One fit serves all tasks, or each task has its own.
-                n_fit=fitted[0] if fits.whitening == "nli" else sum(fitted),
-                transductive=fits.whitening == "target",
-                seconds=seconds[k],
-                fit_seconds=fits.seconds,
-                bytes=0 if raw else _file_bytes(fits.by_task[encoded.tasks[-1].name]),
-                tasks=scores[k],
-                geometry=shapes.get(k),
-            )
-            yield row, cosines[k]
+                    tally.geometry = measure(x[:, :k], task, seed)
+        size = 0 if raw else _file_bytes(fits.by_task[encoded.tasks[-1].name])
+        for k, tally in tallies.items():
+            setting = {"k": k, "beta": beta, "gamma": gamma, "fit_seconds": fits.seconds, "bytes": size}
+            yield tally.row(encoded, fits.whitening, **setting)
 
 
 def score_method(
@@ -129,38 +139,21 @@ def score_method(
     known = make_method(name).get_params()
     fixed = {"seed": seed} if "seed" in known else {}
     for params in [fixed | {"n_components": k} for k in ks] if "n_components" in known else [fixed]:
-        scores: dict[str, results.TaskScores] = {}
-        similarities: dict[str, np.ndarray] = {}
-        seconds, fit_seconds, shape = 0.0, 0.0, None
+        tally, fit_seconds = _Tally(), 0.0
         for task in encoded.tasks:
             started = time.perf_counter()
             method = make_method(name, **params)
             with notes.of(f"{name} {task.name}", encoded.pooling):
                 method.fit(encoded.x[task.fit])
             fit_seconds += time.perf_counter() - started
-            similarities[task.name] = pair_similarity(method, encoded.x[task.left], encoded.x[task.right])
-            found = metrics.sts_scores(similarities[task.name], task.gold, task.subset)
-            scores[task.name] = results.TaskScores(**found, n_fit=int(method.n_samples_seen_))
-            seconds += time.perf_counter() - started
+            similarity = pair_similarity(method, encoded.x[task.left], encoded.x[task.right])
+            tally.add(task, similarity, int(method.n_samples_seen_))
+            tally.seconds += time.perf_counter() - started
             if task is measured and hasattr(method, "transform"):
-                shape = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
+                tally.geometry = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
         reduced = method.transform(encoded.x[:1]) if hasattr(method, "transform") else encoded.x
-        row = results.STSRow(
-            model=encoded.model,
-            pooling=encoded.pooling,
-            whitening=name,
-            k=reduced.shape[1],
-            beta=None,
-            gamma=None,
-            n_fit=sum(task_scores.n_fit for task_scores in scores.values()),
-            transductive=name not in _BLIND,
-            seconds=seconds,
-            fit_seconds=fit_seconds,
-            bytes=_file_bytes(method),
-            tasks=scores,
-            geometry=shape,
-        )
-        yield row, similarities
+        setting = {"k": reduced.shape[1], "beta": None, "gamma": None, "bytes": _file_bytes(method)}
+        yield tally.row(encoded, name, fit_seconds=fit_seconds, **setting)
 
 
 def rank(x: np.ndarray, task: TaskIndex) -> results.Ranking:

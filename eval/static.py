@@ -26,6 +26,7 @@ from configs import static_train
 from eval import measure
 from eval.common import finish, header_fields, make_folder, say
 from eval.encoding import EMPTY
+from eval.intervals import resampled, with_ends
 from eval.settings import choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, io, metrics, normalize, report
@@ -34,7 +35,6 @@ from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import InputError
-from jaxwhiten.metrics import bootstrap
 from jaxwhiten.models import StaticEncoder, resolve_folder
 from jaxwhiten.report import results
 from jaxwhiten.report import static as views
@@ -107,10 +107,9 @@ def main(config: ConfigDict) -> None:
     text = list(sentences_of(config.corpus, config.passages))
     scored = read(config, tasks, dev, text)
 
-    encoding = results.Encoding(0.0, len(scored.sentences), 0)
-    run = report.Run(make_header(config, teachers[0], scored, tasks, encoding))
+    run = report.Run(make_header(config, teachers[0], scored))
     report.remove_views(Path(config.out))
-    similarities: list[list[np.ndarray]] = []
+    similarities: list[dict[str, np.ndarray]] = []
     bases: list[str | None] = []
     for name, pooling, teacher in zip(models, poolings, teachers, strict=True):
         for setting in settings(config, name, pooling, teacher, ks, text):
@@ -121,9 +120,9 @@ def main(config: ConfigDict) -> None:
             say(f"{row.model}, {row.method}, {row.k}: STS {row.sts:.2f}")
             run.save(config.out)
     if config.bootstrap:
-        run.rows[:] = with_intervals(run.rows, bases, similarities, scored.tasks, config.bootstrap, config.seed)
-    run = finish(run, started, resamples=config.bootstrap)
-    run.save(config.out)
+        samples = resampled(similarities, scored.tasks, "wmean", config)["average"]
+        run.rows[:] = with_intervals(run.rows, bases, samples)
+    run = finish(run, config.out, started, resamples=config.bootstrap)
     print(views.as_text(run, views.write_static(run, config.out)))
 
 
@@ -142,15 +141,10 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     loaded = (load_sts(name, folder) for name in dev)
     of_dev = [dataclasses.replace(task, splits={"test": task.splits["dev"]}) for task in loaded]
+    dev_index = index_sentences(of_dev, test_only=True)
     data = load_retrieval(config.dataset, folder)
-    with_gold = np.flatnonzero(np.diff(data.gold.indptr))
-    chosen = with_gold[measure.sample_rows(len(with_gold), config.queries)]
-    pairs = [(n, doc) for n, i in enumerate(chosen) for doc in data.gold.ids[slice(*data.gold.indptr[i : i + 2])]]
-    gold = metrics.Gold.from_pairs(*np.array(pairs).T, len(chosen))
-    queries = [data.queries[i] for i in chosen]
-    return Scored(
-        sentences, indices, *index_sentences(of_dev, test_only=True), data, queries, gold, text[: config.timed]
-    )
+    _, queries, gold = measure.asked(data, config.queries)
+    return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 
 
 def settings(
@@ -244,17 +238,13 @@ def coded(name: str, code: str, static: Encoder) -> Setting:
     return Setting(name, f"rows, {code}", k, encoder.encode, 1e-6 * rows * size, base="rows")
 
 
-def score(setting: Setting, scored: Scored) -> tuple[results.StaticRow, list[np.ndarray]]:
+def score(setting: Setting, scored: Scored) -> tuple[results.StaticRow, dict[str, np.ndarray]]:
     """A row, and the similarities of the test pairs of every task."""
     x = setting.encode(scored.sentences)
-    similarities = [metrics.cosine_pairs(x[task.left], x[task.right]) for task in scored.tasks]
-    found = zip(similarities, scored.tasks, strict=True)
-    tasks = {task.name: metrics.sts_scores(s, task.gold, task.subset)["wmean"] for s, task in found}
+    similarities = {task.name: task.similarity(x) for task in scored.tasks}
+    tasks = {task.name: task.score(similarities[task.name]) for task in scored.tasks}
     d = setting.encode(scored.dev_sentences) if scored.dev else x
-    dev = [
-        metrics.sts_scores(metrics.cosine_pairs(d[task.left], d[task.right]), task.gold, task.subset)["wmean"]
-        for task in scored.dev
-    ]
+    dev = [task.score(task.similarity(d)) for task in scored.dev]
     row = results.StaticRow(
         model=setting.model,
         pooling="mean",
@@ -294,48 +284,37 @@ def speed(setting: Setting, texts: list[str]) -> float:
 
 
 def with_intervals(
-    rows: Sequence[results.StaticRow],
-    bases: Sequence[str | None],
-    similarities: Sequence[Sequence[np.ndarray]],
-    tasks: Sequence[TaskIndex],
-    resamples: int,
-    seed: int,
+    rows: Sequence[results.StaticRow], bases: Sequence[str | None], samples: np.ndarray
 ) -> list[results.StaticRow]:
-    """The rows with intervals of their STS average, and of its difference to that of their base; paired."""
-    drawn = [
-        bootstrap.spearman_resamples(
-            np.stack([of_row[i] for of_row in similarities]), task.gold, task.subset, resamples, seed + i
-        )["wmean"]
-        for i, task in enumerate(tasks)
-    ]
-    averages = np.mean(drawn, axis=0)
+    """The rows with intervals of their STS average, and of its difference to that of their base; paired.
+
+    `samples` are the averages [rows, resamples].
+    """
     places = {(row.model, row.method, row.k): number for number, row in enumerate(rows)}
     complete = []
     for number, (row, base) in enumerate(zip(rows, bases, strict=True)):
-        interval = results.Estimate(row.sts, *bootstrap.percentile_interval(averages[number]))
-        versus, other = None, places.get((row.model, base, row.k))
-        if other is not None:
-            ends = bootstrap.percentile_interval(averages[number] - averages[other])
-            versus = results.Estimate(row.sts - rows[other].sts, *ends)
-        complete.append(dataclasses.replace(row, interval=interval, versus=versus, base=versus and base))
+        changes: dict[str, Any] = {"interval": with_ends(row.sts, samples[number])}
+        if (other := places.get((row.model, base, row.k))) is not None:
+            versus = with_ends(row.sts - rows[other].sts, samples[number] - samples[other])
+            changes |= {"versus": versus, "base": base}
+        complete.append(dataclasses.replace(row, **changes))
     return complete
 
 
-def make_header(
-    config: ConfigDict, teacher: Encoder, scored: Scored, tasks: Sequence[str], encoding: results.Encoding
-) -> results.StaticHeader:
+def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results.StaticHeader:
     """What `run.json` says about the rows."""
-    data = scored.data
+    data, encoding = scored.data, results.Encoding(0.0, len(scored.sentences), 0)
     return results.StaticHeader(
         title="Static encoders beside model2vec",
         dataset=results.Dataset(data.name, len(data.documents), len(scored.queries), dict(data.counts)),
-        tasks=tuple(tasks),
-        protocol=results.StaticProtocol(
-            corpus=f"sentences of {config.passages or 'all'} passages, of which the teacher reads {config.sentences:,}",
-            dev=f"mean of the dev pairs of {config.dev}" if config.dev else "not run",
-            empty_sentence=EMPTY,
-            timed=f"{len(scored.timed):,} sentences, the teacher 1,000, best of {_REPEATS}",
-        ),
+        tasks=tuple(task.name for task in scored.tasks),
+        protocol={
+            "corpus": f"sentences of {config.passages or 'all'} passages, of which the teacher reads"
+            f" {config.sentences:,}",
+            "dev": f"mean of the dev pairs of {config.dev}" if config.dev else "not run",
+            "empty_sentence": EMPTY,
+            "timed": f"{len(scored.timed):,} sentences, the teacher 1,000, best of {_REPEATS}",
+        },
         **header_fields(config, teacher, encoding),
     )
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from ml_collections import ConfigDict
 
 from eval import published
-from eval.common import Notes, Settings, finish, header_fields, python, say
-from eval.encoding import EMPTY, encode, expand_poolings, nli_moments
+from eval.common import Notes, Settings, finish, header_fields, load_encoder, python, say
+from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
-from eval.intervals import with_intervals
+from eval.intervals import resampled, with_intervals
 from eval.scoring import fit, score, score_method
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
@@ -42,7 +42,7 @@ def main(config: ConfigDict) -> None:
     # Data and model are read, and every setting checked, before anything slow starts.
     tasks = [load_sts(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
-    encoder = settings.load_encoder(config)
+    encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))
     poolings = expand_poolings(settings.poolings, encoder, sentences)
     ks = {pooling: settings.dimensions(encoder, pooling) for pooling in poolings}
@@ -86,9 +86,11 @@ def main(config: ConfigDict) -> None:
 
     if config.bootstrap:
         say(f"bootstrap intervals, {config.bootstrap:,} resamples")
-        run.rows[:] = with_intervals(run.rows, similarities, indices, aggregate, config.bootstrap, config.seed)
-    run = finish(run, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names))
-    run.save(settings.out)
+        samples = resampled(similarities, indices, aggregate, config)
+        run.rows[:] = with_intervals(run.rows, samples, aggregate)
+    run = finish(
+        run, settings.out, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names)
+    )
     print(report.as_text(run, report.write_sts(run, settings.out)))
     if run.header.sample:
         print("This was a sample, not a benchmark.")
@@ -114,15 +116,15 @@ def make_header(
         tasks=tuple(tasks),
         aggregate=aggregate,
         sample=SAMPLE in tasks,
-        protocol=results.STSProtocol(
-            max_length=encoder.max_length,
-            empty_sentence=EMPTY,
-            pairs="scored pairs of the test split",
-            correlation="Spearman, average ranks for ties, x 100",
-            similarity="cosine",
-            whitening=fitted_on,
-            methods="fitted as target",
-        ),
+        protocol={
+            "max_length": encoder.max_length,
+            "empty_sentence": EMPTY,
+            "pairs": "scored pairs of the test split",
+            "correlation": "Spearman, average ranks for ties, x 100",
+            "similarity": "cosine",
+            "whitening": fitted_on,
+            "methods": "fitted as target",
+        },
         nli=None if nli is None else tuple(nli.summary().splitlines()),
         **header_fields(config, encoder, encoding),
     )

@@ -49,13 +49,10 @@ def keep(run: report.Run, folder: Path) -> report.Run:
     config = run.header.config
     own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
     own |= {key: Path(config[key]).name for key in ("dataset", "outside", "corpus") if key in config}
-    changes: dict[str, Any] = {"config": config | own}
-    if run.header.program != "eval.sts":
-        changes["dataset"] = dataclasses.replace(run.header.dataset, conflicts=())
-        changes |= {"examples": ()} if hasattr(run.header, "examples") else {}
-    else:
-        changes["similarity"] = None
-    kept = dataclasses.replace(run.with_header(**changes), figures={})
+    without = {name: value for name, value in (("examples", ()), ("similarity", None)) if hasattr(run.header, name)}
+    if hasattr(run.header, "dataset"):
+        without["dataset"] = dataclasses.replace(run.header.dataset, conflicts=())
+    kept = dataclasses.replace(run.with_header(config=config | own, **without), figures={})
     kept.save(folder)
     return kept
 
@@ -112,16 +109,15 @@ def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequenc
     if view not in views:
         raise unknown_name("table", view, views)
     rows = list(run.rows)
-    for condition in set(conditions) - {"plain"}:
+    for condition in sorted(set(conditions) - {"plain"}, key=lambda words: words.startswith("best=")):
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
-        if key != "best":
-            rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
-    for condition in conditions:
-        if condition.startswith("best="):
-            best = sorted(rows, key=lambda row: -row.average(run.header.aggregate))[: int(condition[5:])]
+        if key == "best":
+            best = sorted(rows, key=lambda row: -row.average(run.header.aggregate))[: int(value)]
             rows = [row for row in rows if row in best]
+        else:
+            rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
     table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
     if table is not None and "plain" in conditions:
         table = dataclasses.replace(table, caption="", notes=())

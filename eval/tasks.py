@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.encoding import EMPTY
+from jaxwhiten import metrics
 from jaxwhiten.datasets import STSTask
 
 
@@ -26,6 +27,14 @@ class TaskIndex:
     def test_sentences(self) -> np.ndarray:
         """The unique sentences of the test pairs, in rising order."""
         return np.unique(np.concatenate([self.left, self.right]))
+
+    def similarity(self, x: np.ndarray) -> np.ndarray:
+        """The cosine of every test pair, from vectors of the unique sentences."""
+        return metrics.cosine_pairs(x[self.left], x[self.right])
+
+    def score(self, similarity: np.ndarray) -> float:
+        """Spearman × 100 of the test pairs, weighted over the subsets."""
+        return metrics.sts_scores(similarity, self.gold, self.subset)["wmean"]
 
 
 @dataclass(frozen=True)

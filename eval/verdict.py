@@ -54,8 +54,7 @@ def _figures(run: Run) -> tuple[Callable, Callable, str]:
     """How a row's score is written, its paired difference to the raw row, and what the score is."""
     if run.header.program == "eval.retrieval":
         return lambda row: f"{row.mrr_at_10:.3f}", lambda row: _known(row.versus_raw), "MRR@10"
-    tasks, aggregate = run.header.tasks, run.header.aggregate
-    key = "average" if len(tasks) > 1 else tasks[0]
+    tasks, aggregate, key = run.header.tasks, run.header.aggregate, run.header.scored[-1]
     return (
         lambda row: f"{row.average(aggregate):.1f}",
         lambda row: _known((row.versus_raw or {}).get(key)),

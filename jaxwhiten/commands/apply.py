@@ -12,7 +12,6 @@ _BLOCK_BYTES = 256 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("whitening", help="a saved whitening")
     parser.add_argument("vectors", help="a .npy file [n, d]; it is memory-mapped, so it may be larger than the memory")
     parser.add_argument("-o", "--output", required=True, help=".npy, .parquet or .jsonl; - for JSON lines on stdout")
@@ -21,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     from tqdm import tqdm
 
     from jaxwhiten.arrays import normalize, work_dtype

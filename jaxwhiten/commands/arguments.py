@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from jaxwhiten.errors import InputError, spelled, unknown_name
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Whitening
 
@@ -110,6 +112,16 @@ def load_encoder(args: argparse.Namespace) -> Encoder:
         dtype=args.dtype,
         engine=args.engine or "jax",
     )
+
+
+def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
+    """The vectors of texts, kept in the cache unless --no-cache is given; `role` names their prompt."""
+    from jaxwhiten.encoding import EmbeddingStore
+
+    prompt = encoder.prompt_for(role) if role else None
+    if args.no_cache:
+        return encoder.encode(texts, prompt=prompt)
+    return EmbeddingStore().encode(encoder, texts, prompt=prompt)
 
 
 def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening:

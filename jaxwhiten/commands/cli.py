@@ -76,14 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _module(args.command).run(args)
         sys.stdout.flush()
     except JaxwhitenError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
-        return error.exit_code
+        return say(error)
     except BrokenPipeError:
         # The reader (head, less) closed the pipe: no more is written, not even when Python ends.
         _close_stdout()
         return 0
     except OSError as error:
-        print(f"error: {one_line(error)}", file=sys.stderr)
+        say(error)
         try:
             sys.stdout.flush()
         except OSError:  # it is stdout that cannot be written to
@@ -97,6 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _close_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(error: Exception, who: str = "") -> int:
+    """Reports an error in one line on stderr; returns the exit code."""
+    print(f"error: {who}{one_line(error)}", file=sys.stderr)
+    return getattr(error, "exit_code", 1)
 
 
 def one_line(text: object) -> str:

@@ -37,17 +37,13 @@ def _own_comments(source: str) -> dict[str, str]:
         if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("config.")):
             continue
         key = ast.unparse(node.targets[0]).removeprefix("config.")
-        if comment := _behind(node, comments) or _above(node, comments):
+        behind, alone = comments.get(node.end_lineno or node.lineno, ("", True))
+        if comment := ("" if alone else behind) or _above(node, comments):
             found[key] = comment
         if isinstance(node.value, ast.Call):  # ConfigDict({"dims": ()}): one comment for all its keys
             inner = [item for argument in node.value.args if isinstance(argument, ast.Dict) for item in argument.keys]
             found |= {f"{key}.{ast.literal_eval(item)}": comment for item in inner if item is not None and comment}
     return found
-
-
-def _behind(node: ast.stmt, comments: Mapping[int, tuple[str, bool]]) -> str:
-    text, alone = comments.get(node.end_lineno or node.lineno, ("", True))
-    return "" if alone else text
 
 
 def _above(node: ast.stmt, comments: Mapping[int, tuple[str, bool]]) -> str:

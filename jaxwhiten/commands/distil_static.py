@@ -12,7 +12,6 @@ from jaxwhiten.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument(
         "-o",
         "--output",
@@ -52,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     fit = args.fit or ("rows" if args.corpus else "none")
     if args.corpus is None and fit != "none":
         raise InputError(f"--fit {fit} needs sentences: give --corpus FILE with it.")

@@ -35,7 +35,6 @@ class Check(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("path", nargs="*", help="folders of models, data and indexes, whitening or moments files")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -16,7 +16,6 @@ ADVICE = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
     add_texts(parser, "new texts")
     parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
@@ -24,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     from jaxwhiten.codes import SpectrumCode, drift
     from jaxwhiten.commands.search import open_index
     from jaxwhiten.whitening import Whitening

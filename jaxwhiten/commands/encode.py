@@ -12,7 +12,6 @@ from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     add_texts(parser)
     endings = ".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
     parser.add_argument("-o", "--output", required=True, help=endings)
@@ -25,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     from jaxwhiten.commands.vectors import check_output, vector_writer
     from jaxwhiten.head import Normalize
 

@@ -21,7 +21,6 @@ FORMATS = ("sentence-transformers", "onnx", "faiss", "int8")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument(
         "--format", default=FORMATS[0], metavar="FORMAT", help=f"{', '.join(FORMATS)}; default: {FORMATS[0]}"
     )
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     if args.format not in FORMATS:
         raise unknown_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):

@@ -19,7 +19,6 @@ _FILE = ".safetensors"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     add_texts(parser, "sentences, or vectors in a .npy file")
     add_outputs(
         parser,
@@ -46,7 +45,6 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
     moments, encoder = (_of_vectors(args.input), None) if from_vectors else _of_sentences(args)
@@ -82,17 +80,16 @@ def write_outputs(
         moments.save(args.moments, provenance)
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
     if args.output:
+        from jaxwhiten.codes import SpectrumCode
         from jaxwhiten.whitening import Whitening
 
         settings, code = knobs(args), None
         if args.bytes is not None:
-            from jaxwhiten.codes import SpectrumCode
-
             settings.setdefault("gamma", SpectrumCode.usual_gamma(moments))
-        whitening = Whitening.from_moments(moments, **settings, provenance=provenance)
+        whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
         if args.bytes is not None:
             code = SpectrumCode(bytes=args.bytes).fit(whitening)
-        what = "whitening" if code is None else f"a code of {args.bytes} bytes behind the whitening"
+            what = f"a code of {args.bytes} bytes behind the whitening"
         if encoder is None or Path(args.output).suffix == _FILE:
             (whitening if code is None else code).save(args.output)
         else:

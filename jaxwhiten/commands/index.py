@@ -9,6 +9,7 @@ from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     add_dimension,
     add_model,
+    encode,
     load_encoder,
     load_whitening,
     named_values,
@@ -21,7 +22,6 @@ _FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "o
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     add_texts(parser, "texts")
     parser.add_argument(
         "-o", "--output", required=True, metavar="DIR", help="the folder to write; an index already there is replaced"
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     if args.add:
         return _add(args)
     if args.whitening and args.whiten:
@@ -62,7 +61,6 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
     options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
-    from jaxwhiten.encoding import EmbeddingStore
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.whitening import Whitening
 
@@ -77,10 +75,7 @@ def run(args: argparse.Namespace) -> None:
             codes = encoder.head.code.code.quantiser(mapped=True)
         encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
-    if args.no_cache:
-        vectors = encoder.encode(texts, prompt=prompt)
-    else:
-        vectors = EmbeddingStore().encode(encoder, texts, prompt=prompt)
+    vectors = encode(args, encoder, texts, "document")
     if args.whiten:
         whitening = Whitening(n_components=args.n_components).fit(vectors)
     index = build_index(

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("file", help="a whitening or moments file")
     parser.add_argument("--json", action="store_true", help="one JSON object, all eigenvalues included")
     parser.add_argument("--plot", metavar="PNG", help="draw the spectrum")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     from jaxwhiten.commands.plots import check_plot, plot_spectrum
     from jaxwhiten.whitening import spectrum, suggest
 
@@ -43,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.json:
         report["eigenvalues"] = whitening.eigenvalues_.tolist()
-        print(json.dumps(finite(report), ensure_ascii=False))
+        print_json(report)
     else:
         print("\n".join(_lines(report)))
 
@@ -65,12 +63,16 @@ def load_fitted(path: str) -> tuple[str, Whitening]:
         return "moments", Whitening.from_moments(moments)
 
 
-def finite(value: Any) -> Any:
-    """The value with None for every NaN and infinity, which JSON does not have."""
+def print_json(report: dict[str, Any]) -> None:
+    """One JSON object on stdout, with null for every NaN and infinity, which JSON does not have."""
+    print(json.dumps(_finite(report), ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -28,13 +28,13 @@ from ml_collections import ConfigDict, config_flags
 
 from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.commands.cli import one_line, show_warning
+from jaxwhiten.commands.cli import say, show_warning
 from jaxwhiten.commands.config_comments import key_comments
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/scaling.md)"
 # What the library calls a parameter that the configs have under another name.
-_OTHER_NAMES = {"data_dir": ("data.folder",), "n_components": ("ks",), "pooling": ("poolings",)}
+_OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
@@ -53,7 +53,7 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
             sys.exit()
         _check(rest, config)
     except JaxwhitenError as error:
-        sys.exit(_say(error))
+        sys.exit(say(error))
     sys.argv[1:] = rest
     holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
     flags.DEFINE_string("distributed", None, _DISTRIBUTED)
@@ -70,7 +70,7 @@ def run_without_config(main: Callable[[], None]) -> None:
     try:
         main()
     except JaxwhitenError as error:
-        sys.exit(_say(error))
+        sys.exit(say(error))
 
 
 def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
@@ -78,7 +78,7 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     try:
         main(config)
     except JaxwhitenError as error:
-        sys.exit(_say(error))
+        sys.exit(say(error))
     except KeyboardInterrupt:
         interrupts.end()
 
@@ -91,7 +91,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
     try:
         distributed.start(where)
     except JaxwhitenError as error:
-        sys.exit(_say(error))
+        sys.exit(say(error))
     name = distributed.name()
     try:
         with _silenced_stdout(for_good=not distributed.is_writer()):  # gloo prints when the first exchange connects it
@@ -108,7 +108,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
             print(interrupts.MESSAGE, file=sys.stderr)
             code = interrupts.EXIT_CODE
         elif isinstance(error, JaxwhitenError):
-            code = _say(error, f"{name}: ")
+            code = say(error, f"{name}: ")
         else:
             traceback.print_exc()
             code = 1
@@ -128,12 +128,6 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
             os.dup2(kept, 1)
         os.close(kept)
         os.close(nothing)
-
-
-def _say(error: JaxwhitenError, who: str = "") -> int:
-    """One line on stderr; returns the exit code."""
-    print(f"error: {who}{one_line(error)}", file=sys.stderr)
-    return error.exit_code
 
 
 def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:
@@ -188,11 +182,7 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
 def _flags(config: ConfigDict) -> dict[str, str]:
     """The flag of every key, also under what the library calls it."""
     flags = {key: f"--config.{key}" for key in config_keys(config)}
-    for name, keys in _OTHER_NAMES.items():
-        found = next((flags[key] for key in keys if key in flags), None)
-        if found and name not in flags:
-            flags[name] = found
-    return flags
+    return {name: flags[key] for name, key in _OTHER_NAMES.items() if key in flags} | flags
 
 
 def _check(arguments: list[str], config: ConfigDict) -> None:

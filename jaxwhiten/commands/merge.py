@@ -13,13 +13,11 @@ _SAME = ("fingerprint", "pooling", "max_length", "dtype")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="moments files, such as `jaxwhiten fit` writes")
     add_outputs(parser, "FILE", "the whitening to write, a .safetensors file")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     check_outputs(args)
     from jaxwhiten.whitening import Moments
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
+from jaxwhiten.report.style import COLOURS, new_figure, scale_k
 
 if TYPE_CHECKING:
     from jaxwhiten.whitening import Tuning
@@ -23,12 +23,9 @@ def check_plot(path: str | None) -> None:
 
 def plot_spectrum(eigenvalues: np.ndarray, k: int, title: str, path: str) -> None:
     """Descending eigenvalues relative to their mean, and the variance held by the first k."""
-    import matplotlib
-
     relative = eigenvalues / eigenvalues.mean()
     shown = relative[relative > 1e-12]
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(8.4, 3.4)
+    with new_figure(path, 8.4, 3.4) as figure:
         left, right = figure.subplots(1, 2)
         left.plot(np.arange(1, len(shown) + 1), shown, lw=1.6, color=COLOURS[0])
         left.axhline(1, color="#777777", lw=1, ls="--")
@@ -39,21 +36,17 @@ def plot_spectrum(eigenvalues: np.ndarray, k: int, title: str, path: str) -> Non
         right.annotate(f"k={k}", (k, 3), rotation=90, ha="right", va="bottom", color="#555555")
         right.set(xlabel="directions kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
         figure.suptitle(title, fontsize=10)
-        save_figure(figure, path)
 
 
 def plot_tuning(tuning: Tuning, title: str, path: str) -> None:
     """Score against k, one panel per β, one line per γ; thin lines are the held-out pairs."""
-    import matplotlib
-
     rows = tuning.rows
     betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
     ks = sorted({row.n_components for row in rows})
     held = tuning.baseline.held_out is not None
     across = min(3, len(betas))
     down = math.ceil(len(betas) / across)
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(max(5.0, 3.4 * across), 3.0 * down + 0.9)
+    with new_figure(path, max(5.0, 3.4 * across), 3.0 * down + 0.9) as figure:
         axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
         for axis, beta in zip(axes, betas, strict=False):
             for gamma, colour in zip(gammas, COLOURS * len(gammas), strict=False):
@@ -71,4 +64,3 @@ def plot_tuning(tuning: Tuning, title: str, path: str) -> None:
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
         figure.suptitle(title + (" (dashed: held out)" if held else ""), fontsize=10)
-        save_figure(figure, path)

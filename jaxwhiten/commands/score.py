@@ -6,12 +6,10 @@ import argparse
 import json
 
 from jaxwhiten.commands.arguments import DEFAULT_MODEL
+from jaxwhiten.commands.texts import FORMATS, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    from jaxwhiten.commands.texts import FORMATS
-
     parser.add_argument("candidates", help=".txt with a text on each line, or a table; - for stdin")
     parser.add_argument("references", help="the texts they are compared with, in the same order")
     parser.add_argument("--format", metavar="FORMAT", help=f"of both: {', '.join(FORMATS)}; default: by the ending")
@@ -32,8 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
-    from jaxwhiten.commands.texts import nonempty, sentences
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.encoding.bertscore import bert_score, read_baseline
     from jaxwhiten.models import resolve_folder
@@ -44,12 +40,10 @@ def run(args: argparse.Namespace) -> None:
     longest = args.max_length or load_config(transformer_folder(resolve_folder(args.model))).longest_input
     encoder = Encoder.from_pretrained(args.model, pooling="mean", max_length=longest, dtype=args.dtype)
     layer = encoder.config.num_layers if args.layer is None else args.layer
-    baseline = None
-    if args.baseline:
-        try:
-            baseline = [float(number) for number in args.baseline.split(",")]
-        except ValueError:
-            baseline = read_baseline(args.baseline, layer)
+    try:
+        baseline = [float(number) for number in args.baseline.split(",")] if args.baseline else None
+    except ValueError:
+        baseline = read_baseline(args.baseline, layer)
     found = bert_score(encoder, *texts, layer=layer, idf=args.idf, baseline=baseline)
     means = {name: float(values.mean()) for name, values in found._asdict().items()}
     if args.json:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from jaxwhiten.commands.arguments import load_encoder
 from jaxwhiten.errors import InputError, MismatchError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
     parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one per line")
     parser.add_argument("-k", type=int, default=10, metavar="N", help="results per query; default: 10")
@@ -34,7 +34,6 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
 
     In float32 one `engine` may take the place of another.
     """
-    from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index
 
     index = load_index(path)
@@ -43,19 +42,12 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
             " Build it with `jaxwhiten index`."
         )
-    encoding = index.encoding
-    encoder = Encoder.from_pretrained(
-        model or encoding["model"],
-        pooling=encoding["pooling"],
-        max_length=encoding["max_length"],
-        dtype=encoding.get("dtype", "float32"),
-        engine=engine or encoding.get("engine", "jax"),
-    )
-    return index, encoder
+    told = {"dtype": "float32", "engine": "jax"} | index.encoding
+    changes = {name: value for name, value in (("model", model), ("engine", engine)) if value}
+    return index, load_encoder(argparse.Namespace(**told | changes))
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: give a sentence to search for.")
 

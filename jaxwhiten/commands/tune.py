@@ -6,12 +6,11 @@ With --bytes, `jaxwhiten.commands.tune_codes` chooses instead.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten.commands import tune_codes
-from jaxwhiten.commands.arguments import add_model, load_encoder
+from jaxwhiten.commands.arguments import add_model, encode, load_encoder
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -19,13 +18,12 @@ if TYPE_CHECKING:
 
     from jaxwhiten.datasets import Pairs
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import ScoredPairs, Tuning
+    from jaxwhiten.whitening import ScoredPairs, Tuning, Whitening
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
     parser.add_argument("file", help="a whitening or moments file")
     add_model(parser, default=None)
     parser.add_argument("--task", default="STS-B", help="STS task whose pairs are scored; default: STS-B")
@@ -52,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
-    from jaxwhiten.commands.inspect import finite, load_fitted
+    from jaxwhiten.commands.inspect import load_fitted, print_json
     from jaxwhiten.commands.plots import check_plot, plot_tuning
     from jaxwhiten.whitening import GRID, tune
 
@@ -61,12 +58,9 @@ def run(args: argparse.Namespace) -> None:
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
     if args.bytes is not None:
-        encoder = _encoder(args, whitening.provenance)
-        encoder.check_whitening(whitening, args.file)
-        return tune_codes.run(args, whitening, encoder)
+        return tune_codes.run(args, whitening, _encoder(args, whitening))
     (name, pairs), held = _pairs(args)
-    encoder = _encoder(args, whitening.provenance)
-    encoder.check_whitening(whitening, args.file)
+    encoder = _encoder(args, whitening)
     scored = _encode(args, encoder, [pairs] if held is None else [pairs, held[1]])
     tuning = tune(
         whitening,
@@ -99,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
             "warnings": list(tuning.warnings),
             "grid": [row._asdict() for row in tuning.rows],
         }
-        print(json.dumps(finite(report), ensure_ascii=False))
+        print_json(report)
     else:
         print("\n".join(_lines(tuning, name, len(pairs), held, encoder.dimension)))
 
@@ -147,26 +141,27 @@ def _table(path: str, columns: str) -> Pairs:
     return Pairs(table["sentence1"], table["sentence2"], np.array(scores), [path] * len(scores))
 
 
-def _encoder(args: argparse.Namespace, provenance: dict[str, Any]) -> Encoder:
+def _encoder(args: argparse.Namespace, whitening: Whitening) -> Encoder:
     """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
     for name in ("model", "pooling", "max_length", "dtype", "engine"):
         if getattr(args, name) is None:
-            setattr(args, name, provenance.get(name))
+            setattr(args, name, whitening.provenance.get(name))
     if args.model is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
-    return load_encoder(args)
+    encoder = load_encoder(args)
+    encoder.check_whitening(whitening, args.file)
+    return encoder
 
 
 def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> list[ScoredPairs]:
     """Every different sentence once, and the pairs as rows of the result."""
     import numpy as np
 
-    from jaxwhiten.encoding import EmbeddingStore
     from jaxwhiten.whitening import ScoredPairs
 
     sentences = list(dict.fromkeys(text for part in parts for text in (*part.sentence1, *part.sentence2)))
     numbers = {text: number for number, text in enumerate(sentences)}
-    vectors = encoder.encode(sentences) if args.no_cache else EmbeddingStore().encode(encoder, sentences)
+    vectors = encode(args, encoder, sentences)
 
     def rows(texts: list[str]) -> np.ndarray:
         return np.asarray(vectors[[numbers[text] for text in texts]])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jaxwhiten.commands.arguments import encode
 from jaxwhiten.commands.texts import FORMATS, sentences
 from jaxwhiten.errors import DataError, InputError, spelled
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, whitening: Whitening, encoder: Encoder) -> Non
     """Chooses, writes the whitening with the γ chosen, and says what was seen."""
     import numpy as np
 
-    from jaxwhiten.commands.inspect import finite
+    from jaxwhiten.commands.inspect import print_json
     from jaxwhiten.search import pseudo_queries, tune_codes
     from jaxwhiten.whitening import GRID
 
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace, whitening: Whitening, encoder: Encoder) -> Non
     held = len(texts)
     texts = [texts[i] for i in np.linspace(0, held - 1, min(held, args.limit)).astype(int)]
     queries, sources = pseudo_queries(texts, args.queries)
-    documents = _encode(args, encoder, texts, "document")
-    asked = _encode(args, encoder, queries, "query")
+    documents = encode(args, encoder, texts, "document")
+    asked = encode(args, encoder, queries, "query")
     codes = [name for name in (CODES if args.codes is None else args.codes).split(",") if name]
     found = tune_codes(documents, asked, sources, whitening, args.bytes, codes=codes, gammas=args.gamma or GRID)
     best = found.best
@@ -83,20 +83,9 @@ def run(args: argparse.Namespace, whitening: Whitening, encoder: Encoder) -> Non
             "best": best._asdict(),
             "trials": [trial._asdict() for trial in found.trials],
         }
-        print(json.dumps(finite(report), ensure_ascii=False))
+        print_json(report)
     else:
         print("\n".join(_lines(found, args, len(texts), held, documents.shape[1])))
-
-
-def _encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str) -> Any:
-    from jaxwhiten.encoding import EmbeddingStore
-
-    prompt = encoder.prompt_for(role)
-    return (
-        encoder.encode(texts, prompt=prompt)
-        if args.no_cache
-        else EmbeddingStore().encode(encoder, texts, prompt=prompt)
-    )
 
 
 def _lines(found: CodeTuning, args: argparse.Namespace, searched: int, held: int, width: int) -> list[str]:

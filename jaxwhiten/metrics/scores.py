@@ -239,11 +239,8 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
-    Args and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of an
-    approximate index.
-
-    Returns:
-      The mean in [0, 1]; NaN when no query has gold.
+    Args, Returns and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
+    an approximate index.
     """
     hits, relevant = _hits(ranked, gold, k)
     return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
@@ -260,10 +257,7 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
 
-    Args and Raises are those of `mrr_at_k`.
-
-    Returns:
-      The mean in [0, 1]; NaN when no query has gold.
+    Args, Returns and Raises are those of `mrr_at_k`.
 
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, CodeRow, Estimate
 from jaxwhiten.report.run import CodesRun
-from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
+from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
 from jaxwhiten.report.table import Table, number
+from jaxwhiten.report.views import change, ends, figure
 
-_FIGURES: views.Figures = {
-    "MRR@10": (attrgetter("mrr_at_10"), 4),
-    "nDCG@10": (attrgetter("ndcg_at_10"), 4),
-    "recall@10": (attrgetter("recall_at_10"), 4),
-    "rescored MRR@10": (attrgetter("rescored_mrr_at_10"), 4),
-    "STS": (attrgetter("sts"), 2),
-    "build µs": (attrgetter("build_us"), 1),
-    "search ms": (attrgetter("search_ms"), 3),
+_SETTING: views.Columns = {
+    "fitted on": "whitening",
+    "code": "code",
+    "bytes": "bytes",
+}
+_FIGURES: views.Columns = {
+    "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
+    "MRR@10": figure("mrr_at_10", 4),
+    "nDCG@10": figure("ndcg_at_10", 4),
+    "recall@10": figure("recall_at_10", 4),
+    "rescored MRR@10": figure("rescored_mrr_at_10", 4),
+    "STS": figure("sts"),
+    "build µs": figure("build_us", 1),
+    "search ms": figure("search_ms", 3),
 }
 _PANELS = {
     "documents": "fitted on documents",
@@ -39,11 +47,11 @@ def _raw(run: CodesRun) -> CodeRow | None:
 def _caption(run: CodesRun) -> str:
     data, protocol = run.header.dataset, run.header.protocol
     return (
-        f"{data.name}: {data.documents:,} documents, {protocol.quality}. {run.header.model}, at most"
-        f" {protocol.max_length} tokens. documents: fitted on the documents"
+        f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
+        f" {protocol['max_length']} tokens. documents: fitted on the documents"
         + (
-            f"; outside: on {protocol.outside}, the documents never seen, or but for their mean."
-            if protocol.outside
+            f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean."
+            if protocol["outside"]
             else "."
         )
     )
@@ -84,22 +92,20 @@ def spectrum_table(run: CodesRun) -> Table | None:
 def _by_size(
     run: CodesRun, difference: Callable[[CodeRow], Estimate | None], caption: str, ahead: bool = True
 ) -> Table | None:
-    rows = [row for row in run.rows if difference(row) is not None]
+    rows = [(row, value) for row in run.rows if (value := difference(row)) is not None]
     if not rows:
         return None
     spectra = [row for row in run.rows if row.code == "spectrum"]
     several = len({row.gamma for row in spectra}) > 1
     held = sorted({row.bytes for row in spectra})
-    column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row in rows}
+    column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row, _ in rows}
     sizes = sorted(set(column.values()))
     lines: dict[tuple[str, str, float | None], dict[int, str]] = {}
-    for row in rows:
-        value, lead = difference(row), row.versus_spectrum
-        if value is not None:
-            shown = number(value.value, signed=True) + value.mark
-            shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
-            shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
-            lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
+    for row, value in rows:
+        shown, lead = change(value), row.versus_spectrum
+        shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
+        shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
+        lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
     cells = []
     for (fit, code, gamma), found in lines.items():
         name = f"{code}, γ = {gamma:g}" if several and gamma is not None else code
@@ -117,23 +123,20 @@ def classification_table(run: CodesRun) -> Table | None:
     rows = [row for row in run.rows if row.accuracy]
     if not rows:
         return None
-    tasks = list(dict.fromkeys(name for row in rows for name in row.accuracy or {}))
-    cells = []
-    for row in rows:
-        figures = []
-        for task in tasks:
-            found, versus = (row.accuracy or {}).get(task), (row.accuracy_versus_raw or {}).get(task)
-            figures.append(
-                f"{number(found.value)} ({number(found.low)}–{number(found.high)})" if found else number(None)
-            )
-            figures.append(number(versus.value, signed=True) + versus.mark if versus else "")
-        cells.append([row.whitening, row.code, str(row.bytes), *figures])
+    columns: dict[str, Any] = {**_SETTING}
+    for task in dict.fromkeys(name for row in rows for name in row.accuracy or {}):
+        columns[task] = functools.partial(_accuracy, task)
+        columns[f"{task} − raw"] = lambda row, task=task: change((row.accuracy_versus_raw or {}).get(task))
     caption = (
-        f"{run.header.model}: accuracy, {run.header.protocol.classified}. {SIGNIFICANT}: the"
+        f"{run.header.model}: accuracy, {run.header.protocol['classified']}. {SIGNIFICANT}: the"
         f" {run.header.level:.0%} interval of the paired difference to float32 leaves out 0."
     )
-    heads = ["fitted on", "code", "bytes", *(head for task in tasks for head in (task, f"{task} − raw"))]
-    return Table(heads, cells, 2, caption, groups=[row.whitening for row in rows], key_columns=3)
+    return views.table(rows, columns, 2, caption, group=["whitening"], key_columns=3)
+
+
+def _accuracy(task: str, row: CodeRow) -> str:
+    found = (row.accuracy or {}).get(task)
+    return f"{number(found.value)} ({ends(found)})" if found else number(None)
 
 
 def gamma_table(run: CodesRun) -> Table | None:
@@ -148,14 +151,13 @@ def gamma_table(run: CodesRun) -> Table | None:
         return None
     gammas, cells = sorted({row.gamma or 0.0 for row in rows}), []
     for fit, size in dict.fromkeys((row.whitening, row.bytes) for row in rows):
-        here = {row.gamma: row for row in rows if (row.whitening, row.bytes) == (fit, size)}
-        value = {gamma: row.versus_raw.value for gamma, row in here.items() if row.versus_raw}
-        best = max(value.values())
-        chosen = next((row for row in here.values() if row.chosen), None)
-        end = ["–"] * 3
-        if chosen is not None and chosen.expected is not None:
-            end = [f"{chosen.gamma:g}", number(chosen.expected.value, signed=True)]
-            end.append(number(best - value[chosen.gamma]))
+        here = [row for row in rows if (row.whitening, row.bytes) == (fit, size)]
+        value = {row.gamma: row.versus_raw.value for row in here if row.versus_raw}
+        end = [number(None)] * 3
+        for row in here:
+            if row.chosen and row.expected:
+                regret = max(value.values()) - value[row.gamma]
+                end = [f"{row.gamma:g}", number(row.expected.value, signed=True), number(regret)]
         shown = (number(value.get(gamma), signed=True) for gamma in gammas)
         cells.append([fit, str(size), *shown, *end])
     heads = ["fitted on", "bytes", *(f"γ = {gamma:g}" for gamma in gammas), "chosen", "expected", "regret"]
@@ -167,39 +169,29 @@ def gamma_table(run: CodesRun) -> Table | None:
 
 def figures_table(run: CodesRun) -> Table:
     """Everything that was measured, one line per code, size and fit."""
-    cells = []
-    for row in run.rows:
-        ends = row.versus_raw
-        interval = f"{number(ends.low, signed=True)} to {number(ends.high, signed=True)}" if ends else number(None)
-        cells.append([row.whitening, row.code, str(row.bytes), interval, *views.figure_cells(row, _FIGURES)])
     protocol = run.header.protocol
     caption = (
-        f"{_caption(run)} Rescored: {protocol.rescored or 'not run'}. STS: {protocol.sts or 'not run'}. build: fitting,"
-        " coding and adding, per document; search: one batched search for 10 results, per query."
+        f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"
+        " fitting, coding and adding, per document; search: one batched search for 10 results, per query."
     )
-    heads = ["fitted on", "code", "bytes", "MRR@10 − raw", *_FIGURES]
-    return Table(heads, cells, 2, caption, groups=[row.whitening for row in run.rows], key_columns=3)
+    return views.table(run.rows, {**_SETTING, **_FIGURES}, 2, caption, group=["whitening"], key_columns=3)
 
 
 def plot_codes(run: CodesRun, path: Path) -> Path | None:
     """MRR@10 against bytes with intervals, one panel per fit, one line per code; float32 is the dotted line."""
-    import matplotlib
-
     raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
     if raw is None or not rows:
         return None
+    by_bytes = sorted(rows, key=attrgetter("bytes"))
     panels, codes = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("whitening", "code"))
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(5.2 * len(panels) + 1, 4.8)
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    with new_figure(path, 5.2 * len(panels) + 1, 4.8) as drawing:
+        axes = drawing.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, fit in zip(axes, panels, strict=True):
             for place, code in enumerate(codes):
-                of_code = sorted(
-                    (row for row in rows if (row.whitening, row.code) == (fit, code)), key=attrgetter("bytes")
-                )
+                of_code = [row for row in by_bytes if (row.whitening, row.code) == (fit, code)]
                 centre = [100 * row.mrr_at_10 for row in of_code]
-                ends = [row.versus_raw for row in of_code]
-                bars = [[e.value - e.low for e in ends if e], [e.high - e.value for e in ends if e]]
+                found = [row.versus_raw for row in of_code]
+                bars = [[e.value - e.low for e in found if e], [e.high - e.value for e in found if e]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
@@ -208,35 +200,22 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         axes[0].set_ylabel("MRR@10 × 100")
         least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
         axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
-        figure.suptitle(run.header.title, fontsize=10)
+        drawing.suptitle(run.header.title, fontsize=10)
         handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
-        return save_figure(figure, path)
+        drawing.legend(handles, labels, loc="outside lower center", ncols=4)
+    return path
 
 
 PLOTS: views.Plots = {"quality_by_bytes.png": (plot_codes, "Quality of search against bytes per vector", "Quality")}
-_TABLES: views.Tables = {
-    "Quality": bytes_table,
-    "Beside the spectrum code": spectrum_table,
-    "γ without labels": gamma_table,
-    "Classification": classification_table,
-    "All figures": figures_table,
-}
-
-
-def write_codes(run: CodesRun, folder: str | os.PathLike[str]) -> list[Path]:
-    """Writes `results.md`, `report.html` and the plot of a run of `eval.codes`.
-
-    Args:
-      run: The run.
-      folder: Where to write; the folder `run.save` wrote to, as a rule.
-
-    Returns:
-      The files written, `results.md` and `report.html` first.
-    """
-    return views.write_views(run, Path(folder), _TABLES, PLOTS, run.header.dataset.name)
-
-
-def as_text(run: CodesRun, files: Sequence[Path]) -> str:
-    """What the program prints when it is done: the tables, and the names of the files written."""
-    return views.closing_text(run, _TABLES.values(), files)
+_VIEWS = views.Views(
+    {
+        "Quality": bytes_table,
+        "Beside the spectrum code": spectrum_table,
+        "γ without labels": gamma_table,
+        "Classification": classification_table,
+        "All figures": figures_table,
+    },
+    PLOTS,
+    attrgetter("header.dataset.name"),
+)
+write_codes, as_text = _VIEWS.write, _VIEWS.text

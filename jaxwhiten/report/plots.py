@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.report.results import STSRow
 from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_k
+from jaxwhiten.report.style import COLOURS, new_figure, scale_k
 from jaxwhiten.report.table import shorten
 
 
@@ -18,9 +17,8 @@ def _title_end(run: STSRun) -> str:
     return " (sample, not a benchmark)" if run.header.sample else ""
 
 
-def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
+def plot_scores(run: STSRun, path: Path) -> Path | None:
     """Average score against k, one panel per whitening, one line per pooling; None where no row is whitened."""
-    import matplotlib
     from matplotlib.lines import Line2D
 
     tasks, aggregate = run.header.tasks, run.header.aggregate
@@ -35,8 +33,7 @@ def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
     across = min(3, len(panels))
     down = math.ceil(len(panels) / across)
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(max(6.4, 3.6 * across), 3.2 * down + 1.1)
+    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
         axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
         for axis, (title, rows) in zip(axes, panels.items(), strict=False):
             for pooling in poolings:
@@ -56,20 +53,17 @@ def plot_scores(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
         if raw:
             handles.append(Line2D([], [], color="#777777", ls=":", lw=1.2, label="not whitened"))
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)))
-        return save_figure(figure, Path(path))
+    return path
 
 
-def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
+def plot_spectrum(run: STSRun, path: Path) -> Path | None:
     """Eigenvalues of the covariance and the share of variance the first k hold, where the run holds a spectrum."""
-    import matplotlib
-
     poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
     ks = sorted({row.k for row in run.rows if row.has_knobs})
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(8.4, 3.7)
+    with new_figure(path, 8.4, 3.7) as figure:
         left, right = figure.subplots(1, 2)
         shares: list[float] = []
         for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
@@ -88,7 +82,7 @@ def plot_spectrum(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
         figure.suptitle(f"{run.header.model}, covariance of {run.header.spectrum}", fontsize=10)
         figure.legend(loc="outside lower center", ncols=3)
-        return save_figure(figure, Path(path))
+    return path
 
 
 def _cell(value: float) -> str:
@@ -97,18 +91,16 @@ def _cell(value: float) -> str:
     return ".00" if text == "−.00" else text
 
 
-def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
+def plot_similarity(run: STSRun, path: Path) -> Path | None:
     """Cosine of every first with every second sentence of a few pairs, where the run holds similarities."""
-    import matplotlib
-
     about = run.header.similarity
     if about is None:
         return None
     before, after = run.figures["similarity/before"], run.figures["similarity/after"]
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
-    with matplotlib.rc_context({**STYLE, "axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}):
-        figure = new_figure(12.5, 0.3 * n + 1.9)
+    bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}
+    with new_figure(path, 12.5, 0.3 * n + 1.9, **bare) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
@@ -130,4 +122,4 @@ def plot_similarity(run: STSRun, path: str | os.PathLike[str]) -> Path | None:
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
-        return save_figure(figure, Path(path))
+    return path

@@ -90,7 +90,7 @@ class TaskScores:
 
     def under(self, aggregate: str) -> float:
         """The score under one of the three aggregates."""
-        return {"all": self.all, "mean": self.mean, "wmean": self.wmean}[aggregate]
+        return float(getattr(self, aggregate))
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,14 @@ class STSRow(Row):
     average_interval: Estimate | None = None
     versus_raw: dict[str, Estimate] | None = None
 
-    def scores(self, aggregate: str) -> list[float]:
-        """The score of each task, in order."""
-        return [scores.under(aggregate) for scores in self.tasks.values()]
+    def scores(self, aggregate: str) -> dict[str, float]:
+        """The score of each task, and under `"average"` their mean; NaN where one of them is undefined."""
+        found = {name: scores.under(aggregate) for name, scores in self.tasks.items()}
+        return found | {"average": sum(found.values()) / len(found)}
 
     def average(self, aggregate: str) -> float:
-        """The mean of the tasks under one aggregate; NaN where one of them is undefined."""
-        return sum(self.scores(aggregate)) / len(self.tasks)
+        """The mean of the tasks under one aggregate."""
+        return self.scores(aggregate)["average"]
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What produced the rows.
+    """What produced the rows. Each program's own has its `protocol`, too: how it measures, in words for captions.
 
     Attributes:
       complete: Whether the last row is there.
@@ -312,19 +313,6 @@ class Header:
 
 
 @dataclass(frozen=True)
-class STSProtocol:
-    """How `eval.sts` scores; `whitening` says by name what each was fitted on."""
-
-    max_length: int
-    empty_sentence: str
-    pairs: str
-    correlation: str
-    similarity: str
-    whitening: dict[str, str]
-    methods: str
-
-
-@dataclass(frozen=True)
 class SimilarityFigure:
     """What the heat map of similarities shows: the setting, and the first sentences with their human scores."""
 
@@ -338,16 +326,21 @@ class SimilarityFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class STSHeader(Header):
-    """The header of `eval.sts`; `spectrum` names the sentences of the spectra among the figures."""
+    """`spectrum` names the sentences of the spectra in the figures, `protocol["whitening"]` what each was fitted on."""
 
     program: str = "eval.sts"
     tasks: tuple[str, ...]
     aggregate: str
     sample: bool
-    protocol: STSProtocol
+    protocol: dict[str, Any]
     nli: tuple[str, ...] | None = None
     spectrum: str | None = None
     similarity: SimilarityFigure | None = None
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """What a row has a score for: the tasks, and of several their `"average"`."""
+        return (*self.tasks, *(["average"] if len(self.tasks) > 1 else []))
 
 
 @dataclass(frozen=True)
@@ -359,20 +352,6 @@ class Dataset:
     queries: int
     counts: dict[str, int]
     conflicts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class RetrievalProtocol:
-    """How `eval.retrieval` measures, in words for captions."""
-
-    max_length: int
-    quality: str
-    time: str
-    time_with_whitening: str
-    index_recall: str
-    single: str
-    memory: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -398,51 +377,23 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalHeader(Header):
-    """The header of `eval.retrieval`."""
-
     program: str = "eval.retrieval"
     dataset: Dataset
-    protocol: RetrievalProtocol
+    protocol: dict[str, Any]
     examples: tuple[Example, ...] = ()
-
-
-@dataclass(frozen=True)
-class CodesProtocol:
-    """How `eval.codes` measures, in words for captions."""
-
-    max_length: int
-    quality: str
-    outside: str
-    rescored: str
-    sts: str
-    classified: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodesHeader(Header):
-    """The header of `eval.codes`."""
-
     program: str = "eval.codes"
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: CodesProtocol
-
-
-@dataclass(frozen=True)
-class StaticProtocol:
-    """How `eval.static` measures, in words for captions."""
-
-    corpus: str
-    dev: str
-    empty_sentence: str
-    timed: str
+    protocol: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticHeader(Header):
-    """The header of `eval.static`."""
-
     program: str = "eval.static"
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: StaticProtocol
+    protocol: dict[str, Any]

@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, Estimate, RetrievalRow
 from jaxwhiten.report.run import RetrievalRun
-from jaxwhiten.report.style import COLOURS, STYLE, new_figure, save_figure, scale_amounts
-from jaxwhiten.report.table import Table, best_cells, model_name, number, shorten
+from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
+from jaxwhiten.report.table import Table, model_name, number, shorten
+from jaxwhiten.report.views import change, ends, figure
 
 TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
 )
 _MARKERS = "osD^vPX*"
-_QUALITY: views.Figures = {
-    "MRR@10": (attrgetter("mrr_at_10"), 4),
-    "recall@1": (attrgetter("recall_at_1"), 4),
-    "recall@10": (attrgetter("recall_at_10"), 4),
-    "recall@100": (attrgetter("recall_at_100"), 4),
-    "nDCG@10": (attrgetter("ndcg_at_10"), 4),
+_QUALITY = {  # the figures of rows that are better when higher
+    "MRR@10": "mrr_at_10",
+    "recall@1": "recall_at_1",
+    "recall@10": "recall_at_10",
+    "recall@100": "recall_at_100",
+    "nDCG@10": "ndcg_at_10",
 }
-_COST: views.Figures = {
-    "ms/query": (attrgetter("time_ms"), 4),
-    "+whitening": (attrgetter("time_with_whitening_ms"), 4),
-    "queries/s": (attrgetter("queries_per_second"), 0),
-    "p50 ms": (attrgetter("single_p50_ms"), 2),
-    "p99 ms": (attrgetter("single_p99_ms"), 2),
-    "p50 text": (attrgetter("single_text_p50_ms"), 2),
-    "p99 text": (attrgetter("single_text_p99_ms"), 2),
-    "GiB": (attrgetter("memory_gib"), 4),
-    "index MB": (lambda row: row.index_bytes / 1e6, 2),
-    "build s": (attrgetter("build_seconds"), 2),
-    "peak GB": (attrgetter("peak_rss_gb"), 2),
+_COST: views.Columns = {
+    "ms/query": figure("time_ms", 4),
+    "+whitening": figure("time_with_whitening_ms", 4),
+    "queries/s": figure("queries_per_second", 0),
+    "p50 ms": figure("single_p50_ms"),
+    "p99 ms": figure("single_p99_ms"),
+    "p50 text": figure("single_text_p50_ms"),
+    "p99 text": figure("single_text_p99_ms"),
+    "GiB": figure("memory_gib", 4),
+    "index MB": lambda row: number(row.index_bytes / 1e6),
+    "build s": figure("build_seconds"),
+    "peak GB": figure("peak_rss_gb"),
 }
 _COUNTS = {
     "rows": "rows read",
@@ -51,11 +51,10 @@ _COUNTS = {
 }
 
 
-def _figures_table(run: RetrievalRun, figures: views.Figures, caption: str) -> Table:
-    settings = [*views.setting_columns(run), "index"]
-    cells = [[*views.setting_cells(run, row), row.backend, *views.figure_cells(row, figures)] for row in run.rows]
-    groups = [(row.pooling, row.whitening) for row in run.rows]
-    return Table([*settings, *figures], cells, len(settings), caption, groups=groups)
+def _table(run: RetrievalRun, figures: views.Columns, caption: str, **options: Any) -> Table:
+    settings = views.setting_columns(run) | {"index": "backend"}
+    columns = {**settings, **figures}
+    return views.table(run.rows, columns, len(settings), caption, group=["pooling", "whitening"], **options)
 
 
 def quality_table(run: RetrievalRun) -> Table:
@@ -71,32 +70,22 @@ def quality_table(run: RetrievalRun) -> Table:
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
         f"{data.queries - data.counts['queries_without_gold']:,} have gold. {header.model}, at most "
-        f"{protocol.max_length} tokens. Means over the queries with gold; target: {protocol.target}."
+        f"{protocol['max_length']} tokens. Means over the queries with gold; target: {protocol['target']}."
     )
-    figures = dict(_QUALITY)
+    figures = {head: figure(name, 4) for head, name in _QUALITY.items()}
     if any(row.index_recall_at_10 < 1 for row in run.rows):
-        figures["of exact@10"] = (attrgetter("index_recall_at_10"), 4)
-        caption += f" Of exact@10: {protocol.index_recall}."
-    table = _figures_table(run, figures, caption)
-    heads, cells = list(table.columns), [list(line) for line in table.rows]
+        figures["of exact@10"] = figure("index_recall_at_10", 4)
+        caption += f" Of exact@10: {protocol['index_recall']}."
     if any(row.mrr_interval for row in run.rows):
-        place = heads.index("MRR@10") + 1
-        heads[place:place] = ["its interval", "vs. raw"]
-        for row, line in zip(run.rows, cells, strict=True):
-            ends, versus = row.mrr_interval, row.versus_raw
-            line[place:place] = [
-                f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None),
-                number(versus.value, 4, signed=True) + versus.mark if versus else number(None),
-            ]
+        first = {"MRR@10": figures.pop("MRR@10"), "its interval": lambda row: ends(row.mrr_interval, 4)}
+        figures = {**first, "vs. raw": lambda row: change(row.versus_raw, 4) or number(None), **figures}
         caption += (
             f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
             "difference to the raw vectors of the same pooling and index leaves out 0."
         )
-    best = best_cells({heads.index(head): [value(row) for row in run.rows] for head, (value, _) in _QUALITY.items()})
     notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
-    return dataclasses.replace(
-        table, columns=heads, rows=cells, caption=caption, notes=[*notes, *header.warnings], best=best
-    )
+    best = {head: [getattr(row, name) for row in run.rows] for head, name in _QUALITY.items()}
+    return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)
 
 
 def encoder_table(run: RetrievalRun) -> Table:
@@ -104,31 +93,36 @@ def encoder_table(run: RetrievalRun) -> Table:
 
     Raw rows differ from the encoder that the run was told to compare with, whitened ones from their own raw vectors.
     """
-    cells = []
-    for row in run.rows:
-        beside = run.header.config.get("versus", "") if row.whitening == "none" else row.model
-        changed = [_difference(row.versus_raw), model_name(beside)] if row.versus_raw else ["", ""]
-        ends = row.mrr_interval
-        interval = f"{number(ends.low, 4)}–{number(ends.high, 4)}" if ends else number(None)
-        cells.append([model_name(row.model), row.label, str(row.k), number(row.mrr_at_10, 4), interval, *changed])
-    heads = ["encoder", "whitening", "k", "MRR@10", "its interval", "paired difference", "to"]
-    return Table(heads, cells, 3, quality_table(run).caption)
+
+    def beside(row: RetrievalRow) -> str:
+        other = run.header.config.get("versus", "") if row.whitening == "none" else row.model
+        return model_name(other) if row.versus_raw else ""
+
+    columns: views.Columns = {
+        "encoder": lambda row: model_name(row.model),
+        "whitening": "label",
+        "k": "k",
+        "MRR@10": figure("mrr_at_10", 4),
+        "its interval": lambda row: ends(row.mrr_interval, 4),
+        "paired difference": lambda row: _difference(row.versus_raw) if row.versus_raw else "",
+        "to": beside,
+    }
+    return views.table(run.rows, columns, 3, quality_table(run).caption)
 
 
 def _difference(gain: Estimate) -> str:
-    value, low, high = (number(x, 4, signed=True) for x in (gain.value, gain.low, gain.high))
-    return f"{value}{gain.mark.strip()} ({low} to {high})"
+    return f"{change(gain, 4).strip()} ({ends(gain, 4, signed=True)})"
 
 
 def cost_table(run: RetrievalRun) -> Table:
     """What it takes: time of batched and of single searches, memory, and building."""
     protocol = run.header.protocol
     caption = (
-        f"ms/query: {protocol.time}; +whitening: {protocol.time_with_whitening}. p50, p99: {protocol.single}, "
+        f"ms/query: {protocol['time']}; +whitening: {protocol['time_with_whitening']}. p50, p99: {protocol['single']}, "
         "from raw vectors, and (text) encoding included. "
-        f"GiB: {protocol.memory}; index MB: the serialised index; peak GB: memory of the whole run so far."
+        f"GiB: {protocol['memory']}; index MB: the serialised index; peak GB: memory of the whole run so far."
     )
-    return _figures_table(run, _COST, caption)
+    return _table(run, _COST, caption)
 
 
 def rerank_table(run: RetrievalRun) -> Table | None:
@@ -171,7 +165,6 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
 
     None where no query has gold.
     """
-    import matplotlib
     from matplotlib.lines import Line2D
 
     rows = [row for row in run.rows if math.isfinite(row.mrr_at_10)]
@@ -184,9 +177,8 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
 
     lines = list(dict.fromkeys(map(line_of, rows)))
     backends = list(dict.fromkeys(row.backend for row in rows))
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(6.4, 4.6)
-        axis = figure.subplots()
+    with new_figure(path, 6.4, 4.6) as drawing:
+        axis = drawing.subplots()
         for line, backend in itertools.product(lines, backends):
             points = sorted(
                 (x(row), row.mrr_at_10, row.k) for row in rows if (line_of(row), row.backend) == (line, backend)
@@ -204,8 +196,8 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
             Line2D([], [], color="#555555", marker=_MARKERS[i % 8], ms=5, lw=0, label=backend)
             for i, backend in enumerate(backends)
         ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3)
-        return save_figure(figure, path)
+        drawing.legend(handles=handles, loc="outside lower center", ncols=3)
+    return path
 
 
 plot_memory = functools.partial(plot_quality, x=lambda row: row.index_bytes / 1e6, label="serialised index, MB")
@@ -213,14 +205,6 @@ plot_time = functools.partial(plot_quality, x=attrgetter("time_ms"), label="batc
 PLOTS: views.Plots = {
     "quality_by_memory.png": (plot_memory, "Quality against memory", "Quality"),
     "quality_by_time.png": (plot_time, "Quality against time", "Quality"),
-}
-
-
-_TABLES: views.Tables = {
-    "Quality": quality_table,
-    "Re-ranking": rerank_table,
-    "Time and memory": cost_table,
-    "Published": published_table,
 }
 
 
@@ -237,26 +221,17 @@ def examples_text(run: RetrievalRun) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def write_retrieval(run: RetrievalRun, folder: str | os.PathLike[str]) -> list[Path]:
-    """Writes `results.md`, `report.html` and the plots of a run of `eval.retrieval`.
-
-    Args:
-      run: The run.
-      folder: Where to write; the folder `run.save` wrote to, as a rule.
-
-    Returns:
-      The files written, `results.md` and `report.html` first.
-    """
-    texts = {"Example searches": examples_text(run), "Data": _data(run)}
-    return views.write_views(run, Path(folder), _TABLES, PLOTS, run.header.dataset.name, texts=texts)
-
-
-def as_text(run: RetrievalRun, files: Sequence[Path]) -> str:
-    """What the program prints when it is done: tables, example searches, and the names of the files written."""
-    return views.closing_text(run, _TABLES.values(), files, examples_text(run))
-
-
 def _data(run: RetrievalRun) -> str:
     data = run.header.dataset
     met = [f"{value:,} {_COUNTS.get(name, name.replace('_', ' '))}" for name, value in data.counts.items()]
     return "\n".join([*met, *(f"another text for one id, the first was kept: {text}" for text in data.conflicts)])
+
+
+_VIEWS = views.Views(
+    {"Quality": quality_table, "Re-ranking": rerank_table, "Time and memory": cost_table, "Published": published_table},
+    PLOTS,
+    attrgetter("header.dataset.name"),
+    {"Example searches": examples_text, "Data": _data},
+    unprinted=("Data",),
+)
+write_retrieval, as_text = _VIEWS.write, _VIEWS.text

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Sequence
-from operator import attrgetter
-from pathlib import Path
+from typing import Any
 
 from jaxwhiten.report import page, views
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
 from jaxwhiten.report.results import SIGNIFICANT, STSRow
 from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.table import Table, best_cells, model_name, number
+from jaxwhiten.report.table import Table, model_name, number
+from jaxwhiten.report.views import change, ends, figure
 
 AGGREGATE_NAMES = {
     "wmean": "mean over the subsets of a task, weighted by their pairs (wmean)",
@@ -23,25 +23,24 @@ SAMPLE_NOTE = (
     "other and with nothing else."
 )
 TRANSDUCTIVE_NOTE = "† transductive: fitted on the test sentences themselves (never on their scores)."
-_FITTED_ON = {"nli": "NLI sentences"}
 PLOTS: views.Plots = {
     "score_by_k.png": (plot_scores, "Score against the dimension kept", "Scores"),
     "spectrum.png": (plot_spectrum, "Eigenvalue spectrum before whitening", "Geometry"),
     "similarity.png": (plot_similarity, "Cosine similarities before and after whitening", "Geometry"),
 }
-_GEOMETRY: views.Figures = {
-    "IsoScore": (attrgetter("geometry.isoscore"), 3),
-    "average cosine": (attrgetter("geometry.average_cosine"), 3),
-    "effective rank": (attrgetter("geometry.effective_rank"), 1),
-    "uniformity": (attrgetter("geometry.uniformity"), 3),
-    "alignment": (attrgetter("geometry.alignment"), 3),
-    "hubness": (attrgetter("geometry.hubness"), 3),
+_GEOMETRY: views.Columns = {
+    "IsoScore": figure("geometry.isoscore", 3),
+    "average cosine": figure("geometry.average_cosine", 3),
+    "effective rank": figure("geometry.effective_rank", 1),
+    "uniformity": figure("geometry.uniformity", 3),
+    "alignment": figure("geometry.alignment", 3),
+    "hubness": figure("geometry.hubness", 3),
 }
-_COST: views.Figures = {
-    "rows fitted": (attrgetter("n_fit"), 0),
-    "fit s": (attrgetter("fit_seconds"), 2),
-    "score s": (lambda row: row.seconds - row.fit_seconds, 2),
-    "file MB": (lambda row: row.bytes / 1e6, 2),
+_COST: views.Columns = {
+    "rows fitted": figure("n_fit", 0),
+    "fit s": figure("fit_seconds"),
+    "score s": lambda row: number(row.seconds - row.fit_seconds),
+    "file MB": lambda row: number(row.bytes / 1e6),
 }
 
 
@@ -49,12 +48,12 @@ def _caption(run: STSRun) -> str:
     header, knobs = run.header, run.knobs()
     parts = [
         f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
-        f"{header.model}, {header.dtype}, at most {header.protocol.max_length} tokens.",
+        f"{header.model}, {header.dtype}, at most {header.protocol['max_length']} tokens.",
     ]
     if len(knobs) == 1:
         parts.append(f"Whitening with β = {knobs[0][0]:g}, γ = {knobs[0][1]:g}.")
     seen = {row.whitening for row in run.rows}
-    parts += [f"{name}: {text}." for name, text in header.protocol.whitening.items() if name in seen]
+    parts += [f"{name}: {text}." for name, text in header.protocol["whitening"].items() if name in seen]
     return " ".join(parts)
 
 
@@ -67,39 +66,36 @@ def sts_table(run: STSRun) -> Table:
     Returns:
       The table; transductive rows carry a sign that the notes explain.
     """
-    header, several = run.header, len(run.header.tasks) > 1
-    values = [
-        [*row.scores(header.aggregate), *([row.average(header.aggregate)] if several else [])] for row in run.rows
-    ]
-    heads = views.setting_columns(run)
-    cells = [
-        [*views.setting_cells(run, row), *map(number, scores)] for row, scores in zip(run.rows, values, strict=True)
-    ]
-    notes = [
-        *([TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []),
-        *([SAMPLE_NOTE] if header.sample else []),
-        *header.warnings,
-    ]
-    columns = [*heads, *header.tasks, *(["average"] if several else [])]
-    groups = [row.pooling for row in run.rows]
-    best = best_cells(dict(enumerate(zip(*values, strict=True), len(heads))))
-    return Table(columns, cells, 2, _caption(run), notes, groups, best, key_columns=len(heads))
+    header = run.header
+    scores = {name: [row.scores(header.aggregate)[name] for row in run.rows] for name in header.scored}
+    notes = [*_transductive(run), *([SAMPLE_NOTE] if header.sample else []), *header.warnings]
+    settings = views.setting_columns(run)
+    figures = {name: lambda row, name=name: number(row.scores(header.aggregate)[name]) for name in header.scored}
+    columns, options = {**settings, **figures}, {"notes": notes, "key_columns": len(settings)}
+    return views.table(run.rows, columns, 2, _caption(run), group=["pooling"], best=scores, **options)
+
+
+def _transductive(run: STSRun) -> list[str]:
+    return [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
 
 
 def average_table(run: STSRun) -> Table:
     """One figure per row, for tables that join several runs: encoder, vectors, dimensions and the mean of the tasks."""
-    aggregate, several = run.header.aggregate, len(run.header.tasks) > 1
-    cells = []
-    for row in run.rows:
-        ends = row.average_interval
-        interval = f"{number(ends.low)}–{number(ends.high)}" if ends else number(None)
-        fitted = _FITTED_ON.get(row.whitening, "" if row.whitening == "none" else "the test sentences")
-        cells.append([model_name(row.model), row.pooling, _vectors(row)])
-        cells[-1] += [fitted + " †" * row.transductive, str(row.k), number(row.average(aggregate)), interval]
-    figure = "average" if several else run.header.tasks[0]
-    caption, notes = _caption(run), [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
-    heads = ["encoder", "pooling", "vectors", "fitted on", "dimensions", figure, "interval"]
-    return Table(heads, cells, 4, caption, notes)
+    columns: views.Columns = {
+        "encoder": lambda row: model_name(row.model),
+        "pooling": "pooling",
+        "vectors": _vectors,
+        "fitted on": _fitted_on,
+        "dimensions": "k",
+        run.header.scored[-1]: lambda row: number(row.average(run.header.aggregate)),
+        "interval": lambda row: ends(row.average_interval),
+    }
+    return views.table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
+
+
+def _fitted_on(row: STSRow) -> str:
+    own = "" if row.whitening == "none" else "the test sentences"
+    return {"nli": "NLI sentences"}.get(row.whitening, own) + " †" * row.transductive
 
 
 def _vectors(row: STSRow) -> str:
@@ -120,18 +116,18 @@ def gain_table(run: STSRun) -> Table:
     whitened = {row.pooling: row for row in reversed(run.rows) if row.has_knobs and row.pooling in averages}
     for pooling, raw in averages.items():
         if row := whitened.get(pooling):
-            gain = (row.versus_raw or {}).get("average" if len(row.tasks) > 1 else next(iter(row.tasks)))
-            ends = f"{number(gain.low, signed=True)} to {number(gain.high, signed=True)}" if gain else number(None)
-            after = row.average(aggregate)
-            cells.append([pooling, *map(number, (raw, after)), number(after - raw, signed=True), ends])
+            gain, after = (row.versus_raw or {}).get(run.header.scored[-1]), row.average(aggregate)
+            shown = number(after - raw, signed=True), ends(gain, signed=True)
+            cells.append([pooling, *map(number, (raw, after)), *shown])
     heads = ["pooling", "raw", "whitened", "difference", "its interval"]
     return Table(heads, cells, 1, f"Average of {len(run.header.tasks)} tasks. {_caption(run)}")
 
 
-def _names(run: STSRun) -> list[str]:
-    """A name for each row, with β and γ where they differ between rows."""
-    show_knobs = len(run.knobs()) > 1
-    return [row.name + row.knobs * show_knobs for row in run.rows]
+def _by_setting(run: STSRun, rows: Sequence[STSRow], figures: dict[str, Any], caption: str, **options: Any) -> Table:
+    """A line for each row, its name with β and γ where they differ between rows."""
+    several = len(run.knobs()) > 1
+    columns: views.Columns = {"setting": lambda row: row.name + row.knobs * several, **figures}
+    return views.table(rows, columns, 1, caption, **options)
 
 
 def interval_table(run: STSRun) -> Table | None:
@@ -139,15 +135,12 @@ def interval_table(run: STSRun) -> Table | None:
     header = run.header
     if not header.resamples or not run.rows:
         return None
-    cells = [
-        [name, *(f"{number(scores.low)}–{number(scores.high)}" for scores in row.tasks.values())]
-        for name, row in zip(_names(run), run.rows, strict=True)
-    ]
     caption = (
         f"{header.level:.0%} bootstrap intervals ({header.resamples:,} resamples of the pairs within each "
         f"subset, percentile method), aggregate {header.aggregate}."
     )
-    return Table(["setting", *header.tasks], cells, 1, caption, groups=[row.pooling for row in run.rows])
+    figures = {task: lambda row, task=task: ends(row.tasks[task]) for task in header.tasks}
+    return _by_setting(run, run.rows, figures, caption, group=["pooling"])
 
 
 def difference_table(run: STSRun) -> Table | None:
@@ -159,24 +152,17 @@ def difference_table(run: STSRun) -> Table | None:
     Returns:
       The table, or None for a run without bootstrap or without raw rows beside others.
     """
-    header, several = run.header, len(run.header.tasks) > 1
-    cells, groups = [], []
-    for name, row in zip(_names(run), run.rows, strict=True):
-        if row.versus_raw is None:
-            continue
-        shown = [row.versus_raw[task] for task in (*header.tasks, *(["average"] if several else []))]
-        cells.append([name, *(number(found.value, signed=True) + found.mark for found in shown)])
-        cells[-1].append(f"{number(shown[-1].low, signed=True)} to {number(shown[-1].high, signed=True)}")
-        groups.append(row.pooling)
-    if not cells:
+    header, rows = run.header, [row for row in run.rows if row.versus_raw is not None]
+    if not rows:
         return None
     caption = (
         f"Difference to the raw vectors of the same pooling, {header.aggregate}. {SIGNIFICANT}: its "
         f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
         "of the pairs within each subset)."
     )
-    columns = ["setting", *header.tasks, *(["average"] if several else []), "its interval"]
-    return Table(columns, cells, 1, caption, groups=groups)
+    figures: dict[str, Any] = {name: lambda row, name=name: change(row.versus_raw[name]) for name in header.scored}
+    figures["its interval"] = lambda row: ends(row.versus_raw[header.scored[-1]], signed=True)
+    return _by_setting(run, rows, figures, caption, group=["pooling"])
 
 
 def published_table(run: STSRun) -> Table | None:
@@ -204,26 +190,27 @@ def geometry_table(run: STSRun) -> Table | None:
         "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
         "smaller is better. Hubness: skewness of the 10-occurrence. Methods without vectors of their own have no row."
     )
-    return _figures_table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
+    return _table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
 
 
 def ranking_table(run: STSRun) -> Table | None:
     """MRR of the partners of similar pairs, and the mean over the tasks; None where they were not searched for."""
-    tasks, rows = run.header.tasks, []
-    for name, row in zip(_names(run), run.rows, strict=True):
-        found = [row.tasks[task].ranking for task in tasks]
-        known = [ranks for ranks in found if ranks is not None]
-        if len(known) == len(found):
-            means = [sum(map(attrgetter(key), known)) / len(known) for key in ("mrr", "hits_at_1", "hits_at_3")]
-            rows.append([name, *(number(ranks.mrr) for ranks in known), *map(number, means)])
+    tasks = run.header.tasks
+    rows = [row for row in run.rows if all(row.tasks[task].ranking for task in tasks)]
     if not rows:
         return None
     caption = (
         "MRR × 100 of the nearest sentence that people score 4 or more with a sentence, among all other test sentences "
         "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
     )
-    columns = ["setting", *tasks, "MRR", "Hits@1", "Hits@3"]
-    return Table(columns, rows, 1, caption)
+
+    def mean(key: str, row: STSRow) -> str:
+        return number(sum(getattr(row.tasks[task].ranking, key) for task in tasks) / len(tasks))
+
+    figures: dict[str, Any] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
+    means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
+    figures |= {head: functools.partial(mean, key) for head, key in means.items()}
+    return _by_setting(run, rows, figures, caption)
 
 
 def cost_table(run: STSRun) -> Table | None:
@@ -234,42 +221,34 @@ def cost_table(run: STSRun) -> Table | None:
         "Cost over all tasks: rows fitted on, seconds of fitting (compiling included), seconds of comparing "
         "and scoring the test pairs, and the size in MB of one fitted method's file."
     )
-    return _figures_table(run.rows, _COST, caption)
+    return _table(run.rows, _COST, caption)
 
 
-def _figures_table(rows: Sequence[STSRow], figures: views.Figures, caption: str) -> Table:
-    cells = [[row.pooling, row.whitening + row.knobs, str(row.k), *views.figure_cells(row, figures)] for row in rows]
-    return Table(["pooling", "setting", "k", *figures], cells, 3, caption, groups=[row.pooling for row in rows])
+def _table(rows: Sequence[STSRow], figures: views.Columns, caption: str) -> Table:
+    setting: views.Columns = {"setting": lambda row: row.whitening + row.knobs}
+    return views.table(rows, {"pooling": "pooling", **setting, "k": "k", **figures}, 3, caption, group=["pooling"])
 
 
-_TABLES: views.Tables = {
-    "Scores": sts_table,
-    "Against the raw vectors": difference_table,
-    "Geometry": geometry_table,
-    "Ranks of similar pairs": ranking_table,
-    "Cost": cost_table,
-    "Published": published_table,
-    "Intervals": interval_table,
-}
-
-
-def write_sts(run: STSRun, folder: str | os.PathLike[str]) -> list[Path]:
-    """Writes `results.md`, `report.html` and the plots of a run of `eval.sts`.
-
-    Args:
-      run: The run.
-      folder: Where to write; the folder `run.save` wrote to, as a rule.
-
-    Returns:
-      The files written, `results.md` and `report.html` first.
-    """
-    # The other aggregates need no new scores.
+def _other_aggregates(run: STSRun) -> str:
+    """The main table under them, which need no new scores."""
     others = [name for name in AGGREGATE_NAMES if name != run.header.aggregate]
-    tables = page.tables(*(sts_table(run.with_header(aggregate=name, warnings=())) for name in others))
-    folded = {"Scores": page.folded("Under the other aggregates", tables)}
-    return views.write_views(run, Path(folder), _TABLES, PLOTS, ", ".join(run.header.tasks), folded=folded)
+    tables = page.tables(*(sts_table(run.with_header(aggregate=name)) for name in others))
+    return page.folded("Under the other aggregates", tables)
 
 
-def as_text(run: STSRun, files: Sequence[Path]) -> str:
-    """What the program prints when it is done: the tables, and the names of the files written."""
-    return views.closing_text(run, [table for table in _TABLES.values() if table is not interval_table], files)
+_VIEWS = views.Views(
+    {
+        "Scores": sts_table,
+        "Against the raw vectors": difference_table,
+        "Geometry": geometry_table,
+        "Ranks of similar pairs": ranking_table,
+        "Cost": cost_table,
+        "Published": published_table,
+        "Intervals": interval_table,
+    },
+    PLOTS,
+    lambda run: ", ".join(run.header.tasks),
+    folded={"Scores": _other_aggregates},
+    unprinted=("Intervals",),
+)
+write_sts, as_text = _VIEWS.write, _VIEWS.text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxwhiten import io
@@ -23,18 +23,16 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def new_figure(width: float, height: float) -> Any:
-    """An empty matplotlib figure; inches."""
+@contextlib.contextmanager
+def new_figure(path: str | os.PathLike[str], width: float, height: float, **style: Any) -> Iterator[Any]:
+    """An empty matplotlib figure of so many inches; behind the block it is a PNG, written whole or not at all."""
+    import matplotlib
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
-
-
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
-    """Writes a PNG, whole or not at all."""
-    with io.atomic_path(path) as temporary:
+    with matplotlib.rc_context(STYLE | style), io.atomic_path(path) as temporary:
+        figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+        yield figure
         figure.savefig(temporary, format="png")
-    return Path(path)
 
 
 def scale_k(axis: Any, ks: Sequence[int]) -> None:

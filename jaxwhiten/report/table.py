@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -25,16 +25,6 @@ def shorten(text: str, length: int) -> str:
 def model_name(model: str) -> str:
     """A model's last name; that of the run for the `model` folder it wrote."""
     return Path(model.removesuffix("/model")).name
-
-
-def best_cells(columns: Mapping[int, Sequence[float]]) -> frozenset[tuple[int, int]]:
-    """The cells (row, column) with the highest defined value of their column; none in a table of one row."""
-    return frozenset(
-        (row, column)
-        for column, values in columns.items()
-        for row, value in enumerate(values)
-        if len(values) > 1 and value == max(filter(math.isfinite, values), default=None)
-    )
 
 
 @dataclass(frozen=True)

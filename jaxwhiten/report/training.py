@@ -42,18 +42,14 @@ def write_training(
     folder = Path(folder)
     rows, curve = read_metrics(folder), folder / PLOT_FILE
     packages = {name: metadata.version(name) for name in _PACKAGES}
+    versions = {"jaxwhiten": __version__, "python": platform.python_version(), **packages}
+    drawn = page.picture(curve, "Loss and scores by step") if curve.is_file() else ""
     sections = [
         page.section("Scores", page.tables(_scores(scores))),
-        page.section(
-            "Course",
-            page.picture(curve, "Loss and scores by step") if curve.is_file() else "",
-            page.tables(_evaluations(rows)),
-        ),
+        page.section("Course", drawn, page.tables(_evaluations(rows))),
         page.section("Run", page.facts(facts)),
         page.section("Recipe", page.facts(recipe)),
-        page.section(
-            "Versions", page.facts({"jaxwhiten": __version__, "python": platform.python_version(), **packages})
-        ),
+        page.section("Versions", page.facts(versions)),
     ]
     lead = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return page.write_page(folder / page.PAGE, title, [lead], sections)

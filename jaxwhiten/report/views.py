@@ -1,103 +1,155 @@
-"""What the views of both evaluations share: columns of settings, `results.md` with the plots, and the closing text."""
+"""What the views of all evaluations share: columns declared once, `results.md` with the plots, and the closing text."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.results import Header, Row
+from jaxwhiten.report.results import Estimate, Header, TaskScores
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
 MARKDOWN = "results.md"
-_PLOTS = (
-    "score_by_k.png",
-    "spectrum.png",
-    "similarity.png",
-    "quality_by_memory.png",
-    "quality_by_time.png",
-    "quality_by_bytes.png",
-)
+_PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
 Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str, str]]  # file name -> function, caption, section
-Tables = Mapping[str, Callable[[Any], Table | None]]  # by the section of the page
-Figures = Mapping[str, tuple[Callable[[Any], Any], int]]  # head -> the figure of a row, and its digits
+Cell = str | Callable[[Any], str]  # an attribute of the row as it is, or what makes text of the row
+Columns = Mapping[str, Cell]  # by their heads
 
 
-def setting_columns(run: Run[Any, Any]) -> list[str]:
-    """Heads of the columns that name a setting; β and γ only where they differ between rows."""
-    return ["pooling", "whitening", "k", *(["β", "γ"] if len(run.knobs()) > 1 else [])]
+def figure(name: str, digits: int = 2) -> Cell:
+    """A number of the row, by its path, such as `"geometry.isoscore"`."""
+    get = attrgetter(name)
+    return lambda row: number(get(row), digits)
 
 
-def setting_cells(run: Run[Any, Any], row: Row) -> list[str]:
-    """The cells below `setting_columns`."""
-    knobs = [f"{row.beta:g}", f"{row.gamma:g}"] if row.has_knobs else ["", ""]
-    return [row.pooling, row.label, str(row.k), *(knobs if len(run.knobs()) > 1 else [])]
+def change(found: Estimate | None, digits: int = 2) -> str:
+    """A difference as a cell, with its mark; empty without one."""
+    return number(found.value, digits, signed=True) + found.mark if found else ""
 
 
-def figure_cells(row: Row, figures: Figures) -> list[str]:
-    """The cells below the heads of `figures`."""
-    return [number(value(row), digits) for value, digits in figures.values()]
+def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = False) -> str:
+    """An interval as a cell, `a–b`, or of a difference `+a to +b`."""
+    if found is None:
+        return number(None)
+    return (" to " if signed else "–").join(number(end, digits, signed) for end in (found.low, found.high))
 
 
-def write_views(
-    run: Run[Any, Any],
-    folder: Path,
-    tables: Tables,
-    plots: Plots,
-    subject: str,
+def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
+    """The columns that name a setting; β and γ only where they differ between rows."""
+    columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
+    if len(run.knobs()) > 1:
+        columns["β"] = lambda row: f"{row.beta:g}" if row.has_knobs else ""
+        columns["γ"] = lambda row: f"{row.gamma:g}" if row.has_knobs else ""
+    return columns
+
+
+def table(
+    rows: Sequence[Any],
+    columns: Columns,
+    text_columns: int,
+    caption: str,
     *,
-    folded: Mapping[str, str] = {},
-    texts: Mapping[str, str] = {},
-) -> list[Path]:
-    """Writes `results.md`, `report.html` and the plots; what has nothing to show is left out.
+    group: Sequence[str] = (),
+    best: Mapping[str, Sequence[float]] = {},
+    **options: Any,
+) -> Table:
+    """A line for each row; `options` are those of `Table`.
 
-    `folded` is HTML below the table of a section; `texts` are sections without a table, shown as they are.
+    Rows whose attributes `group` are the same stand together. `best` has by head the values of columns whose highest is
+    marked, unless there is one row only.
     """
-    header = run.header
-    drawn = {name: path for name, (draw, *_) in plots.items() if (path := draw(run, folder / name))}
-    markdown = [f"# {header.title}", *(table.markdown() for view in tables.values() if (table := view(run)))]
-    markdown += [f"![{plots[name][1]}]({name})" for name in drawn]
-    markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
-    io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
-
-    quiet = run.with_header(warnings=())  # the page shows the warnings above all tables
-    sections = [
-        page.section(
-            section,
-            page.tables(view(quiet)),
-            folded.get(section, ""),
-            *(page.picture(path, plots[name][1]) for name, path in drawn.items() if plots[name][2] == section),
-        )
-        for section, view in tables.items()
+    cells = [
+        [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
     ]
-    sections += [page.section(section, page.verbatim(text)) for section, text in texts.items()]
-    lead = f"{header.model} · {subject} · {header.date}"
-    written = page.write_page(
-        folder / page.PAGE, header.title, [lead], [*sections, *page.made(header)], header.warnings
-    )
-    return [folder / MARKDOWN, written, *drawn.values()]
+    groups, heads = list(map(attrgetter(*group), rows)) if group else (), list(columns)
+    marked = set()
+    for head, values in best.items():
+        highest = max(filter(math.isfinite, values), default=None) if len(rows) > 1 else None
+        marked |= {(row, heads.index(head)) for row, value in enumerate(values) if value == highest}
+    return Table(heads, cells, text_columns, caption, groups=groups, best=frozenset(marked), **options)
+
+
+@dataclass(frozen=True)
+class Views:
+    """How the runs of one program are shown.
+
+    Attributes:
+      tables, texts: By the section of the page; texts are shown as they are, and empty ones left out.
+      plots: By the name of the file.
+      subject: What a run is about, for the head of the page.
+      folded: HTML below the table of a section.
+      unprinted: Sections that the terminal does not show.
+    """
+
+    tables: Mapping[str, Callable[[Any], Table | None]]
+    plots: Plots
+    subject: Callable[[Any], str]
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    unprinted: Sequence[str] = ()
+
+    def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
+        """Writes `results.md`, `report.html` and the plots of a run; what has nothing to show is left out.
+
+        Args:
+          run: The run.
+          folder: Where to write; the folder `run.save` wrote to, as a rule.
+
+        Returns:
+          The files written, `results.md` and `report.html` first.
+        """
+        header, folder = run.header, Path(folder)
+        drawn = [
+            (path, caption, section)
+            for name, (draw, caption, section) in self.plots.items()
+            if (path := draw(run, folder / name))
+        ]
+        texts = {section: text(run) for section, text in self.texts.items()}
+        markdown = [f"# {header.title}", *(table.markdown() for view in self.tables.values() if (table := view(run)))]
+        markdown += [f"![{caption}]({path.name})" for path, caption, _ in drawn]
+        markdown += [f"## {head}\n\n```text\n{text}\n```" for head, text in texts.items() if text]
+        io.write_text(folder / MARKDOWN, "\n\n".join([*markdown, _provenance(header)]) + "\n")
+
+        quiet = run.with_header(warnings=())  # the page shows the warnings above all tables
+        sections = [
+            page.section(
+                section,
+                page.tables(view(quiet)),
+                self.folded[section](quiet) if section in self.folded else "",
+                *(page.picture(path, caption) for path, caption, of in drawn if of == section),
+            )
+            for section, view in self.tables.items()
+        ]
+        sections += [page.section(section, page.verbatim(text)) for section, text in texts.items()]
+        lead = f"{header.model} · {self.subject(run)} · {header.date}"
+        written = page.write_page(
+            folder / page.PAGE, header.title, [lead], [*sections, *page.made(header)], header.warnings
+        )
+        return [folder / MARKDOWN, written, *(path for path, *_ in drawn)]
+
+    def text(self, run: Run[Any, Any], files: Sequence[Path]) -> str:
+        """What a program prints when it is done: tables, texts, the time taken and the names of the files written."""
+        header = run.header
+        tables = [view(run) for section, view in self.tables.items() if section not in self.unprinted]
+        shown = [table.text() for table in tables if table]
+        shown += [text(run) for section, text in self.texts.items() if section not in self.unprinted]
+        lines = ["\n" + part for part in shown if part]
+        lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
+        lines += [f"Table: {files[0]}", f"Page: {files[1]}"]
+        return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])
 
 
 def remove_views(folder: str | os.PathLike[str]) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
-    for name in (MARKDOWN, page.PAGE, *_PLOTS):
+    for name in (MARKDOWN, page.PAGE, *(f"{name}.png" for name in _PLOTS)):
         Path(folder, name).unlink(missing_ok=True)
-
-
-def closing_text(
-    run: Run[Any, Any], tables: Iterable[Callable[[Any], Table | None]], files: Sequence[Path], examples: str = ""
-) -> str:
-    """What a program prints when it is done: tables, example searches, the time taken and the names of the files."""
-    header = run.header
-    shown = [table.text() for view in tables if (table := view(run))]
-    lines = ["\n" + part for part in (*shown, examples) if part]
-    lines.append(f"\n{header.seconds:.0f} s, of which encoding {header.encoding.seconds:.0f} s")
-    lines += [f"Table: {files[0]}", f"Page: {files[1]}"]
-    return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])
 
 
 def _provenance(header: Header) -> str:

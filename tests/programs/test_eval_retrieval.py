@@ -137,7 +137,7 @@ def test_times_are_milliseconds_a_query(monkeypatch):
     monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
     index = SimpleNamespace(search=search)
     assert measure.batched_seconds(index, np.zeros((5, 2)), 3, prepared=True) == pytest.approx(0.1)
-    assert measure.vector_latency(index, np.zeros((5, 2)), 3) == pytest.approx((100.0, 100.0))
+    assert measure.single_milliseconds(search, range(5)) == pytest.approx((100.0, 100.0))
     steps = iter([0, 0, 0, 1, 2, 9])
     slower = measure.single_milliseconds(lambda _: now.__setitem__(0, now[0] + next(steps)), range(3))
     assert slower == pytest.approx((2000.0, np.percentile([1000, 2000, 9000], 99)))
@@ -308,7 +308,7 @@ def test_samples_are_spread_and_never_larger_than_the_whole():
 
 def test_single_searches_are_timed():
     index = build_index(np.eye(8, dtype=np.float32), "jax")
-    times = measure.vector_latency(index, np.eye(8, dtype=np.float32), 2)
+    times = measure.single_milliseconds(lambda query: index.search(query, 2), np.eye(8, dtype=np.float32)[:, None])
     assert 0 < times[0] <= times[1] < 1000
 
 

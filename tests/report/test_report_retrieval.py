@@ -56,7 +56,7 @@ def run():
         seconds=12.0,
         encoding=results.Encoding(3.0, 1200, 0),
         dataset=results.Dataset("x", 1000, 200, counts, ("document 7: 'a' and 'b'",)),
-        protocol=results.RetrievalProtocol(max_length=64, **dict.fromkeys(words, "so")),
+        protocol={"max_length": 64, **dict.fromkeys(words, "so")},
         warnings=("nlist lowered",),
         machine=results.Machine(2, 1, 1, "cpu", "Linux", 2.5),
         versions={"jax": "0"},

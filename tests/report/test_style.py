@@ -13,12 +13,12 @@ from jaxwhiten.report.style import new_figure, scale_amounts
         ((2.0, 2.0), {"2"}),
     ],
 )
-def test_amounts_are_told_in_plain_numbers(values, labels):
-    figure = new_figure(4.0, 3.0)
-    axis = figure.subplots()
-    axis.plot(values, [0, 1], marker="o")
-    scale_amounts(axis)
-    figure.draw_without_rendering()
+def test_amounts_are_told_in_plain_numbers(values, labels, tmp_path):
+    with new_figure(tmp_path / "plot.png", 4.0, 3.0) as figure:
+        axis = figure.subplots()
+        axis.plot(values, [0, 1], marker="o")
+        scale_amounts(axis)
+        figure.draw_without_rendering()
     assert axis.get_xscale() == "log"
     low, high = axis.get_xlim()
     shown = {tick.label1.get_text() for tick in axis.xaxis.get_major_ticks() if low <= tick.get_loc() <= high}
