@@ -193,6 +193,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
                 found = [row.versus_raw for row in of_code]
                 bars = [[e.value - e.low for e in found if e], [e.high - e.value for e in found if e]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
+                look |= {"ls": "--" if place >= len(COLOURS) else "-"}
                 axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
             axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
