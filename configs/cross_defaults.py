@@ -14,9 +14,6 @@ def get_config():
     config.labels = "classes"  # classes, scores, or positives: all pairs belong together
 
     config.data.exclude = ""  # retrieval data (quora, mrpc, a file) none of whose texts is trained on
-    config.data.negatives = 0  # mined for each first sentence of pairs that belong together
-    config.data.miner = "sentence-transformers/all-MiniLM-L6-v2"  # the encoder that finds them
-    config.data.depth = 30  # nearest sentences that they are drawn from
 
     config.batch_size = 32  # pairs, over all devices
     config.learning_rate = 5e-5  # the highest, after the warm-up

@@ -35,6 +35,9 @@ def get_config():
     config.data.skip_bad_rows = False  # leave bad rows out and count them, instead of stopping
     config.data.held_out = 0.0  # share of pairs kept for a test, in held_out.tsv; no sentence is on both sides
     config.data.limit = 0  # rows drawn at random; 0 is all
+    config.data.negatives = 0  # mined for each first sentence of pairs that belong together; they become triplets
+    config.data.miner = "sentence-transformers/all-MiniLM-L6-v2"  # the encoder that finds them
+    config.data.depth = 30  # nearest sentences that they are drawn from
 
     config.batch_size = 16  # rows, over all devices
     config.accumulate = 1  # parts a batch is worked through in

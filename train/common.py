@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from jaxwhiten import io, report
+from jaxwhiten import Encoder, io, report
+from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.training import (
     Batches,
@@ -22,6 +23,7 @@ from jaxwhiten.training import (
     Trained,
     make_optimizer,
     make_schedule,
+    mine_negatives,
     sentence_batches,
     train,
 )
@@ -51,6 +53,16 @@ def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
     """What a run is scored on, by the name of its score."""
     named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
     return {f"{task} {split}": (task, split) for task, split in named}
+
+
+def mined(config: ConfigDict, columns: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """First sentences of pairs, and a hard negative for each, as many as the config wants."""
+    if len(columns) != 2:
+        raise InputError(f"Negatives are mined for pairs; the rows have {len(columns)} sentences.")
+    data, miner = config.data, Encoder.from_pretrained(config.data.miner)
+    found = mine_negatives(miner, *columns, count=data.negatives, depth=data.depth, seed=config.seed)
+    print(f"{len(found[0])} negatives mined by {data.miner}")
+    return found
 
 
 def run_training(

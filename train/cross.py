@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from jaxwhiten import CrossEncoder, Encoder, losses
+from jaxwhiten import CrossEncoder, losses
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training import Plan, mine_negatives, pair_evaluator, pair_loss, pair_table, split_encoder
+from jaxwhiten.training import Plan, pair_evaluator, pair_loss, pair_table, split_encoder
 from train import sbert
-from train.common import splits, train_rows
+from train.common import mined, splits, train_rows
 
 # What labels the rows have, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
@@ -69,6 +69,7 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
         raise unknown_name("kind of labels", config.labels, LABELS)
     objective = LABELS[config.labels]
     examples = sbert.load_examples(ConfigDict({**config, "objective": objective}), losses.objective_kind(objective))
+    losses.check_data(objective, list(examples.columns), examples.label_kind)
     examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")
@@ -82,13 +83,10 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     first, second = ([pairs[row][side] for row in kept] for side in (0, 1))
     label = np.ones(len(kept), np.float32) if examples.label is None else examples.label[kept]
     if config.data.negatives:
-        miner, together = Encoder.from_pretrained(config.data.miner), np.flatnonzero(label >= 0.5).tolist()
-        sides = ([side[row] for row in together] for side in (first, second))
-        draw = {"count": config.data.negatives, "depth": config.data.depth, "seed": config.seed}
-        owners, negatives = mine_negatives(miner, *sides, **draw)
+        together = np.flatnonzero(label >= 0.5).tolist()
+        owners, negatives = mined(config, [[side[row] for row in together] for side in (first, second)])
         first, second = first + owners, second + negatives
         label = np.concatenate([label, np.zeros(len(owners), np.float32)])
-        print(f"{len(owners)} negatives mined by {config.data.miner}")
     return Examples({"first": first, "second": second}, label, examples.classes)
 
 

@@ -34,7 +34,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import load_model
 from jaxwhiten.training import Evaluate, Rebuild, Setup, make_plan, sts_evaluator, tokenize_columns
-from train.common import count, splits, train_rows
+from train.common import count, mined, splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
@@ -51,9 +51,11 @@ def train_sentences(config: ConfigDict) -> bool:
     pooling, kind = check_pooling(config.pooling), losses.objective_kind(config.objective)
     examples = load_examples(config, kind)
     data, held_out = config.data, None
+    losses.check_data(config.objective, [*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
     if data.held_out:
         examples, held_out = examples.hold_out(data.held_out)
     examples = examples.take(data.limit, config.seed) if data.limit else examples
+    examples = with_negatives(config, examples) if data.negatives else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
@@ -104,8 +106,15 @@ def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
     else:
         pairs = load_sts(data.name, data.folder or None).splits["train"]
         examples = sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
-    losses.check_data(config.objective, list(examples.columns), examples.label_kind)
     return examples
+
+
+def with_negatives(config: ConfigDict, pairs: Examples) -> Examples:
+    """Triplets: each first sentence with its second, once for every negative that is mined for it."""
+    owners, negatives = mined(config, sides := list(pairs.columns.values()))
+    positive = dict(zip(*sides, strict=True))
+    columns = {"anchor": owners, "positive": [positive[text] for text in owners], "negative": negatives}
+    return Examples(columns, skipped=pairs.skipped)
 
 
 def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:

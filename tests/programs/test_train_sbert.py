@@ -193,6 +193,8 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
     [
         ({"objective": "sofmax"}, "Did you mean 'softmax'"),
         ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
+        ({"data.negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
+        ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
         ({"pooling": "pooler"}, "such as .mean. or .cls."),
         ({"settings": {"scale": 3.0}}, "Unknown setting"),
         ({"batch_size": 12}, "not a multiple of 8 devices"),
@@ -201,7 +203,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
 )
 def test_mistakes_are_named(config, changes, message):
     config.settings = sbert_defaults.ConfigDict(changes.pop("settings", {}))
-    config.update(changes)
+    config.update_from_flattened_dict(changes)
     with pytest.raises(InputError, match=message):
         sbert.main(config)
 
@@ -224,6 +226,20 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, static_train, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.encoding.PoolingWarning")
+def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
+    config.objective, config.data.label, config.data.classes = "triplet", "", ()
+    config.data.negatives, config.data.miner, config.data.depth = 2, config.model, 5
+    sbert.main(config)
+    assert "192 negatives mined by" in capsys.readouterr().out
+    rows = sbert.load_examples(config, losses.objective_kind("triplet"))
+    triplets = sbert.with_negatives(config, rows).columns
+    pairs = set(zip(*rows.columns.values(), strict=True))
+    assert list(triplets) == ["anchor", "positive", "negative"]
+    assert set(zip(triplets["anchor"], triplets["positive"], strict=True)) == pairs
+    assert pairs.isdisjoint(zip(triplets["anchor"], triplets["negative"], strict=True))
 
 
 @pytest.mark.parametrize("get_config", CONFIGS)
