@@ -121,8 +121,10 @@ class SpectrumCode(Code):
     def usual_gamma(fitted: Moments | Whitening) -> float:
         """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given."""
         if isinstance(fitted, Moments):
-            return _usual_gamma(fitted.mean, float(np.trace(fitted.M2)) / fitted.weight)
-        return _usual_gamma(fitted.mean_, float(fitted.eigenvalues_.sum()))
+            cosine = mean_cosine(fitted.mean, float(np.trace(fitted.M2)) / fitted.weight)
+        else:
+            cosine = mean_cosine(fitted.mean_, float(fitted.eigenvalues_.sum()))
+        return _UNTUNED_GAMMA if cosine > SPREAD_OUT else _TUNED_GAMMA
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""
@@ -266,11 +268,6 @@ class SpectrumCode(Code):
         state = _State(whitening, int(axes), None if gamma < 0 else gamma)
         state.plan(self.bytes, self.gamma, self.halves)
         return state
-
-
-def _usual_gamma(mean: np.ndarray, trace: float) -> float:
-    """γ by the mean cosine of two rows, which separates the kinds of encoders."""
-    return _UNTUNED_GAMMA if mean_cosine(mean, trace) > SPREAD_OUT else _TUNED_GAMMA
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
