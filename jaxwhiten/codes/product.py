@@ -57,7 +57,7 @@ class Quantiser(NamedTuple):
         Raises:
           MissingDependencyError: FAISS is not installed.
         """
-        faiss = _faiss()
+        faiss = import_faiss()
         count, _, width = self.centroids.shape
         index = faiss.IndexPQ(count * width, count, self.bits, faiss.METRIC_L2)
         self.fill(index.pq)
@@ -66,21 +66,11 @@ class Quantiser(NamedTuple):
 
     def fill(self, pq: Any) -> None:
         """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""
-        _faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
+        import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
 
     def to_faiss(self) -> Any:
         """The `faiss.IndexPQ` behind the linear map, see `Code.to_faiss`."""
-        faiss = _faiss()
-        d, columns = self.weight.shape
-        linear = faiss.LinearTransform(d, columns, True)
-        faiss.copy_array_to_vector(np.ascontiguousarray(self.weight.T).ravel(), linear.A)
-        faiss.copy_array_to_vector(self.bias, linear.b)
-        linear.is_trained = True
-        chain = [linear, *([faiss.NormalizationTransform(columns, 2.0)] if self.normalize else [])]
-        index = faiss.IndexPreTransform(self.empty_pq())
-        for step in reversed(chain):
-            index.prepend_transform(step)
-        return index
+        return behind(transforms(self.weight, self.bias, len(self.bias), self.normalize), self.empty_pq())
 
 
 def nearest(
@@ -111,9 +101,34 @@ def _nearest(
     return jnp.argmax(products - (centroids**2).sum(-1) / 2, axis=-1).astype(jnp.uint8)
 
 
-def _faiss() -> Any:
+def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:
+    """FAISS, for a `"cpu"` or a `"gpu"`; MissingDependencyError if it is not installed."""
     try:
         import faiss
     except ImportError as error:
-        raise missing_dependency("faiss-cpu", "cpu", "Searching codes with FAISS") from error
+        raise missing_dependency(f"faiss-{on}", "cuda" if on == "gpu" else on, purpose) from error
     return faiss
+
+
+def transforms(
+    weight: Float32[np.ndarray, "d k"] | None, bias: Float32[np.ndarray, " k"] | None, dimension: int, normalize: bool
+) -> list[Any]:
+    """The map x W + b, where there is one, and unit length of vectors of a dimension as FAISS vector transforms."""
+    faiss, steps = import_faiss(), []
+    if weight is not None and bias is not None:
+        linear = faiss.LinearTransform(*weight.shape, True)
+        faiss.copy_array_to_vector(np.ascontiguousarray(weight.T).ravel(), linear.A)
+        faiss.copy_array_to_vector(bias, linear.b)
+        linear.is_trained = True
+        steps.append(linear)
+    if normalize:
+        steps.append(faiss.NormalizationTransform(dimension, 2.0))
+    return steps
+
+
+def behind(chain: list[Any], inner: Any) -> Any:
+    """A FAISS index with transforms in front of it, which only points to them: the caller keeps both alive."""
+    index = import_faiss().IndexPreTransform(inner)
+    for step in reversed(chain):
+        index.prepend_transform(step)
+    return index

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Float32, Int
+from jaxtyping import Array, Float, Float32
 
 from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
@@ -82,23 +82,19 @@ def bert_score(
     sides = encoder.tokenizer(candidates), encoder.tokenizer(references)
     lengths = np.maximum(*(side.lengths for side in sides))
     graph, state = nnx.split(encoder.model())
-    runner, mesh, pad = encoder._runner, encoder._forward.mesh, encoder.config.pad_token_id
-    by_row = NamedSharding(mesh, PartitionSpec("data"))
+    budget, forward = encoder._runner.token_budget, encoder._forward
+    by_row = NamedSharding(forward.mesh, PartitionSpec("data"))
     found = np.empty((len(candidates), 3), np.float32)
-    plan = plan_batches(
-        lengths, max_length=encoder.max_length, token_budget=runner.token_budget, multiple=encoder._forward.devices
-    )
+    plan = plan_batches(lengths, max_length=encoder.max_length, token_budget=budget, multiple=forward.devices)
     with progress(len(candidates), show_progress) as bar:
         for batch in plan:
-            ids = [side.padded(batch.rows, batch.height, batch.length, pad) for side in sides]
-            filled = np.ones((2, batch.height), np.int32)
-            filled[:, : len(batch.rows)] = [side.lengths[batch.rows] for side in sides]
-            arrays = jax.device_put([*ids, *filled], by_row)
-            scores = _scored(graph, state, weights, layer, *arrays)
+            arrays = [batch.arrays(side, encoder.config.pad_token_id) for side in sides]
+            scores = _scored(graph, state, weights, layer, *jax.device_put(arrays, by_row))
             found[batch.rows] = np.asarray(scores)[: len(batch.rows)]
             bar.update(len(batch.rows))
     if baseline is not None:
-        found = (found - np.asarray(baseline, np.float32)) / (1 - np.asarray(baseline, np.float32))
+        zero = np.asarray(baseline, np.float32)
+        found = (found - zero) / (1 - zero)
     return BERTScores(*found.T)
 
 
@@ -108,12 +104,11 @@ def _scored(
     state: Any,
     weights: Float[Array, " vocab"],
     layer: int,
-    candidates: Int[Array, "b length"],
-    references: Int[Array, "b length"],
-    *lengths: Int[Array, " b"],
+    *texts: Any,
 ) -> Float[Array, "b 3"]:
+    """The scores of candidates and references, each given as ids [b, length] and lengths [b]."""
     model, sides = nnx.merge(graph, state), []
-    for ids, count in zip((candidates, references), lengths, strict=True):
+    for ids, count in texts:
         mask = jnp.arange(ids.shape[1]) < count[:, None]
         states = model(ids, mask.astype(jnp.int32)).hidden_states[layer].astype(jnp.float32)
         sides.append((normalize_rows(states), mask, jnp.where(mask, weights[ids], 0.0)))

@@ -24,7 +24,8 @@ from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, progress
 from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import Head
-from jaxwhiten.models import PairClassifier, load_pair_classifier, loading, save_pair_classifier
+from jaxwhiten.head.steps import read_optional
+from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import BulkTokenizer, copy_tokenizer
 
@@ -76,7 +77,7 @@ class CrossEncoder:
             raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
-        self._forward = Forward(model, device)
+        self._forward = Forward(model, max_length, device)
         self._runner = BatchRunner(self._forward, max_length, config.pad_token_id)
         head = Head.named("pooler")  # where a classifier's output has its logits
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
@@ -100,7 +101,7 @@ class CrossEncoder:
         """
         classifier, folder = load_pair_classifier(model, **reading)
         config, said, tokenizer = (
-            loading.read_json(folder / name) if (folder / name).is_file() else {}
+            read_optional(folder / name)
             for name in ("config.json", "config_sentence_transformers.json", "tokenizer_config.json")
         )
         if said.get("default_prompt_name"):
@@ -210,7 +211,6 @@ class CrossEncoder:
         save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)
         copy_tokenizer(self.tokenizer.folder, folder)
         file = folder / "tokenizer_config.json"
-        settings = loading.read_json(file) if file.is_file() else {}
-        io.write_json(file, {**settings, "model_max_length": self.tokenizer.max_length})
+        io.write_json(file, {**read_optional(file), "model_max_length": self.tokenizer.max_length})
         io.write_json(folder / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
         return folder

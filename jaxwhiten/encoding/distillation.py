@@ -344,9 +344,8 @@ def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.n
         tokens = teacher.tokenizer(sentences, teacher.head.form)
         budget = teacher._runner.token_budget
         for batch in plan_batches(tokens.lengths, max_length=teacher.max_length, token_budget=budget):
-            ids = tokens.padded(batch.rows, batch.height, batch.length, teacher.config.pad_token_id)
-            lengths = np.zeros(batch.height, np.int32)
-            lengths[: len(batch.rows)] = tokens.lengths[batch.rows]
+            ids, lengths = batch.arrays(tokens, teacher.config.pad_token_id)
+            lengths[len(batch.rows) :] = 0
             sums = _add_contexts(graph, state, tuple(steps), sums, ids, lengths)
             bar.update(len(batch.rows))
     return np.asarray(sums)

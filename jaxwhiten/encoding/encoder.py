@@ -20,15 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.engine import JAX, Engine
 from jaxwhiten.encoding.model_with_head import DEFAULT_MAX_LENGTH, ModelWithHead
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks, split
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks
 from jaxwhiten.errors import InputError, spelled
-from jaxwhiten.head import AUTO, Head, Settings, Truncate, canonical, read_head, says_head, write_folder
-from jaxwhiten.models import TransformerEncoder, loading
+from jaxwhiten.head import AUTO, Settings, Truncate, canonical, read_head, says_head, write_folder
+from jaxwhiten.models import loading
 from jaxwhiten.text import checked_text, prompt_named, prompt_of_role, tells_roles_apart
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -60,47 +61,14 @@ class Encoder(ModelWithHead):
       engine: What runs the compiled forward: `"jax"`, or `"openvino"`, on CPUs.
 
     Attributes:
-      name: As given.
+      name, max_length, prompts, similarity_fn_name: As given.
       head: The default head.
       pooling: Its name; `"auto"` for a head that does more than a pooling.
-      max_length: As given.
       dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
       engine: The name of what runs them.
       dimension: Width d of the vectors of the default head.
       tokenizer: Its tokenizer, truncating to `max_length`.
-      prompts: As given.
-      similarity_fn_name: As given.
     """
-
-    def __init__(
-        self,
-        model: TransformerEncoder,
-        tokenizer_folder: str | Path,
-        *,
-        pooling: str = "mean",
-        max_length: int = DEFAULT_MAX_LENGTH,
-        name: str = "",
-        head: Head | None = None,
-        prompts: Mapping[str, str] | None = None,
-        default_prompt_name: str | None = None,
-        similarity_fn_name: str = "cosine",
-        device: str | jax.Device | None = None,
-        engine: str | Engine = JAX,
-    ):
-        self.prompts = dict(prompts or {})
-        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
-        self._default_prompt_name = default_prompt_name
-        super().__init__(
-            model,
-            tokenizer_folder,
-            pooling=pooling,
-            max_length=max_length,
-            name=name,
-            head=head,
-            prompt=None if default_prompt_name is None else prompt_named(self.prompts, default_prompt_name),
-            device=device,
-            engine=engine,
-        )
 
     @classmethod
     def from_pretrained(
@@ -243,33 +211,22 @@ class Encoder(ModelWithHead):
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
-            out = self._encoded(sentences, heads, truncate_dim, normalize_embeddings, batch_size, show_progress)
+            cut = truncate_dim, normalize_embeddings
+            widths = {name: kept(head, *cut) for name, head in heads.items()}
+            out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
+            parts = list(blocks(len(sentences), BLOCK))
+            texts = (sentences[part] for part in parts)
+            with progress(len(sentences), show_progress) as bar:
+                found = run_blocks(texts, self.tokenizer, self._runner.run, heads, batch_size, bar)
+                for part, block in zip(parts, found, strict=True):
+                    for name, vectors in block.items():
+                        out[name][part] = finished(vectors, *cut)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
             out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
         found = {name: vectors[0] for name, vectors in out.items()} if alone else out
         return next(iter(found.values())) if single else found
-
-    def _encoded(
-        self,
-        sentences: list[str],
-        heads: Mapping[str, ReadyHead],
-        truncate_dim: int | None,
-        unit_length: bool,
-        batch_size: int | None,
-        show_progress: bool | None,
-    ) -> dict[str, Vectors]:
-        widths = {name: kept(head, truncate_dim, unit_length) for name, head in heads.items()}
-        out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
-        with progress(len(sentences), show_progress) as bar:
-            start = 0
-            for block in run_blocks(split(sentences, BLOCK), self.tokenizer, self._runner, heads, batch_size, bar):
-                for name, vectors in block.items():
-                    stop = start + len(vectors)
-                    out[name][start:stop] = finished(vectors, truncate_dim, unit_length)
-                start = stop
-        return out
 
     def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
@@ -327,7 +284,7 @@ class Encoder(ModelWithHead):
         total = len(sentences) if isinstance(sentences, Sequence) else None
         with progress(total, show_progress) as bar:
             texts = checked_blocks(sentences, block_size)
-            for block in run_blocks(texts, self.tokenizer, self._runner, heads, batch_size, bar):
+            for block in run_blocks(texts, self.tokenizer, self._runner.run, heads, batch_size, bar):
                 out = {name: finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
                 yield next(iter(out.values())) if single else out
 
@@ -372,7 +329,7 @@ class Encoder(ModelWithHead):
         heads, _ = self._chosen(None, None, None)
         texts = checked_blocks(sentences, BLOCK * self._forward.devices)
         with progress(len(sentences) if isinstance(sentences, Sequence) else None, None) as bar:
-            for found in run_blocks(texts, self.tokenizer, self._runner, heads, None, bar, self._runner.moments):
+            for found in run_blocks(texts, self.tokenizer, self._runner.moments, heads, None, bar):
                 for part in found.values():
                     moments.merge(part)
         return moments

@@ -1,6 +1,6 @@
 """What runs the compiled forward: JAX, or OpenVINO, which has bfloat16 and int8 products for CPUs.
 
-An engine is known by what `BatchRunner` and `ModelWithHead` ask of `Forward`; nothing else of an encoder differs.
+An engine is a `Forward`; nothing else of an encoder differs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from jaxwhiten.encoding.forward import CompiledEncoder, Forward
+from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.models import TransformerEncoder
 
@@ -59,19 +58,12 @@ class Engine(NamedTuple):
         """What the Flax module is loaded for."""
         return self.dtype if self.name == JAX else "float32"
 
-    def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> CompiledEncoder:
+    def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> Forward:
         """The compiled function of an encoder, see `Forward`; InputError for a static one in another engine."""
         if self.name == JAX:
-            return Forward(model, device)
+            return Forward(model, max_length, device)
         if model.config.static:
             raise InputError(f"A static encoder has no products for an engine to run: take {spelled('engine', JAX)}.")
         from jaxwhiten.encoding.openvino import OpenVINOForward
 
         return OpenVINOForward(model, max_length, device, self.dtype, self.folder)
-
-
-def engine_of(engine: str | Engine, model: TransformerEncoder) -> Engine:
-    """The engine for a model made in memory."""
-    if isinstance(engine, Engine):
-        return engine
-    return Engine.named(engine, jnp.dtype(model.dtype).name if engine == JAX else None)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from jaxtyping import Int
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
-from jaxwhiten.models.attention import Kernel, kernel_for
+from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
 
@@ -55,40 +55,12 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     raise unknown_name("device", device, here)
 
 
-@runtime_checkable
-class CompiledEncoder(Protocol):
-    """What is asked of an engine, see `Forward`."""
-
-    config: EncoderConfig
-    dtype: str
-    platform: str
-    devices: int
-    mesh: Any
-    in_flight: int
-    fixed_shapes: bool
-    kernel: Kernel | None
-
-    @staticmethod
-    def is_out_of_memory(error: Exception) -> bool: ...
-    def place(self, tree: Any) -> Any: ...
-    def model(self) -> TransformerEncoder: ...
-    def contents(self) -> Iterator[bytes]: ...
-    def save_beside(self, folder: Path) -> None: ...
-    def start(
-        self,
-        ids: Int[np.ndarray, "batch length"],
-        lengths: Any,
-        tokens: int,
-        heads: Heads,
-        finish: Any = None,
-    ) -> Callable[[], Any]: ...
-
-
 class Forward:
     """An encoder on the devices, compiled ahead for every shape of a batch and every set of heads.
 
     Args:
       model: An encoder, or a classifier of pairs.
+      max_length: Longest input in tokens.
       device: The one to run on, see `local_devices`; by default all local ones.
 
     Attributes:
@@ -104,7 +76,9 @@ class Forward:
 
     fixed_shapes = True
 
-    def __init__(self, model: TransformerEncoder | PairClassifier, device: str | jax.Device | None = None):
+    def __init__(
+        self, model: TransformerEncoder | PairClassifier, max_length: int, device: str | jax.Device | None = None
+    ):
         devices = np.asarray(local_devices(device))
         mesh = Mesh(devices, ("data",))
         self.config = model.config
@@ -114,7 +88,7 @@ class Forward:
         self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
         side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
-        self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size)
+        self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         self.in_flight = side_by_side + 2

@@ -30,11 +30,3 @@ def inverse_document_frequencies(
     if not total:
         raise InputError("No sentences to count tokens in.")
     return np.log((total + 1) / (counts + 1))
-
-
-def checked_weights(weights: Float[np.ndarray, " vocab"], vocab_size: int) -> Float[np.ndarray, " vocab"]:
-    """The weights as float32; `InputError` if they are of another length, below 0, or not finite."""
-    weights = np.ascontiguousarray(weights, np.float32)
-    if weights.shape != (vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
-        raise InputError(f"Expected {vocab_size} finite weights, none below 0; got {weights.shape}.")
-    return weights

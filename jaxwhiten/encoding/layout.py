@@ -54,11 +54,6 @@ class RowBatch(Batch):
         return ids.reshape(self.height, self.length), lengths
 
 
-def shares_rows(platform: str) -> bool:
-    """Whether a platform's devices are given rows of several short sentences."""
-    return platform != "cpu"
-
-
 def plan(
     lengths: Int[np.ndarray, " n"],
     *,

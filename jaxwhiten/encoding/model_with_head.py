@@ -6,25 +6,27 @@ import copy
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.engine import JAX, Engine, engine_of
-from jaxwhiten.encoding.idf import checked_weights, inverse_document_frequencies
+from jaxwhiten.encoding.engine import JAX, Engine
+from jaxwhiten.encoding.idf import inverse_document_frequencies
+from jaxwhiten.encoding.similarity import check_similarity
 from jaxwhiten.encoding.stream import BatchRunner, ReadyHead
 from jaxwhiten.encoding.table import TableRunner
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, AfterPrompt, Head, Normalize, Step, Tables, Whiten, canonical, code_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.text import BulkTokenizer, prompt_named
 from jaxwhiten.whitening import Whitening, check_provenance
 
 DEFAULT_MAX_LENGTH = 64
@@ -44,11 +46,15 @@ class ModelWithHead:
         max_length: int = DEFAULT_MAX_LENGTH,
         name: str = "",
         head: Head | None = None,
-        prompt: str | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str = "cosine",
         device: str | jax.Device | None = None,
         engine: str | Engine = JAX,
     ):
-        self.config = model.config
+        self.config, self.prompts = model.config, dict(prompts or {})
+        self.similarity_fn_name = check_similarity(similarity_fn_name)
+        self._default_prompt_name = default_prompt_name
         self.name = name or str(tokenizer_folder)
         if not 3 <= max_length <= self.config.longest_input:
             raise InputError(
@@ -64,14 +70,17 @@ class ModelWithHead:
                 f"{self.config.vocab_size} rows; they do not belong together."
             )
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        engine = engine_of(engine, model)
+        if not isinstance(engine, Engine):
+            engine = Engine.named(engine, jnp.dtype(model.dtype).name if engine == JAX else None)
         self.engine = engine.name
         self._forward = engine.forward(model, max_length, device)
         self.dtype = self._forward.dtype
         runner = TableRunner if self.config.static else BatchRunner
         self._runner = runner(self._forward, max_length, self.config.pad_token_id)
         head = head or Head.named(pooling, self._tables)
-        self._set_head(head if prompt is None else head.with_prompt(prompt))
+        if default_prompt_name is not None:
+            head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
+        self._set_head(head)
         keep_compiled()
 
     def __repr__(self) -> str:
@@ -285,7 +294,9 @@ class ModelWithHead:
         Raises:
           InputError: Weights of another length, below 0, or not finite.
         """
-        weights = checked_weights(weights, self.config.vocab_size)
+        weights = np.ascontiguousarray(weights, np.float32)
+        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
         return f"idf:{table}"

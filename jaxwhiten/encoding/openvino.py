@@ -19,12 +19,11 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Float32, Int
 
-from jaxwhiten.encoding.forward import Heads, contents
+from jaxwhiten.encoding.forward import Forward, Heads, contents
 from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
 from jaxwhiten.head import Code, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.attention import Kernel
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.runtime.telemetry import silenced
@@ -109,8 +108,8 @@ def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
     return x if head.code is None else head.code.on_host(x)
 
 
-class OpenVINOForward:
-    """An encoder in OpenVINO on this machine's CPU: to a `BatchRunner` what `Forward` is.
+class OpenVINOForward(Forward):
+    """An encoder in OpenVINO on this machine's CPU: does what is asked of `Forward`, without JAX's programs.
 
     Args:
       model: An encoder, its parameters float32.
@@ -125,7 +124,7 @@ class OpenVINOForward:
 
     platform, devices, fixed_shapes = "cpu", 1, False
     mesh: Any = None
-    kernel: Kernel | None = None
+    kernel = None
 
     def __init__(
         self,
@@ -139,7 +138,7 @@ class OpenVINOForward:
             raise unknown_name("device of the engine openvino", device, ("cpu",))
         self.config, self.dtype = model.config, dtype
         self.in_flight = cores() + 2
-        self._model, self._max_length = model, max_length
+        self._module, self._max_length = model, max_length
         self._quantised = None
         if dtype == "int8":
             self._quantised = Quantised.read(folder, self.weights_digest(), max_length)
@@ -149,7 +148,6 @@ class OpenVINOForward:
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
-        """Whether there was no room for a batch."""
         return isinstance(error, MemoryError) or any(
             word in str(error) for word in ("bad_alloc", "bad alloc", "allocate")
         )
@@ -159,11 +157,10 @@ class OpenVINOForward:
         return tree
 
     def model(self) -> TransformerEncoder:
-        """The encoder."""
-        return self._model
+        return self._module
 
     def _weights(self) -> Iterator[bytes]:
-        return contents(self.config, nnx.state(self._model))
+        return contents(self.config, nnx.state(self._module))
 
     def weights_digest(self) -> str:
         """SHA-256 of configuration and weights."""
@@ -191,7 +188,7 @@ class OpenVINOForward:
         lengths: Int[np.ndarray, " batch"],
         tokens: int,
         heads: Heads,
-        finish: None = None,
+        finish: Any = None,
     ) -> Callable[[], dict[str, np.ndarray]]:
         """Starts one batch, and gives a function that waits for its [batch, d] by name, see `Forward.start`."""
         latest, program = self._latest
@@ -239,7 +236,7 @@ class OpenVINOForward:
     def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
         graph = Graph(_PURPOSE, _EXTRA)
-        encoder = encoder_graph(graph, self._model, self._max_length)
+        encoder = encoder_graph(graph, self._module, self._max_length)
         outputs = {}
         for number, steps in enumerate(poolings):
             name = f"pooled.{number}"

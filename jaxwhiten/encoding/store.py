@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, no_type_check, overload
 
 import numpy as np
 
@@ -55,24 +55,13 @@ class EmbeddingStore:
 
     @overload
     def encode(
-        self,
-        encoder: Any,
-        sentences: Sequence[str],
-        *,
-        pooling: str | None = None,
-        prompt: str | None = None,
-        show_progress: bool | None = None,
+        self, encoder: Any, sentences: Sequence[str], *, pooling: str | None = None, **how: Any
     ) -> np.ndarray: ...
     @overload
     def encode(
-        self,
-        encoder: Any,
-        sentences: Sequence[str],
-        *,
-        pooling: Sequence[str],
-        prompt: str | None = None,
-        show_progress: bool | None = None,
+        self, encoder: Any, sentences: Sequence[str], *, pooling: Sequence[str], **how: Any
     ) -> dict[str, np.ndarray]: ...
+    @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self, encoder: Any, sentences: Any, *, pooling: Any = None, prompt: str | None = None, show_progress: Any = None
     ) -> Any:

@@ -21,7 +21,7 @@ from tqdm import tqdm
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import layout
 from jaxwhiten.encoding.batching import Batch
-from jaxwhiten.encoding.forward import CompiledEncoder
+from jaxwhiten.encoding.forward import Forward
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
@@ -45,6 +45,10 @@ class ReadyHead(NamedTuple):
     width: int
 
 
+ReadyHeads = Mapping[str, ReadyHead]
+Done = Callable[[int], object]  # told how many sentences each fetched batch had
+
+
 class BatchRunner:
     """Runs blocks of sentences, whatever their lengths, in batches of a token budget.
 
@@ -59,11 +63,10 @@ class BatchRunner:
       reduces: Whether vectors of which only moments are wanted are reduced where they are.
     """
 
-    def __init__(self, forward: CompiledEncoder, max_length: int, pad_id: int):
+    def __init__(self, forward: Forward, max_length: int, pad_id: int):
         self._forward, self._max_length, self._pad_id = forward, max_length, pad_id
         self.token_budget = _TOKENS_PER_DEVICE.get(forward.platform, 2048) * forward.devices
-        self.share_rows = layout.shares_rows(forward.platform)
-        self.reduces = forward.platform != "cpu"
+        self.share_rows = self.reduces = forward.platform != "cpu"
 
     def plan(
         self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, heads: Iterable[ReadyHead] = ()
@@ -80,13 +83,9 @@ class BatchRunner:
         )
 
     def run(
-        self,
-        tokens: TokenIds,
-        heads: Mapping[str, ReadyHead],
-        max_rows: int | None = None,
-        done: Callable[[int], object] | None = None,
+        self, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, done: Done | None = None
     ) -> dict[str, np.ndarray]:
-        """The vectors of all sentences, in their order. `done` is told how many sentences each fetched batch had."""
+        """The vectors of all sentences, in their order."""
         n = len(tokens.lengths)
         out = {name: np.empty((n, width), head.dtype) for name, (head, _, width) in heads.items()}
 
@@ -98,13 +97,9 @@ class BatchRunner:
         return out
 
     def moments(
-        self,
-        tokens: TokenIds,
-        heads: Mapping[str, ReadyHead],
-        max_rows: int | None = None,
-        done: Callable[[int], object] | None = None,
+        self, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, done: Done | None = None
     ) -> dict[str, Moments]:
-        """The moments of all sentences' vectors, which stay on the devices; `done` as in `run`."""
+        """The moments of all sentences' vectors, which stay on the devices."""
         sums = {name: DeviceMoments(self._forward.mesh) for name in heads}
 
         def add(batch: Batch, found: dict[str, jax.Array]) -> None:
@@ -123,11 +118,11 @@ class BatchRunner:
     def _each(
         self,
         tokens: TokenIds,
-        heads: Mapping[str, ReadyHead],
+        heads: ReadyHeads,
         take: Callable[[Batch, Any], None],
         finish: Callable[[Any], Any] | None,
         max_rows: int | None,
-        done: Callable[[int], object] | None,
+        done: Done | None,
     ) -> None:
         """Gives every batch and what `Forward.start` finds of it to `take`, in order."""
         steps = {name: head.steps for name, head in heads.items()}
@@ -196,17 +191,12 @@ class BatchRunner:
 def run_blocks(
     blocks: Iterable[list[str]],
     tokenizer: BulkTokenizer,
-    runner: BatchRunner,
-    heads: Mapping[str, ReadyHead],
+    run: Callable[..., dict[str, Any]],
+    heads: ReadyHeads,
     max_rows: int | None,
     bar: tqdm,
-    run: Callable[..., dict[str, Any]] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The vectors of each block by name. Heads that read the sentence in the same form share a forward pass.
-
-    `run` takes the place of `BatchRunner.run`.
-    """
-    run = run or runner.run
+    """What `run`, of a `BatchRunner`, gives for each block. Heads of the same form of text share a forward pass."""
     if max_rows is not None and max_rows < 1:
         raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
@@ -248,11 +238,6 @@ def finished(vectors: np.ndarray, truncate_dim: int | None, unit_length: bool) -
     """Cut and scaled on the host, so that neither compiles another program."""
     vectors = vectors[:, :truncate_dim]
     return normalize(vectors) if unit_length else vectors
-
-
-def split(sentences: list[str], size: int) -> Iterator[list[str]]:
-    """Sentences that were checked, in blocks."""
-    return (sentences[start : start + size] for start in range(0, len(sentences), size))
 
 
 def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead
+from jaxwhiten.encoding.stream import BLOCK, BatchRunner, Done, ReadyHead, ReadyHeads
 from jaxwhiten.head import Mean, Normalize, Step
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import TokenIds
@@ -39,11 +38,7 @@ class TableRunner(BatchRunner):
         return np.asarray(model.embedding[...], np.float32)
 
     def run(
-        self,
-        tokens: TokenIds,
-        heads: Mapping[str, ReadyHead],
-        max_rows: int | None = None,
-        done: Callable[[int], object] | None = None,
+        self, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, done: Done | None = None
     ) -> dict[str, np.ndarray]:
         pooled = {name: head for name, head in heads.items() if isinstance(head.steps[0], Mean)}
         others = {name: head for name, head in heads.items() if name not in pooled}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxwhiten import io
-from jaxwhiten.search.faiss import _chain, _import_faiss
-from jaxwhiten.search.prepare import Prepare
+from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.whitening import Whitening
 
 TRANSFORM, INDEX = "whitening.vt", "index.faiss"
@@ -30,15 +29,11 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
       NotFittedError: Nothing was fitted yet.
       MissingDependencyError: FAISS is not installed.
     """
-    faiss = _import_faiss("Exporting to FAISS")
-    folder = Path(folder)
-    prepare = Prepare.from_whitening(whitening)
-    d = whitening.n_features_in_
-    chain = _chain(faiss, prepare, d)
-    flat = faiss.IndexFlatIP(prepare.dimension(d))
-    index = faiss.IndexPreTransform(flat)
-    for step in reversed(chain):
-        index.prepend_transform(step)
+    faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)
+    weight, bias = whitening.kernel
+    chain = transforms(weight, bias, len(bias), True)
+    flat = faiss.IndexFlatIP(len(bias))
+    index = behind(chain, flat)
     with io.atomic_path(folder / TRANSFORM) as temporary:
         faiss.write_VectorTransform(chain[0], str(temporary))
     with io.atomic_path(folder / INDEX) as temporary:

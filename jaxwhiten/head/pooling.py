@@ -20,25 +20,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.steps import (
-    Found,
-    GraphStates,
-    Module,
-    States,
-    Step,
-    Target,
-    array,
-    step,
-    word_weights_module,
-)
+from jaxwhiten.head.steps import Found, GraphStates, Module, States, Step, Target, array, step, word_weights_module
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 
 Pooled = Float[Array, "*batch d"]
 HiddenState = Float[Array, "rows length d"]
-
-
-_INSTEAD = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
 
 
 class Pooling(Step):
@@ -48,13 +35,10 @@ class Pooling(Step):
 
     Attributes:
       mode: The mode of sentence-transformers' Pooling module that does the same, or None.
-      torch: The same in PyTorch, for a card, or None.
     """
 
+    instead = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
     mode: ClassVar[str | None] = None
-    torch: ClassVar[str | None] = None
-    # The key of the mode in older folders, where it differs from `pooling_mode_<mode>_tokens`.
-    older_key: ClassVar[str | None] = None
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         """Pools one hidden state."""
@@ -75,14 +59,8 @@ class Pooling(Step):
 
     def to_folder(self, target: Target) -> list[Module]:
         if self.mode is None:
-            raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{_INSTEAD}.")
+            return super().to_folder(target)
         return [pooling_module(self.mode, width=target.config.hidden_size)]
-
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        raise InputError(f"{self.words()}: cannot be exported to ONNX{_INSTEAD}.")
-
-    def to_torch(self, folder: str) -> str | None:
-        return self.torch
 
     def words(self) -> str:
         return self.mode or super().words()
@@ -90,13 +68,8 @@ class Pooling(Step):
 
 def pooling_module(*modes: str, width: int) -> Module:
     """A Pooling module of sentence-transformers, in the spelling that old and new versions read."""
-    known = {_older_key(mode): mode in modes for mode in MODES}
+    known = {key: mode in modes for mode, key in _OLDER_KEYS.items()}
     return Module("Pooling", {"word_embedding_dimension": width, **known})
-
-
-def _older_key(mode: str) -> str:
-    """The key of a mode in the `config.json` of a Pooling module."""
-    return MODES[mode].older_key or f"pooling_mode_{mode}_tokens"
 
 
 def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Pooled:
@@ -105,28 +78,16 @@ def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Poo
     return jnp.sum(x.astype(jnp.float32) * weights[:, :, None], axis=1)
 
 
-def _over(total: Pooled, weight: Float[Array, "*batch 1"]) -> Pooled:
-    """The quotient; a row whose weight is 0 gives zeros."""
-    return total / jnp.where(weight > 0, weight, 1.0)
-
-
 def _token(x: HiddenState, place: Int[Array, "*batch"]) -> Pooled:
     """The tokens at these places of their rows."""
     found = jnp.take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
     return found.reshape(*place.shape, x.shape[-1]).astype(jnp.float32)
 
 
-def _onnx_sum(graph: Any, x: GraphStates, weights: str) -> tuple[str, str]:
-    """The weighted sum of the tokens and the sum of the weights, [batch, 1]."""
+def _onnx_sum(graph: Any, x: str, weights: str) -> str:
+    """`_weighted_sum` in a graph."""
     column = graph.op("Unsqueeze", weights, graph.integers(2))
-    total = graph.op("ReduceSum", graph.op("Mul", x.mixed, column), graph.integers(1), keepdims=0)
-    return total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
-
-
-def _onnx_over(graph: Any, total: str, weight: str) -> str:
-    """`_over` in a graph."""
-    some = graph.op("Greater", weight, graph.number(0.0))
-    return graph.op("Div", total, graph.op("Where", some, weight, graph.number(1.0)))
+    return graph.op("ReduceSum", graph.op("Mul", x, column), graph.integers(1), keepdims=0)
 
 
 def _onnx_places(graph: Any) -> str:
@@ -148,7 +109,6 @@ class Cls(Pooling):
 
     segmented = True
     mode = "cls"
-    older_key = "pooling_mode_cls_token"
     torch = "pooled = x[:, 0]"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
@@ -186,51 +146,51 @@ class Max(Pooling):
         return graph.op("ReduceMax", kept, axes=[1], keepdims=0)
 
 
-@step
-class Mean(Pooling):
-    """Mean of the tokens, each by its weight."""
+class _Weighted(Pooling):
+    """The sum of the tokens, each by its weight, over that of the weights; zeros where that is 0."""
 
     segmented = True
+    by_position: ClassVar[bool] = False  # whether positions from 1 multiply the weights
+    root: ClassVar[bool] = False  # whether the sum is divided by the square root
+
+    def pool(self, x: HiddenState, states: States) -> Pooled:
+        weights = states.weights * (states.positions + 1) if self.by_position else states.weights
+        total = jnp.sum(weights, axis=-1, keepdims=True)
+        total = jnp.sqrt(total) if self.root else total
+        return _weighted_sum(x, weights) / jnp.where(total > 0, total, 1.0)
+
+    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+        weights = graph.op("Mul", _onnx_places(graph), x.weights) if self.by_position else x.weights
+        total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
+        total = graph.op("Sqrt", total) if self.root else total
+        some = graph.op("Greater", total, graph.number(0.0))
+        over = graph.op("Where", some, total, graph.number(1.0))
+        return graph.op("Div", _onnx_sum(graph, x.mixed, weights), over)
+
+
+@step
+class Mean(_Weighted):
+    """Mean of the tokens, each by its weight."""
+
     mode = "mean"
     torch = "pooled = (x * mask).sum(1) / mask.sum(1)"
 
-    def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _over(_weighted_sum(x, states.weights), jnp.sum(states.weights, axis=-1, keepdims=True))
-
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return _onnx_over(graph, *_onnx_sum(graph, x, x.weights))
-
 
 @step
-class MeanSqrtLen(Pooling):
+class MeanSqrtLen(_Weighted):
     """Sum of the tokens over the square root of their number."""
 
-    segmented = True
     mode = "mean_sqrt_len_tokens"
-    older_key = "pooling_mode_mean_sqrt_len_tokens"
     torch = "pooled = (x * mask).sum(1) / mask.sum(1).sqrt()"
-
-    def pool(self, x: HiddenState, states: States) -> Pooled:
-        return _over(_weighted_sum(x, states.weights), jnp.sqrt(jnp.sum(states.weights, axis=-1, keepdims=True)))
-
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        total, weight = _onnx_sum(graph, x, x.weights)
-        return _onnx_over(graph, total, graph.op("Sqrt", weight))
+    root = True
 
 
 @step
-class WeightedMean(Pooling):
+class WeightedMean(_Weighted):
     """Mean of the tokens, each weighted by its position from 1."""
 
-    segmented = True
     mode = "weightedmean"
-
-    def pool(self, x: HiddenState, states: States) -> Pooled:
-        weights = states.weights * (states.positions + 1)
-        return _over(_weighted_sum(x, weights), jnp.sum(weights, axis=-1, keepdims=True))
-
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return _onnx_over(graph, *_onnx_sum(graph, x, graph.op("Mul", _onnx_places(graph), x.weights)))
+    by_position = True
 
 
 @step
@@ -239,22 +199,13 @@ class LastToken(Pooling):
 
     segmented = True
     mode = "lasttoken"
-    older_key = "pooling_mode_lasttoken"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         return _token(x, states.place(jnp.maximum(jnp.sum(states.mask, axis=-1) - 1, 0)))
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
-        place = graph.op("Unsqueeze", graph.op("Sub", length, graph.integers(1)), graph.integers(2))
-        return graph.op("Squeeze", _gathered(graph, x.mixed, place), graph.integers(1))
-
-
-def _gathered(graph: Any, x: str, place: str) -> str:
-    """One token per sentence: x at [batch, 1, 1] places along the length."""
-    width = graph.op("Shape", x, start=2, end=3)
-    shape = graph.op("Concat", graph.op("Shape", place, end=2), width, axis=0)
-    return graph.op("GatherElements", x, graph.op("Expand", place, shape), axis=1)
+        return graph.op("GatherND", x.mixed, graph.op("Sub", length, graph.integers(1)), batch_dims=1)
 
 
 @step
@@ -284,8 +235,7 @@ class Ditto(Pooling):
     10 for ELECTRA.
 
     Attributes:
-      layer: Of the attention map.
-      head: Of the attention map.
+      layer, head: Of the attention map.
     """
 
     layer: int
@@ -305,8 +255,8 @@ class Ditto(Pooling):
         diagonal = x.encoder.attention_diagonal(self.layer, self.head)
         weights = graph.op("Mul", diagonal, graph.op("Cast", "attention_mask", to=1))
         states = x.encoder.hidden_states
-        both = graph.op("Mul", graph.op("Add", states[0], states[-1]), graph.number(0.5))
-        return _onnx_sum(graph, dataclasses.replace(x, mixed=both), weights)[0]
+        mean = graph.op("Mul", graph.op("Add", states[0], states[-1]), graph.number(0.5))
+        return _onnx_sum(graph, mean, weights)
 
     def words(self) -> str:
         return f"ditto {self.layer}+{self.head}"
@@ -344,12 +294,9 @@ class MaskToken(Pooling):
         return TextForm(self.template)
 
     def to_folder(self, target: Target) -> list[Module]:
-        """The mean in which the mask token alone counts; the template is in the tokenizer. A mask token that is in the
-        sentence counts as well there."""
-        return [word_weights_module(self._one(target.config), target.tokenizer.vocabulary), *Mean().to_folder(target)]
-
-    def _one(self, config: EncoderConfig) -> np.ndarray:
-        return (np.arange(config.vocab_size) == self.mask_id).astype(np.float32)
+        """The mean of mask tokens, also of one in the sentence; the template is in the tokenizer."""
+        one = (np.arange(target.config.vocab_size) == self.mask_id).astype(np.float32)
+        return [word_weights_module(one, target.tokenizer.vocabulary), *Mean().to_folder(target)]
 
     def to_onnx(self, graph: Any, x: GraphStates) -> str:
         here = graph.op("Equal", "input_ids", graph.constant("mask_id", np.int64(self.mask_id)))
@@ -364,11 +311,7 @@ class MaskToken(Pooling):
 
 @step
 class Concat(Pooling):
-    """Several poolings side by side.
-
-    Attributes:
-      parts: The poolings.
-    """
+    """Several poolings, the parts, side by side."""
 
     parts: tuple[Pooling, ...] = array()
 
@@ -395,7 +338,7 @@ class Concat(Pooling):
         raw = found.read()
         modes = raw.get("pooling_mode")
         if modes is None:
-            modes = [mode for mode in MODES if raw.get(_older_key(mode))] or ["mean"]
+            modes = [mode for mode, key in _OLDER_KEYS.items() if raw.get(key)] or ["mean"]
         modes = [modes] if isinstance(modes, str) else modes
         if not isinstance(modes, list) or not modes or not all(isinstance(m, str) and m in MODES for m in modes):
             raise ModelError(f"{found.file}: asks for pooling {modes!r}; supported: {', '.join(MODES)}.")
@@ -427,8 +370,7 @@ class AfterPrompt(Pooling):
 
     def __call__(self, states: States) -> Pooled:
         behind = states.positions >= self.length
-        pooled: Pooled = self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
-        return pooled
+        return self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
 
     def by_segment(self) -> bool:
         return bool(self.pooling.by_segment())
@@ -453,3 +395,5 @@ class AfterPrompt(Pooling):
 MODES: dict[str, type[Pooling]] = {
     str(pooling.mode): pooling for pooling in (Cls, Max, Mean, MeanSqrtLen, WeightedMean, LastToken)
 }
+_KEYS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_OLDER_KEYS = {mode: f"pooling_mode_{key}" for mode, key in zip(MODES, _KEYS, strict=True)}

@@ -183,11 +183,15 @@ class Step:
       kinds: Modules of sentence-transformers that `from_folder` reads.
       dtype: Of what the step gives.
       segmented: Whether it takes rows that hold several sentences, see `States.segments`.
+      instead: Advice at the end of messages of what cannot be written.
+      torch: What `to_torch` gives, where that is always the same.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
     dtype: ClassVar[type[np.generic]] = np.float32
     segmented: ClassVar[bool] = False
+    instead: ClassVar[str] = ""
+    torch: ClassVar[str | None] = None
 
     def by_segment(self) -> bool:
         """Whether this step and those it is made of take rows that hold several sentences."""
@@ -210,7 +214,7 @@ class Step:
         Raises:
           InputError: There are none.
         """
-        raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this.")
+        raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{self.instead}.")
 
     def save_beside(self, folder: Path) -> None:
         """Writes what the modules cannot say into a file at the top of a model folder, if there is anything."""
@@ -230,7 +234,7 @@ class Step:
         Raises:
           InputError: There are none.
         """
-        raise InputError(f"{self.words()}: cannot be exported to ONNX.")
+        raise InputError(f"{self.words()}: cannot be exported to ONNX{self.instead}.")
 
     def to_torch(self, folder: str) -> str | None:
         """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
@@ -238,7 +242,7 @@ class Step:
         Args:
           folder: Where the step's first module lies.
         """
-        return None
+        return self.torch
 
     def words(self) -> str:
         """What the step does, in a few words that differ for steps that differ in more than parameters."""

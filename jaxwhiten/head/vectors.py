@@ -237,6 +237,7 @@ class Normalize(VectorStep):
     """Rows scaled to unit length."""
 
     kinds = ("Normalize",)
+    torch = "pooled = torch.nn.functional.normalize(pooled)"
 
     def __call__(self, x: Vectors) -> Mapped:
         return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
@@ -252,6 +253,3 @@ class Normalize(VectorStep):
     def to_onnx(self, graph: Any, x: str) -> str:
         length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)
         return graph.op("Div", x, graph.op("Max", length, graph.number(1e-12)))
-
-    def to_torch(self, folder: str) -> str:
-        return "pooled = torch.nn.functional.normalize(pooled)"

@@ -11,6 +11,7 @@ References:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Literal
 
@@ -92,6 +93,7 @@ class Fused:
 Kernel = Splash | Fused
 
 
+@functools.cache  # a probe of a device compiles a program
 def kernel_for(device: jax.Device, dtype: str, head: int) -> Kernel | None:
     """The kernel for a device, a dtype of matrix products and a size of heads; None where plain attention serves."""
     if dtype != "bfloat16":

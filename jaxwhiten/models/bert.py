@@ -55,12 +55,8 @@ KEYS = {
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
-def _after_padding(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """RoBERTa's positions start after the padding id.
-
-    RoBERTa counts the tokens that are not padding; with padding on the right that count is the position.
-    """
-    del raw, where
+def _after_padding(_: Any, __: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """RoBERTa counts tokens from the padding id on; with padding on the right that count is the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 
 
@@ -125,8 +121,7 @@ ALBERT_DEFAULTS = {
 }
 
 
-def _checked_groups(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    del raw
+def _checked_groups(_: Any, where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields["layer_groups"] < 1:
         raise ModelError(f"{where}: num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
     return {}

@@ -152,7 +152,7 @@ def save_pair_classifier(
     kind = model.config.model_type
     raw = FAMILIES[kind].config_json(model.config) | {
         "architectures": [PAIR_FORMS[kind].architecture],
-        "id2label": {str(number): name for number, name in enumerate(names)},
+        "id2label": dict(enumerate(names)),
         "label2id": {name: number for number, name in enumerate(names)},
     }
     encoder = nnx.state(model.encoder, nnx.Param)

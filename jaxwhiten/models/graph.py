@@ -162,7 +162,9 @@ def _linear(graph: Graph, x: str, name: str, layer: nnx.Linear) -> str:
     return graph.op("Add", y, graph.constant(f"{name}.bias", _array(layer.bias)))
 
 
-def _layer_norm(graph: Graph, x: str, name: str, norm: nnx.LayerNorm) -> str:
+def _layer_norm(graph: Graph, x: str, name: str, norm: nnx.LayerNorm | None) -> str:
+    if norm is None:
+        return x
     inputs = [x, graph.constant(f"{name}.weight", _array(norm.scale))]
     if norm.bias is not None:
         inputs.append(graph.constant(f"{name}.bias", _array(norm.bias)))
@@ -253,8 +255,7 @@ def encoder_graph(graph: Graph, model: TransformerEncoder, longest: int) -> Enco
         x, attention_map = _layer(graph, x, f"layers.{number}", model, number, (mask, bias, angles))
         states.append(x)
         maps.append(attention_map)
-    if model.final_norm is not None:
-        states[-1] = _layer_norm(graph, x, "final_norm", model.final_norm)
+    states[-1] = _layer_norm(graph, x, "final_norm", model.final_norm)
     return EncoderGraph(graph, model, states, maps)
 
 
@@ -267,20 +268,15 @@ def _layer(
     """The layer's output and its attention map."""
     layer = model.layers[number]
 
-    def attention_norm(y: str) -> str:
-        if layer.attention_norm is None:
-            return y
-        return _layer_norm(graph, y, f"{name}.attention_norm", layer.attention_norm)
+    def normed(y: str, kind: str) -> str:
+        return _layer_norm(graph, y, f"{name}.{kind}_norm", getattr(layer, f"{kind}_norm"))
 
-    def feed_forward_norm(y: str) -> str:
-        return _layer_norm(graph, y, f"{name}.feed_forward_norm", layer.feed_forward_norm)
-
-    inputs = attention_norm(x) if layer.pre_norm else x
+    inputs = normed(x, "attention") if layer.pre_norm else x
     attended, attention_map = _attention(graph, inputs, f"{name}.attention", model, number, context)
     x = graph.op("Add", x, attended)
-    x, inner = (x, feed_forward_norm(x)) if layer.pre_norm else (attention_norm(x),) * 2
+    x, inner = (x, normed(x, "feed_forward")) if layer.pre_norm else (normed(x, "attention"),) * 2
     x = graph.op("Add", x, _feed_forward(graph, inner, f"{name}.feed_forward", model, number))
-    return x if layer.pre_norm else feed_forward_norm(x), attention_map
+    return x if layer.pre_norm else normed(x, "feed_forward"), attention_map
 
 
 def _attention(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,15 +18,14 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from jaxwhiten._version import __version__
-from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
-from jaxwhiten.io import FORMAT_VERSION, load_tensors, remove_stale, seal, sha256_file, write_json
-from jaxwhiten.search.coding import AUTO, Coding, choose
-from jaxwhiten.search.header import ATTRIBUTES, FITTED, HEADER, KIND, LEFTOVER, read_documents, read_header, verified
+from jaxwhiten.codes import Code
+from jaxwhiten.errors import InputError, MismatchError, OutputError, spelled
+from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search.coding import Coding
+from jaxwhiten.search.header import ATTRIBUTES, DOCUMENTS, FITTED, HEADER, KIND, LEFTOVER
 from jaxwhiten.search.prepare import Prepare, check_vectors
-from jaxwhiten.search.rescore import WIDER, Rescoring, take_files
-from jaxwhiten.whitening import Whitening, check_provenance
-from jaxwhiten.whitening.estimator import check_integer
+from jaxwhiten.search.rescore import WIDER, Rescoring
+from jaxwhiten.whitening import Whitening
 
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
@@ -65,72 +63,16 @@ class Index(ABC):
     input_dimension: int
     dimension: int
     prepare: Prepare
-    encoding: dict[str, Any] | None
-    whitening: dict[str, Any] | None
-    codes: dict[str, Any] | None
-    fitted: Whitening | Code | None
-    rescore: str | None
+    encoding: dict[str, Any] | None = None
+    whitening: dict[str, Any] | None = None
+    codes: dict[str, Any] | None = None
+    fitted: Whitening | Code | None = None
+    rescore: str | None = None
     notes: list[str]
-    documents: Sequence[str] | None
+    documents: Sequence[str] | None = None
     build_seconds: float
-    _coding: Coding | None
-    _rescoring: Rescoring | None
-
-    @classmethod
-    def build(
-        cls,
-        vectors: Float[np.ndarray, "n d"],
-        *,
-        backend: str,
-        whitening: Any | None = None,
-        normalize: bool = True,
-        encoding: Mapping[str, Any] | None = None,
-        documents: Sequence[str] | None = None,
-        codes: str | Code | Quantiser | None = None,
-        bytes: int | None = None,
-        rescore: str | None = None,
-        **options: Any,
-    ) -> Index:
-        """Builds an index of one of this class's backends; arguments and errors are those of `build_index`."""
-        start = time.perf_counter()
-        index = cls.__new__(cls)
-        index.backend = backend
-        check_vectors("document vectors", vectors)
-        if documents is not None and len(documents) != len(vectors):
-            raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
-        index.size, index.input_dimension = vectors.shape
-        index.prepare = Prepare.from_whitening(whitening, normalize)
-        index.notes, index.codes, index._coding, index.fitted = [], None, None, None
-        index.rescore, index._rescoring = rescore, None
-        if rescore is not None:
-            index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
-        if codes is not None or bytes is not None or backend in cls.halves:
-            index._set_codes(AUTO if codes is None else codes, bytes, vectors, whitening)
-        index.dimension = index.prepare.dimension(index.input_dimension)
-        index.encoding = dict(encoding) if encoding is not None else None
-        index.whitening = None
-        source = codes if isinstance(codes, Code) else whitening
-        if source is not None:
-            provenance = dict(getattr(source, "provenance", None) or {})
-            check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
-            index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
-        index.documents = documents
-        index.options = _checked_options(backend, cls.default_options[backend], options)
-        index._build(vectors)
-        index.build_seconds = time.perf_counter() - start
-        return index
-
-    def _set_codes(self, codes: Any, size: int | None, vectors: np.ndarray, whitening: Any | None) -> None:
-        if self.backend not in self.coded:
-            raise InputError(f"{self.backend} keeps no codes; of these backends some do: {', '.join(self.coded)}.")
-        if not self.prepare.normalize:
-            raise InputError("Codes are of vectors of unit length: leave normalize=True.")
-        if size is not None:
-            check_integer("bytes", size, least=1)
-        trained, halves = self.trains.get(self.backend, ()), self.backend in self.halves
-        self._coding = choose(codes, size, vectors, whitening, trained=trained, halves=halves)
-        self.codes, self.prepare, self.fitted = self._coding.facts, self._coding.prepare, self._coding.fitted
-        self.notes += self._coding.notes
+    _coding: Coding | None = None
+    _rescoring: Rescoring | None = None
 
     def add(
         self,
@@ -341,7 +283,7 @@ class Index(ABC):
         if self.fitted is not None:
             self.fitted.save(folder / FITTED)
         if self.documents is not None:
-            with open(folder / "documents.jsonl", "w", encoding="utf-8") as file:
+            with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
         files = {}
         for path in sorted(folder.iterdir()):
@@ -357,49 +299,3 @@ class Index(ABC):
         header |= {key: getattr(self, key) for key in ATTRIBUTES}
         header |= {"normalize": self.prepare.normalize, "files": dict(files)}
         return seal(json.loads(json.dumps(header)))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Index:
-        """Loads a folder that holds an index of this class; argument and errors are those of `load_index`."""
-        folder = Path(path)
-        header = read_header(folder)
-        if header["backend"] not in cls.default_options:
-            raise FormatError(f"{folder}: holds a {header['backend']!r} index, not one of {cls.__name__}.")
-        index = cls.__new__(cls)
-        for key in ATTRIBUTES:
-            setattr(index, key, header[key])
-        index.prepare = Prepare(normalize=bool(header["normalize"]))
-        files = {name: verified(folder, entry) for name, entry in header["files"].items()}
-        index.documents = None
-        if documents := files.pop("documents.jsonl", None):
-            index.documents = read_documents(documents, index.size)
-        index._coding, index._rescoring = None, None
-        copies, fitted = take_files(files), files.pop(FITTED, None)
-        index.fitted = None if fitted is None else _read_fitted(fitted)
-        try:
-            if index.rescore is not None:
-                index._rescoring = Rescoring.read(
-                    index.rescore, copies, index.size, index.input_dimension, index.prepare.normalize
-                )
-            index._read(files)
-        except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
-            raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error
-        if index.whitening is not None and index.prepare.hash() != index.whitening.get("hash"):
-            raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
-        return index
-
-
-def _read_fitted(path: Path) -> Whitening | Code:
-    """The whitening or code that an index of codes follows from."""
-    tensors, header = load_tensors(path, kind=(Whitening.name, *CODES))
-    kind = CODES.get(header["kind"], Whitening)
-    return kind.from_tensors(path, tensors, header)
-
-
-def _checked_options(backend: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    for name in options:
-        if name not in defaults:
-            if not defaults:
-                raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
-            raise unknown_name(f"option of {backend}", name, defaults)
-    return {**defaults, **options}

@@ -108,7 +108,8 @@ def choose(
         return _computed(_behind(prepare, code.quantiser(halves=halves)), size)
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes in (AUTO, "spectrum"):
-        whitening = _usual_whitening(vectors)
+        moments = Moments().update(vectors)
+        whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
     note: tuple[str, ...] = ()
     if codes == AUTO:
         codes, reason = best_code(size, len(vectors), whitening, trained)
@@ -118,11 +119,6 @@ def choose(
         return _computed(code.quantiser(halves=halves), size)._replace(notes=note, fitted=code)
     trained_by_faiss = _trained(codes, size, halves, Prepare.from_whitening(whitening), vectors.shape[1])
     return trained_by_faiss._replace(notes=note, fitted=whitening if isinstance(whitening, Whitening) else None)
-
-
-def _usual_whitening(vectors: np.ndarray) -> Whitening:
-    moments = Moments().update(vectors)
-    return Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
 
 
 def best_code(size: int, n: int, whitening: Any, trained: Sequence[str]) -> tuple[str, str]:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks
-from jaxwhiten.errors import InputError, MissingDependencyError, install_command, missing_dependency
+from jaxwhiten.codes.product import behind, import_faiss, transforms
+from jaxwhiten.errors import InputError, MissingDependencyError, install_command
 from jaxwhiten.search.base import Index
 from jaxwhiten.search.coding import TRAINED, Coding
 from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
@@ -69,10 +70,10 @@ class FaissIndex(Index):
 
     def _build(self, vectors: np.ndarray) -> None:
         faiss = _import_faiss(self.backend)
-        self._chain = _chain(faiss, self.prepare, self.input_dimension)
+        self._chain = transforms(self.prepare.weight, self.prepare.bias, self.dimension, self.prepare.normalize)
         inner = self._empty(faiss)
         if self.backend.startswith("faiss-gpu"):
-            inner = _to_gpu(faiss, inner)
+            inner = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner)
             if hasattr(inner, "cp"):  # the copy has clustering parameters of its own
                 inner.cp.seed = self.options["seed"]
                 inner.cp.max_points_per_centroid = self.options["max_points_per_centroid"]
@@ -86,7 +87,7 @@ class FaissIndex(Index):
             self._note_sample()
             self._train(faiss, inner, stored)
             inner.add(stored)
-        self._inner, self._index = inner, _behind(faiss, self._chain, inner)
+        self._inner, self._index = inner, behind(self._chain, inner)
 
     def _add(self, vectors: np.ndarray) -> None:
         for stored in [self._stored(vectors, part) for part in blocks(len(vectors), BLOCK_ROWS)]:
@@ -229,7 +230,7 @@ class FaissIndex(Index):
         if not self.backend.startswith("faiss-gpu"):
             return self._index
         self._cpu_inner = faiss.index_gpu_to_cpu(self._inner)  # kept: the copy only points to it
-        return _behind(faiss, self._chain, self._cpu_inner)
+        return behind(self._chain, self._cpu_inner)
 
     def _write(self, folder: Path) -> None:
         faiss = _import_faiss(self.backend)
@@ -249,8 +250,8 @@ class FaissIndex(Index):
         self.prepare = _prepare_from(faiss, self._chain)
         if self.backend.startswith("faiss-gpu"):
             self._read_index = index  # owns the chain
-            self._inner = _to_gpu(faiss, self._inner)
-            self._index = _behind(faiss, self._chain, self._inner)
+            self._inner = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._inner)
+            self._index = behind(self._chain, self._inner)
 
 
 @contextlib.contextmanager
@@ -264,31 +265,8 @@ def _one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def _chain(faiss: Any, prepare: Prepare, dimension: int) -> list[Any]:
-    """The steps of `prepare` as FAISS vector transforms."""
-    steps = []
-    if prepare.weight is not None and prepare.bias is not None:
-        linear = faiss.LinearTransform(*prepare.weight.shape, True)
-        faiss.copy_array_to_vector(np.ascontiguousarray(prepare.weight.T).ravel(), linear.A)
-        faiss.copy_array_to_vector(prepare.bias, linear.b)
-        linear.is_trained = True
-        steps.append(linear)
-        dimension = prepare.weight.shape[1]
-    if prepare.normalize:
-        steps.append(faiss.NormalizationTransform(dimension, 2.0))
-    return steps
-
-
-def _behind(faiss: Any, chain: list[Any], inner: Any) -> Any:
-    """The index with the chain in front of it, which only points to them: the caller keeps both alive."""
-    index = faiss.IndexPreTransform(inner)
-    for step in reversed(chain):
-        index.prepend_transform(step)
-    return index
-
-
 def _prepare_from(faiss: Any, chain: list[Any]) -> Prepare:
-    """The inverse of `_chain`."""
+    """The inverse of `transforms`."""
     weight = bias = None
     normalize = False
     for step in chain:
@@ -313,12 +291,9 @@ def _bytes_per_vector(dimension: int, wanted: int | None) -> int:
 
 
 def _import_faiss(backend: str) -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        extra = "cuda" if backend.startswith("faiss-gpu") else "cpu"
-        raise missing_dependency(f"faiss-{'gpu' if extra == 'cuda' else 'cpu'}", extra, backend) from error
-    if backend.startswith("faiss-gpu"):
+    on_gpu = backend.startswith("faiss-gpu")
+    faiss = import_faiss(backend, "gpu" if on_gpu else "cpu")
+    if on_gpu:
         if not hasattr(faiss, "StandardGpuResources"):
             raise MissingDependencyError(
                 f"{backend} needs faiss-gpu, but the CPU build of FAISS is installed:"
@@ -366,7 +341,3 @@ def _matrix_products(faiss: Any) -> Iterator[None]:
         yield
     finally:
         faiss.cvar.distance_compute_blas_threshold = before
-
-
-def _to_gpu(faiss: Any, index: Any) -> Any:
-    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)

@@ -15,7 +15,7 @@ from jaxwhiten.io import check_version, seal, sha256_file
 
 HEADER = "header.json"
 KIND = "index"
-FITTED = "fitted.safetensors"
+DOCUMENTS, FITTED = "documents.jsonl", "fitted.safetensors"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 # Attributes of an index that are entries of its header, and their types.

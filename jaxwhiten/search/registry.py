@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from jaxwhiten.codes import Code, Quantiser
-from jaxwhiten.errors import FormatError, unknown_name
+from jaxwhiten.codes import CODES, Code, Quantiser
+from jaxwhiten.errors import FormatError, InputError, unknown_name
+from jaxwhiten.io import load_tensors
 from jaxwhiten.search.base import Index
+from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.faiss import FaissIndex
-from jaxwhiten.search.header import read_header
+from jaxwhiten.search.header import ATTRIBUTES, DOCUMENTS, FITTED, read_documents, read_header, verified
 from jaxwhiten.search.jax_flat import JaxIndex
+from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.search.rescore import Rescoring
+from jaxwhiten.whitening import Whitening, check_provenance
+from jaxwhiten.whitening.estimator import check_integer
 
 BACKENDS: Mapping[str, type[Index]] = {
     backend: index for index in (FaissIndex, JaxIndex) for backend in index.default_options
@@ -62,18 +70,48 @@ def build_index(
     """
     if backend not in BACKENDS:
         raise unknown_name("search backend", backend, BACKENDS)
-    return BACKENDS[backend].build(
-        vectors,
-        backend=backend,
-        whitening=whitening,
-        normalize=normalize,
-        encoding=encoding,
-        documents=documents,
-        codes=codes,
-        bytes=bytes,
-        rescore=rescore,
-        **options,
-    )
+    start = time.perf_counter()
+    index = BACKENDS[backend]()
+    check_vectors("document vectors", vectors)
+    if documents is not None and len(documents) != len(vectors):
+        raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
+    index.backend, index.documents, index.rescore, index.notes = backend, documents, rescore, []
+    index.size, index.input_dimension = vectors.shape
+    index.prepare = Prepare.from_whitening(whitening, normalize)
+    if rescore is not None:
+        index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
+    if codes is not None or bytes is not None or backend in index.halves:
+        _set_codes(index, AUTO if codes is None else codes, bytes, vectors, whitening)
+    index.dimension = index.prepare.dimension(index.input_dimension)
+    index.encoding = dict(encoding) if encoding is not None else None
+    source = codes if isinstance(codes, Code) else whitening
+    if source is not None:
+        provenance = dict(getattr(source, "provenance", None) or {})
+        check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
+        index.whitening = {"hash": index.prepare.hash(), "k": index.dimension, "provenance": provenance}
+    defaults = index.default_options[backend]
+    for name in options:
+        if not defaults:
+            raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
+        if name not in defaults:
+            raise unknown_name(f"option of {backend}", name, defaults)
+    index.options = {**defaults, **options}
+    index._build(vectors)
+    index.build_seconds = time.perf_counter() - start
+    return index
+
+
+def _set_codes(index: Index, codes: Any, size: int | None, vectors: np.ndarray, whitening: Any | None) -> None:
+    if index.backend not in index.coded:
+        raise InputError(f"{index.backend} keeps no codes; of these backends some do: {', '.join(index.coded)}.")
+    if not index.prepare.normalize:
+        raise InputError("Codes are of vectors of unit length: leave normalize=True.")
+    if size is not None:
+        check_integer("bytes", size, least=1)
+    trained, halves = index.trains.get(index.backend, ()), index.backend in index.halves
+    coding = choose(codes, size, vectors, whitening, trained=trained, halves=halves)
+    index._coding, index.codes, index.prepare, index.fitted = coding, coding.facts, coding.prepare, coding.fitted
+    index.notes += coding.notes
 
 
 def load_index(path: str | os.PathLike[str]) -> Index:
@@ -93,7 +131,26 @@ def load_index(path: str | os.PathLike[str]) -> Index:
       FormatError: Missing, damaged, of another kind or from a newer version.
       MissingDependencyError: The backend's package or device is missing.
     """
-    backend = read_header(path)["backend"]
+    folder, header = Path(path), read_header(path)
+    backend = header["backend"]
     if backend not in BACKENDS:
         raise FormatError(f"{path}: a {backend!r} index, which this jaxwhiten does not know. Upgrade jaxwhiten.")
-    return BACKENDS[backend].load(path)
+    index = BACKENDS[backend]()
+    for key in ATTRIBUTES:
+        setattr(index, key, header[key])
+    index.prepare = Prepare(normalize=header["normalize"])
+    files = {name: verified(folder, entry) for name, entry in header["files"].items()}
+    if DOCUMENTS in files:
+        index.documents = read_documents(files[DOCUMENTS], index.size)
+    if FITTED in files:
+        tensors, about = load_tensors(files[FITTED], kind=(Whitening.name, *CODES))
+        index.fitted = CODES.get(about["kind"], Whitening).from_tensors(files[FITTED], tensors, about)
+    try:
+        if index.rescore is not None:
+            index._rescoring = Rescoring.read(index.rescore, files, index.size, index.input_dimension, index.prepare)
+        index._read(files)
+    except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
+        raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error
+    if index.whitening is not None and index.prepare.hash() != index.whitening.get("hash"):
+        raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
+    return index

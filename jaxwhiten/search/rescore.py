@@ -5,6 +5,7 @@ The copy is a memory-mapped file, of which a search reads a few rows per query.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class Rescoring:
             save_tensors(folder / _MAP, tensors, kind=_KIND, header={})
 
     @classmethod
-    def read(cls, copy: str, files: Mapping[str, Path], size: int, width: int, normalize: bool) -> Rescoring:
+    def read(cls, copy: str, files: Mapping[str, Path], size: int, width: int, prepare: Prepare) -> Rescoring:
         """The reverse of `write`; ValueError or KeyError where the files do not fit an index of raw vectors.
 
         Args:
@@ -98,20 +99,14 @@ class Rescoring:
           files: By the names `write` gave them.
           size: Documents.
           width: Of raw vectors.
-          normalize: Whether vectors are scaled to unit length.
+          prepare: Of the index, without its map.
         """
-        tensors: dict[str, Any] = {}
         if _MAP in files:
-            tensors, _ = load_tensors(files[_MAP], kind=_KIND)
-        prepare = Prepare(tensors.get("weight"), tensors.get("bias"), normalize)
+            tensors: dict[str, Any] = load_tensors(files[_MAP], kind=_KIND)[0]
+            prepare = dataclasses.replace(prepare, **tensors)
         rows = map_array(files[_ROWS])
         code = load_code(files[_CODE]) if copy == "int8" else None
         wanted = (size, prepare.dimension(width)), np.dtype(np.float16 if code is None else np.uint8)
         if (rows.shape, rows.dtype) != wanted or (code is not None and code.nbytes != rows.shape[1]):
             raise ValueError(f"{rows.dtype} rows of shape {rows.shape} to rescore by, unlike the header")
         return cls(copy, prepare, rows, code)
-
-
-def take_files(files: dict[str, Path]) -> dict[str, Path]:
-    """Removes the files of a rescoring from those of an index, and gives them."""
-    return {name: files.pop(name) for name in (_ROWS, _CODE, _MAP) if name in files}

@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.search.jax_flat import JaxIndex
+from jaxwhiten.search.base import Index
+from jaxwhiten.search.registry import build_index
 
 _QUERIES = 8192  # searched before their pairs are merged
 _SCORES = ("cosine", "dot")
@@ -113,13 +114,10 @@ def _merged(best: Scored, found: tuple[np.ndarray, np.ndarray, np.ndarray], n: i
     return scores[order], pairs[order]
 
 
-def _index(vectors: Any, score_function: str) -> JaxIndex:
+def _index(vectors: Any, score_function: str) -> Index:
     if score_function not in _SCORES:
         raise unknown_name("score function", score_function, _SCORES)
-    rows = np.asarray(vectors, np.float32)
-    index = JaxIndex.build(rows, backend="jax", normalize=score_function == "cosine")
-    assert isinstance(index, JaxIndex)
-    return index
+    return build_index(np.asarray(vectors, np.float32), "jax", normalize=score_function == "cosine")
 
 
 def _checked_k(top_k: int, most: int) -> int:

@@ -163,9 +163,8 @@ class BulkTokenizer:
             tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
-            probe = tokenizer.encode("a")
-            own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
-            left, right = [*probe.ids[: own[0]], *parts[0]], [*parts[1], *probe.ids[own[-1] + 1 :]]
+            before, after = self.around
+            left, right = [*before, *parts[0]], [*parts[1], *after]
             if len(left) + len(right) > self.max_length:
                 raise InputError(
                     f"max_length is {self.max_length}; the template {template!r} alone takes"

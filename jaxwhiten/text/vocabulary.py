@@ -132,10 +132,8 @@ def cached_wordpiece(
     size: int,
     *,
     max_length: int,
-    lower_case: bool = True,
-    alphabet: int = 300,
-    min_frequency: int = 2,
     cache: Path | None = None,
+    **training: Any,
 ) -> Path:
     """The folder of a cached vocabulary, trained if it is missing.
 
@@ -144,8 +142,8 @@ def cached_wordpiece(
       key: A key that changes with the text.
       size: Maximum number of tokens.
       max_length: Maximum input length of the model.
-      lower_case, alphabet, min_frequency: As in `train_wordpiece`.
       cache: By default `vocabularies` in `jaxwhiten.io.cache_dir()`.
+      **training: `lower_case`, `alphabet` and `min_frequency` of `train_wordpiece`.
 
     Returns:
       The folder, as `save_wordpiece` writes it.
@@ -153,10 +151,10 @@ def cached_wordpiece(
     Raises:
       InputError: As `train_wordpiece`.
     """
-    settings: dict[str, Any] = {"lower_case": lower_case, "alphabet": alphabet, "min_frequency": min_frequency}
+    settings = {"lower_case": True, "alphabet": 300, "min_frequency": 2, **training}
     entry = io.content_key("wordpiece", 1, key, size, max_length, settings)
     folder = (cache or io.cache_dir("vocabularies")) / entry
     if not (folder / "tokenizer.json").is_file():  # written last
         tokens = train_wordpiece(passages, size, **settings)
-        save_wordpiece(tokens, folder, max_length=max_length, lower_case=lower_case)
+        save_wordpiece(tokens, folder, max_length=max_length, lower_case=settings["lower_case"])
     return folder

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import forward
+from jaxwhiten.encoding.forward import Forward, forward
+from jaxwhiten.models import init_model
 from tests.commands.conftest import generated
+from tests.tiny import tiny_config
 
 TEXTS = generated(200)
 
@@ -32,6 +34,15 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
         np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
+    asked = []
+    monkeypatch.setattr("jaxwhiten.encoding.forward.kernel_for", lambda *how: asked.append(how[1:]))
+    model = init_model(tiny_config(max_positions=256), seed=0, dtype="bfloat16")
+    for max_length in (64, 128, 129):
+        Forward(model, max_length)
+    assert asked == [("bfloat16", model.config.head_size)]
 
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):

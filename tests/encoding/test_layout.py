@@ -1,5 +1,7 @@
 """Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbours."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from jaxwhiten import Encoder
 from jaxwhiten.encoding import forward, layout
 from jaxwhiten.encoding.batching import plan_batches
+from jaxwhiten.encoding.stream import BatchRunner
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
@@ -78,8 +81,11 @@ def test_without_shared_rows_the_plan_is_that_of_packed_batches():
     found, expected = layout.plan(lengths, share_rows=False, **how), plan_batches(lengths, **how)
     for batch, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(batch.rows, other.rows)
-    assert not layout.shares_rows("cpu")
-    assert layout.shares_rows("tpu")
+
+
+def test_accelerators_share_rows():
+    of_tpu = mock.Mock(spec=forward.Forward, platform="tpu", devices=1)
+    assert BatchRunner(of_tpu, 32, 0).share_rows
 
 
 @pytest.fixture(scope="module")

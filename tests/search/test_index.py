@@ -399,6 +399,6 @@ def test_a_file_that_is_no_faiss_index_is_refused_though_its_checksum_is_right(s
 
 def test_every_backend_has_the_contract():
     for backend, index in BACKENDS.items():
-        for method in ("build", "search", "save", "load", "nbytes"):
+        for method in ("search", "add", "remove", "save", "nbytes"):
             assert hasattr(index, method), (backend, method)
     assert issubclass(FormatError, JaxwhitenError)
