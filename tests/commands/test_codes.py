@@ -46,7 +46,8 @@ def test_vectors_give_the_code_alone(run, tmp_path):
     assert code.gamma_ == 0.5
     assert code.provenance["corpus"] == "v.npy"
     assert "trained" not in done.err
-    many = np.random.default_rng(0).standard_normal((10_000, 16)).astype(np.float32) + 3
+    narrow = np.arange(1, 17, dtype=np.float32) ** -2  # the spectrum of an encoder that was not tuned
+    many = np.random.default_rng(0).standard_normal((10_000, 16)).astype(np.float32) * narrow
     np.save(tmp_path / "many.npy", many)
     done = run("fit", tmp_path / "many.npy", "--bytes", 4, "-o", tmp_path / "code.safetensors")
     assert "'pq' is ahead of it here" in done.err
