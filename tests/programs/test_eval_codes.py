@@ -13,6 +13,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
 from jaxwhiten.report import codes as views
 from jaxwhiten.report.results import Estimate
+from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 
 
@@ -21,7 +22,7 @@ def folder(tiny_model, tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("codes")
     text = folder / "text.txt"
-    text.write_text("".join(f"Passage {i} is about {i % 7} things. More of it.\n" for i in range(400)))
+    text.write_text("".join(f"{passage.capitalize()}. More of it.\n" for passage in generated(400)))
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(generate(folder / "pairs.tsv", 500)), "queries": 100})
     config.update({"outside": str(text), "bytes": "4,8", "codes": "spectrum,pq,sq8,ubinary,pca", "rescore": 20})
