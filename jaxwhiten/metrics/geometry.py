@@ -92,7 +92,7 @@ def isoscore(x: Float[np.ndarray, "n d"]) -> float:
     return isoscore_from_covariance(_covariance(x))
 
 
-def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: float = math.inf) -> float:
     """IsoScore of a covariance matrix; its scale does not matter.
 
     The paper normalises the d variances along the principal axes to length √d, takes their distance from (1, …, 1)
@@ -101,6 +101,7 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
 
     Args:
       sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
+      n: Rows it was taken over. Of few, Σλ² / (Σλ)² comes out too large by 1 / n if they are normal: that is taken off.
 
     Returns:
       The score in [0, 1]; NaN for a zero matrix.
@@ -116,7 +117,7 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     if not trace > 0:
         return math.nan
     scaled = sigma / trace
-    return (1 / float(np.einsum("ij,ij->", scaled, scaled)) - 1) / (d - 1)
+    return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
 def effective_rank(x: Float[np.ndarray, "n d"]) -> float:

@@ -67,8 +67,8 @@ class Suggestion(NamedTuple):
 def spread(fitted: Moments | Whitening) -> float:
     """The IsoScore of what was fitted, which tells kinds of encoders apart at `SPREAD_OUT`.
 
-    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. In n rows
-    Σλ² / (Σλ)² comes out too large by 1 / n, if they are normal; that is taken off.
+    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. What few
+    rows take from the score is given back, see `isoscore_from_covariance`.
 
     Args:
       fitted: Moments, or a whitening; its settings do not matter.
@@ -78,15 +78,13 @@ def spread(fitted: Moments | Whitening) -> float:
     """
     if isinstance(fitted, Moments):
         sigma, n = fitted.covariance(), fitted.effective_n
-        trace, squares = float(np.trace(sigma)), float(np.vdot(sigma, sigma))
     else:
-        values = fitted.with_params(shrinkage=None, n_components=None).eigenvalues_
-        n = float(fitted.provenance.get("effective_n", fitted.n_samples_seen_))
-        trace, squares = float(values.sum()), float(values @ values)
-    d = fitted.n_features_in_ if isinstance(fitted, Whitening) else len(fitted.mean)
-    if d < 2 or not squares > 0:
-        return math.nan
-    return (1 / max(squares / trace**2 - 1 / n, 1 / d) - 1) / (d - 1)
+        sigma, n = np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), _effective_n(fitted)
+    return isoscore_from_covariance(sigma, n) if len(sigma) > 1 else math.nan
+
+
+def _effective_n(whitening: Whitening) -> float:
+    return float(whitening.provenance.get("effective_n", whitening.n_samples_seen_))
 
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
@@ -145,7 +143,7 @@ def suggest(whitening: Whitening) -> Suggestion:
       β and γ below 1 on vectors of fine-tuned encoders.
     """
     facts = spectrum(whitening, ks=range(1, whitening.n_features_in_ + 1))
-    n, d, rank = int(whitening.provenance.get("effective_n", facts["n"])), facts["dimension"], facts["rank"]
+    n, d, rank = int(_effective_n(whitening)), facts["dimension"], facts["rank"]
     shares = [row["share"] for row in facts["explained"]]
     supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
     enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)
