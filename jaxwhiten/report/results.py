@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from jaxwhiten.report.protocols import CodesProtocol, RetrievalProtocol, StaticProtocol, STSProtocol
+
 FORMAT_VERSION = 2
 SIGNIFICANT = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
 
@@ -332,7 +334,7 @@ class STSHeader(Header):
     tasks: tuple[str, ...]
     aggregate: str
     sample: bool
-    protocol: dict[str, Any]
+    protocol: STSProtocol
     nli: tuple[str, ...] | None = None
     spectrum: str | None = None
     similarity: SimilarityFigure | None = None
@@ -379,7 +381,7 @@ class Example:
 class RetrievalHeader(Header):
     program: str = "eval.retrieval"
     dataset: Dataset
-    protocol: dict[str, Any]
+    protocol: RetrievalProtocol
     examples: tuple[Example, ...] = ()
 
 
@@ -388,7 +390,7 @@ class CodesHeader(Header):
     program: str = "eval.codes"
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: dict[str, Any]
+    protocol: CodesProtocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -396,4 +398,4 @@ class StaticHeader(Header):
     program: str = "eval.static"
     dataset: Dataset
     tasks: tuple[str, ...]
-    protocol: dict[str, Any]
+    protocol: StaticProtocol

@@ -138,9 +138,14 @@ def _from_json(kind: Any, value: Any, where: str) -> Any:
         return None if value is None else _from_json(arguments[0], value, where)
     if kind is float and (value is None or isinstance(value, int | float)):
         return math.nan if value is None else float(value)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
+    typed = typing.is_typeddict(kind)
+    if isinstance(kind, type) and (typed or dataclasses.is_dataclass(kind)) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
-        known = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(kind)}
+        if typed:
+            required = typing.cast(Any, kind).__required_keys__
+            known = {name: name in required for name in hints}
+        else:
+            known = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(kind)}
         wrong = sorted({name for name, needed in known.items() if needed} - set(value) | set(value) - set(known))
         if not wrong:
             return kind(**{name: _from_json(hints[name], item, f"{where}: {name}") for name, item in value.items()})
