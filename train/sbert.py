@@ -23,7 +23,7 @@ from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Examples, load_sts, write_pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
-from jaxwhiten.models import TransformerEncoder, load_model
+from jaxwhiten.models import StaticEncoder, load_model
 from train.common import count, load_examples, mined, splits, train_rows
 
 
@@ -49,8 +49,8 @@ def train_sentences(config: ConfigDict) -> bool:
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
-    if not isinstance(model, TransformerEncoder):
-        raise InputError(f"{config.model} is no transformer; train one, and distil the static encoder from it.")
+    if isinstance(model, StaticEncoder):
+        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
     columns = list(examples.columns.values())
     table = training.tokenize_columns(columns, folder, config.max_length)
     setup = training.Setup(

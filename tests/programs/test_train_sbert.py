@@ -139,7 +139,7 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
 def test_a_static_encoder_is_refused(config, tmp_path, tiny_model):
     table = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
     config.model = str(Encoder(StaticEncoder(table), tiny_model, max_length=100).save(tmp_path / "static"))
-    with pytest.raises(InputError, match="no transformer"):
+    with pytest.raises(InputError, match="is a static encoder"):
         sbert.main(config)
 
 
