@@ -49,10 +49,7 @@ def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"],
     Args:
       first, second: Vectors of the same sentences by two encoders.
       negatives: Pairs of different sentences for each pair of equal ones: sentence i of the first encoder with
-        i + 1, i + 2, ... of the second, in a batch whose order is random.
-
-    Raises:
-      InputError: Fewer than 1 negative, or as many as the batch has sentences.
+        i + 1, i + 2, ... of the second, in a batch whose order is random. At least 1, fewer than sentences.
 
     References:
       Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021), section 3, equation 1.

@@ -24,12 +24,8 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
 
     Args:
       loss: Of whole vectors.
-      dims: Lengths of the prefixes.
+      dims: Lengths of the prefixes, at least one; none may be longer than the vectors.
       weights: Weight of each prefix; all 1 when None.
-
-    Raises:
-      InputError: No prefix, a length below 1, or a different number of weights. When called, the loss raises it for a
-        prefix longer than the vectors.
 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.

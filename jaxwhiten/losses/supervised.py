@@ -21,11 +21,7 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def parse_concatenation(concatenation: str) -> tuple[str, ...]:
-    """Parses a concatenation: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`.
-
-    Raises:
-      InputError: A feature is not one of `FEATURES`.
-    """
+    """Parses a concatenation of names in `FEATURES`: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`."""
     parts = tuple(part.strip() for part in concatenation.strip().removeprefix("(").removesuffix(")").split(","))
     for part in parts:
         if part not in FEATURES:
@@ -63,9 +59,6 @@ def softmax_classification(
       kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
       bias: The classifier's bias.
       concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
-
-    Raises:
-      InputError: An unknown feature, or a kernel with a different number of slabs.
 
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the

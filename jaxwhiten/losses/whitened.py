@@ -51,9 +51,6 @@ def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4)
     Returns:
       (x − μ) Σ^(−1/2) of each group (ZCA): the covariance of each group is the identity, but for `epsilon`.
 
-    Raises:
-      InputError: A group size that does not divide d, or no fewer columns in a group than rows.
-
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), section 3.2.
     """
@@ -89,10 +86,7 @@ def whitenedcse(
       key: Source of the shuffles; None leaves the columns in their order.
       temperature: Divisor of the cosines.
       group_size: Columns that are whitened together.
-      shuffles: Positives per sentence.
-
-    Raises:
-      InputError: As in `group_whiten`, or no shuffle.
+      shuffles: Positives per sentence, at least 1.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.

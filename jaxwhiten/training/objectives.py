@@ -95,10 +95,7 @@ def objective_loss(
     """The loss of the named objective, `(columns, labels, head) -> loss`, with settings such as `scale`.
 
     `dims` and `weights` are those of `jaxwhiten.losses.matryoshka`; without prefixes the loss is of whole vectors.
-    For SimCSE the two columns are the two passes.
-
-    Raises:
-      InputError: An unknown name or setting.
+    For SimCSE the two columns are the two passes. InputError for an unknown name or setting.
     """
     kind = find_objective(name)
     known = _settings(kind.loss) + _settings(kind.plan)

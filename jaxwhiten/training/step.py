@@ -53,9 +53,6 @@ class Optimization:
       accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
       seed: Seed of the dropout noise.
 
-    Raises:
-      InputError: A mistyped decay or optimiser, no steps, or a share outside 0-1.
-
     References:
       Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
     """
@@ -105,11 +102,7 @@ class Optimization:
         return optax.chain(optax.clip_by_global_norm(self.clip_norm), rule) if self.clip_norm > 0 else rule
 
     def mesh(self) -> Mesh:
-        """A mesh with one axis, `data`, over all devices of all processes.
-
-        Raises:
-          InputError: The batch cannot be divided evenly among the devices.
-        """
+        """A mesh with one axis, `data`, over all devices of all processes, among which a batch divides evenly."""
         devices = np.asarray(jax.devices())
         if self.batch_size % (devices.size * self.accumulate):
             raise InputError(
