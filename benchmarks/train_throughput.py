@@ -23,16 +23,14 @@ import jax
 import numpy as np
 
 from benchmarks.harness import in_words, median, ratio, rotated, save, torch_device
-from jaxwhiten import losses
 from jaxwhiten.datasets import load_sts, sts_examples
 from jaxwhiten.errors import DataNotFoundError
 from jaxwhiten.models import load_model
 from jaxwhiten.training import (
+    Optimization,
     create_state,
-    data_mesh,
-    make_optimizer,
-    make_schedule,
     make_step,
+    objective_loss,
     place_batch,
     sentence_batches,
     sentence_loss,
@@ -48,7 +46,7 @@ class Ours:
     """The step of `train.sbert`, with its batches."""
 
     def __init__(self, model: str, columns: list[list[str]], scores: np.ndarray, batch_size: int, steps: int):
-        network, sizes, folder = load_model(model)
+        network, _, folder = load_model(model)
         start = time.perf_counter()
         table = tokenize_columns(columns, folder, MAX_LENGTH)
         self.tokenize_seconds = (time.perf_counter() - start) / len(columns[0]) * batch_size * steps
@@ -58,21 +56,15 @@ class Ours:
             table,
             scores,
             batch_size=batch_size,
-            max_length=MAX_LENGTH,
-            pad_id=sizes.pad_token_id,
             buckets=4,
             seed=0,
-            process=(0, 1),
         )
-        self.mesh, self.steps = data_mesh(batch_size), steps
+        how = Optimization(steps=1_000_000, batch_size=batch_size, learning_rate=RATE, warmup=0.0)
+        self.mesh, self.steps = how.mesh(), steps
         encoder, rebuild = split_encoder(network, "mean")
-        params = {"encoder": encoder, "head": losses.init_head("cosine", jax.random.key(0), sizes.hidden_size, 0)}
-        schedule = make_schedule(RATE, 1_000_000, warmup=0.0)
-        optimizer = make_optimizer(schedule)
-        kind = losses.objective_kind("cosine")
-        loss = sentence_loss(rebuild, losses.objective("cosine"), pooling="mean", passes=kind.passes)
-        self.step = make_step(loss, optimizer, schedule, self.mesh)
-        self.state = create_state(params, optimizer, self.mesh)
+        loss = sentence_loss(rebuild, objective_loss("cosine"), pooling="mean")
+        self.step = make_step(loss, how, self.mesh)
+        self.state = create_state({"encoder": encoder, "head": {}}, how, self.mesh)
         start, seen = time.perf_counter(), set()
         while len(seen) < len(self.batches.shapes):
             batch = next(self.batches)

@@ -11,7 +11,7 @@ def get_config():
     config.dtype = "float32"  # or bfloat16: what matrix products run in; parameters stay float32
     config.remat = False  # recompute activations in the backward pass: less memory, more time
 
-    config.objective = "softmax"  # a name of jaxwhiten.losses.OBJECTIVES
+    config.objective = "softmax"  # a name of jaxwhiten.training.OBJECTIVES
     config.settings = ConfigDict()  # of the objective, such as scale or temperature
     config.teacher = ConfigDict({"model": "", "pooling": "auto"})  # of the objectives distil_…: a folder or a hub id
     config.teacher.gamma = 0.0  # of the whitening that brings its vectors to the student's width; 0 is PCA

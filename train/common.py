@@ -1,4 +1,4 @@
-"""What the training programs share: the run from a plan to the best parameters, and its results."""
+"""What the training programs share: rows from a config, the run from a plan to the best parameters, and its results."""
 
 from __future__ import annotations
 
@@ -6,28 +6,17 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from ml_collections import ConfigDict
 
-from jaxwhiten import Encoder, io, report
+from jaxwhiten import Encoder, io, report, training
+from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples, text_examples
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import distributed, hardware
-from jaxwhiten.training import (
-    Batches,
-    Evaluate,
-    Plan,
-    RunOptions,
-    TokenTable,
-    Trained,
-    make_optimizer,
-    make_schedule,
-    mine_negatives,
-    sentence_batches,
-    train,
-)
 
+T = TypeVar("T")
 # What is shown or kept, not computed: a resumed run may change it.
 SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress")
 
@@ -38,15 +27,36 @@ def make_recipe(config: ConfigDict, shown_only: tuple[str, ...], **found: Any) -
     return {name: value for name, value in config.to_dict().items() if name not in left_out} | found
 
 
-def order(config: ConfigDict) -> dict[str, Any]:
-    """What decides the batches that this process sees, as `Batches` takes it."""
-    process = (jax.process_index(), jax.process_count())
-    return {"batch_size": config.batch_size, "seed": config.seed, "process": process}
-
-
 def count(params: Any) -> int:
     """Numbers in a tree of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
+    """The rows that `config.data` names, in the form the objective takes."""
+    alone = objective.columns == (1, 1)
+    if data.file and not data.columns:
+        return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
+    if data.file:
+        return table_examples(
+            data.file,
+            data.columns,
+            label=(data.label or None) if objective.label in ("class", "score") else None,
+            classes=data.classes if objective.label == "class" else (),
+            score_range=data.score_range,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+    if data.name == "nli":
+        rows = load_nli(
+            data.folder or None,
+            sources=data.sources or None,
+            exclude_overlap=data.exclude_overlap,
+            skip_bad_rows=data.skip_bad_rows,
+        )
+        print(rows.summary())
+        return nli_examples(rows, "sentences" if alone else "pairs" if objective.columns == (2, 2) else "triplets")
+    pairs = load_sts(data.name, data.folder or None).splits["train"]
+    return sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
 
 
 def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
@@ -60,44 +70,26 @@ def mined(config: ConfigDict, columns: Sequence[Sequence[str]]) -> tuple[list[st
     if len(columns) != 2:
         raise InputError(f"Negatives are mined for pairs; the rows have {len(columns)} sentences.")
     data, miner = config.data, Encoder.from_pretrained(config.data.miner)
-    found = mine_negatives(miner, *columns, count=data.negatives, depth=data.depth, seed=config.seed)
+    found = training.mine_negatives(miner, *columns, count=data.negatives, depth=data.depth, seed=config.seed)
     print(f"{len(found[0])} negatives mined by {data.miner}")
     return found
 
 
-def run_training(
-    config: ConfigDict,
-    plan: Plan,
-    batches: Batches,
-    recipe: Mapping[str, Any],
-    evaluate: Evaluate | None,
-    *,
-    best: str | None = None,
-    unit: str = "sentences",
-    per_row: int = 1,
-) -> Trained:
-    """`jaxwhiten.training.train` with the optimizer, schedule and options that the config names."""
-    schedule = make_schedule(config.learning_rate, recipe["steps"], warmup=config.warmup, decay=config.decay)
-    rates = {name: config[name] for name in ("weight_decay", "clip_norm", "b2", "eps") if name in config}
-    optimizer = make_optimizer(schedule, name=config.optimizer, **rates)
-    shown = {field.name: config[field.name] for field in dataclasses.fields(RunOptions) if field.name in config}
-    how = {name: config[name] for name in ("batch_size", "accumulate", "seed")}
-    how |= {"steps": recipe["steps"], "recipe": recipe, "evaluate": evaluate, "best": best, "frozen": plan.frozen}
-    options = RunOptions(**shown, unit=unit, per_row=per_row)
-    return train(config.output, plan.params, plan.loss, batches, optimizer, schedule, options=options, **how)
+def read(kind: type[T], config: ConfigDict, **more: Any) -> T:
+    """A dataclass of arguments from the keys of a config that have its fields' names."""
+    names = {field.name for field in dataclasses.fields(kind)} & set(config) - set(more)
+    return kind(**{name: config[name] for name in names}, **more)
 
 
 def train_rows(
     config: ConfigDict,
     title: str,
-    plan: Plan,
-    table: TokenTable,
-    max_length: int,
-    scorers: Mapping[str, Evaluate],
+    plan: training.Plan,
+    table: training.TokenTable,
+    scorers: Mapping[str, training.Evaluate],
     export: Callable[[Any, Mapping[str, Any], Mapping[str, float]], None],
-    *,
     began: float,
-    pad_id: int,
+    *,
     shown_only: tuple[str, ...] = ("test",),
     **facts: Any,
 ) -> bool:
@@ -106,22 +98,23 @@ def train_rows(
     `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
     `time.perf_counter`. False if the run was asked to stop.
     """
-    shape = {"max_length": max_length, "pad_id": pad_id, "buckets": config.buckets}
-    batches = sentence_batches(table, plan.labels, vectors=plan.vectors, **shape, **order(config))
+    size, buckets, seed = config.batch_size, config.buckets, config.seed
+    batches = training.sentence_batches(table, plan.labels, plan.vectors, batch_size=size, buckets=buckets, seed=seed)
     steps = config.steps or config.epochs * batches.per_epoch
     print(f"{batches.per_epoch} batches per epoch, padded to {', '.join(map(str, batches.shapes))}; {steps} steps")
     recipe = make_recipe(config, shown_only, rows=table.key, steps=steps)  # rows by their content, not their place
     best, per_row = f"{config.dev} dev" if config.dev else None, table.sentences.shape[1]
-    trained = run_training(config, plan, batches, recipe, scorers.get(best or ""), best=best, per_row=per_row)
+    how, options = read(training.Optimization, config, steps=steps), read(training.RunOptions, config, per_row=per_row)
+    evaluate = scorers.get(best or "")
+    trained = training.train(config.output, plan, batches, how, recipe, evaluate=evaluate, best=best, options=options)
     if not trained.finished:
         return False
 
     both = {"before": plan.params, "after": trained.params}
     scores = {when: {k: v for f in scorers.values() for k, v in f(params).items()} for when, params in both.items()}
-    if distributed.is_writer():
-        export(jax.device_get(trained.params), recipe, scores["after"])
     facts = {"step": trained.step, **facts, "seed": config.seed, "seconds": round(time.perf_counter() - began, 1)}
     if distributed.is_writer():
+        export(trained.params, recipe, scores["after"])
         io.write_json(Path(config.output) / "results.json", {**scores, **facts})
         named = {"hardware": hardware.describe(), **facts}
         report.write_training(config.output, title, scores=scores, recipe=recipe, facts=named)

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from jaxwhiten import CrossEncoder, losses
+from jaxwhiten import CrossEncoder, training
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Examples, load_nli, load_retrieval, load_sts, nli_examples, sts_examples
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training import Plan, pair_evaluator, pair_loss, pair_table, split_encoder
-from train import sbert
+from train import common
 from train.common import mined, splits, train_rows
 
 # What labels the rows have, and an objective of train.sbert that takes such rows.
@@ -42,17 +41,18 @@ def main(config: ConfigDict) -> None:
         config.model, len(examples.classes) or 1, seed=config.seed, dtype=config.dtype, remat=config.remat
     )
     max_length = min(config.max_length, model.config.longest_input)
-    table = pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
-    params, rebuild = split_encoder(model, "pooler")
-    scorers = {name: pair_evaluator(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
+    table = training.pair_table(examples, BulkTokenizer(folder, max_length, model.config.vocab_size))
+    params, rebuild = training.split_encoder(model)
+    score = training.pair_evaluator
+    scorers = {name: score(rebuild, folder, name, rows, max_length) for name, rows in held_out.items()}
 
     def export(params: Any, *_: Any) -> None:
         finished = CrossEncoder(rebuild(params["encoder"]), folder, max_length=max_length, label_names=examples.classes)
         finished.save(Path(config.output) / "model")
 
-    title, plan = f"train.cross: {config.model}", Plan({"encoder": params}, pair_loss(rebuild), rebuild, examples.label)
-    options = {"began": began, "pad_id": model.config.pad_token_id, "shown_only": ("test", "data")}
-    train_rows(config, title, plan, table, max_length, scorers, export, **options, rows=len(examples))
+    title = f"train.cross: {config.model}"
+    plan = training.Plan({"encoder": params}, training.pair_loss(rebuild), rebuild, examples.label)
+    train_rows(config, title, plan, table, scorers, export, began, shown_only=("test", "data"), rows=len(examples))
 
 
 def named(config: ConfigDict, name: str, split: str) -> Examples:
@@ -67,9 +67,9 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
     """The training rows without those that share a text with what the model is scored on, and with negatives."""
     if config.labels not in LABELS:
         raise unknown_name("kind of labels", config.labels, LABELS)
-    objective = LABELS[config.labels]
-    examples = sbert.load_examples(ConfigDict({**config, "objective": objective}), losses.objective_kind(objective))
-    losses.check_data(objective, list(examples.columns), examples.label_kind)
+    objective = training.OBJECTIVES[LABELS[config.labels]]
+    examples = common.load_examples(config.data, objective)
+    objective.check(list(examples.columns), examples.label_kind)
     examples = examples.take(config.data.limit, config.seed) if config.data.limit else examples
     if len(examples.columns) != 2:
         raise InputError(f"A cross-encoder takes rows of two sentences; these have {', '.join(examples.columns)}.")

@@ -18,7 +18,7 @@ import jax
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import io, report
+from jaxwhiten import io, report, training
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import InputError
@@ -26,18 +26,7 @@ from jaxwhiten.export import masked_model_card
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
-from jaxwhiten.training import (
-    Plan,
-    corpus_key,
-    mask_rules,
-    masked_batches,
-    masked_evaluator,
-    masked_loss,
-    median_rate,
-    split_masked_lm,
-    tokenize_corpus,
-)
-from train.common import count, make_recipe, order, run_training
+from train.common import count, make_recipe, read
 
 
 def main(config: ConfigDict) -> None:
@@ -50,12 +39,13 @@ def main(config: ConfigDict) -> None:
         raise InputError(
             f"block_length is {config.block_length}; this encoder takes 4 to {model.config.longest_input} tokens."
         )
-    share, progress = config.held_out, config.progress
-    corpus = tokenize_corpus(text, tokenizer, config.block_length, held_out_share=share, progress=progress)
-    rules = mask_rules(tokenizer, **config.mask)
-    batches = masked_batches(corpus.train, rules, **order(config))
+    corpus = training.tokenize_corpus(
+        text, tokenizer, config.block_length, held_out_share=config.held_out, progress=config.progress
+    )
+    rules = training.mask_rules(tokenizer, **config.mask)
+    batches = training.masked_batches(corpus.train, rules, batch_size=config.batch_size, seed=config.seed)
     steps = config.steps or config.epochs * batches.per_epoch
-    params, rebuild = split_masked_lm(model)
+    params, rebuild = training.split_encoder(model)
     passages, out = corpus.passages
     print(f"{passages} passages, {corpus.train.tokens} tokens; held out {out}, {corpus.held_out.tokens} tokens")
     if corpus.skipped:
@@ -66,11 +56,13 @@ def main(config: ConfigDict) -> None:
 
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
-    score = masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
-    plan = Plan(params, masked_loss(rebuild), rebuild)
-    trained = run_training(config, plan, batches, recipe, score, unit="tokens", per_row=config.block_length)
+    score = training.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
+    plan = training.Plan(params, training.masked_loss(rebuild), rebuild)
+    how = read(training.Optimization, config, steps=steps)
+    options = read(training.RunOptions, config, unit="tokens", per_row=config.block_length)
+    trained = training.train(config.output, plan, batches, how, recipe, evaluate=score, options=options)
     if trained.finished:
-        scores = masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
+        scores = training.masked_evaluator(rebuild, corpus.held_out, rules)(trained.params)
         finish(config, rebuild(trained.params), tokenizer, recipe, scores)
 
 
@@ -84,7 +76,7 @@ def load(config: ConfigDict, text: Corpus) -> tuple[MaskedLM, Path]:
     print("vocabulary: trained on the text, or read from the cache")
     folder = cached_wordpiece(
         lambda: text.train_blocks(1024, config.held_out),
-        corpus_key(text, config.held_out),
+        training.corpus_key(text, config.held_out),
         max_length=config.sizes.max_positions,
         **config.vocabulary,
     )
@@ -100,7 +92,7 @@ def finish(
     if not distributed.is_writer():
         return
     output, steps = Path(config.output), recipe["steps"]
-    tokens, rate = steps * config.batch_size * config.block_length, median_rate(output, "tokens")
+    tokens, rate = steps * config.batch_size * config.block_length, training.median_rate(output, "tokens")
     hours, machine = tokens / rate / 3600 if rate else 0.0, hardware.describe()
     facts = {
         "parameters": f"{count(nnx.state(model, nnx.Param)):,}",

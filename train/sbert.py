@@ -18,23 +18,13 @@ from typing import Any
 from flax import nnx
 from ml_collections import ConfigDict
 
-from jaxwhiten import Encoder, losses
+from jaxwhiten import training
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import (
-    Examples,
-    load_nli,
-    load_sts,
-    nli_examples,
-    sts_examples,
-    table_examples,
-    text_examples,
-    write_pairs,
-)
+from jaxwhiten.datasets import Examples, load_sts, write_pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
-from jaxwhiten.models import load_model
-from jaxwhiten.training import Evaluate, Rebuild, Setup, make_plan, sts_evaluator, tokenize_columns
-from train.common import count, mined, splits, train_rows
+from jaxwhiten.models import StaticEncoder, load_model
+from train.common import count, load_examples, mined, splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
@@ -48,10 +38,10 @@ def main(config: ConfigDict) -> None:
 def train_sentences(config: ConfigDict) -> bool:
     """One run, from its start or its latest checkpoint to the exported model; False if it was asked to stop."""
     began = time.perf_counter()
-    pooling, kind = check_pooling(config.pooling), losses.objective_kind(config.objective)
-    examples = load_examples(config, kind)
+    pooling, objective = check_pooling(config.pooling), training.find_objective(config.objective)
     data, held_out = config.data, None
-    losses.check_data(config.objective, [*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
+    examples = load_examples(data, objective)
+    objective.check([*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
     if data.held_out:
         examples, held_out = examples.hold_out(data.held_out)
     examples = examples.take(data.limit, config.seed) if data.limit else examples
@@ -59,54 +49,55 @@ def train_sentences(config: ConfigDict) -> bool:
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
+    if isinstance(model, StaticEncoder):
+        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
     columns = list(examples.columns.values())
-    table = tokenize_columns(columns, folder, config.max_length, special_tokens=not sizes.static)
-    rows = {"labels": examples.label, "classes": len(examples.classes), "seed": config.seed}
-    parts = {name: config[name].to_dict() for name in ("settings", "teacher", "adapter")}
-    dims, weights = config.matryoshka.dims, config.matryoshka.weights or None
-    parts["matryoshka"] = {"matryoshka_dims": dims, "matryoshka_weights": weights}
-    setup = Setup(model, folder, pooling, config.max_length, columns, table, **rows, **parts)
-    plan = make_plan(config.objective, setup)
+    table = training.tokenize_columns(columns, folder, config.max_length)
+    setup = training.Setup(
+        model,
+        folder,
+        pooling,
+        columns,
+        table,
+        labels=examples.label,
+        classes=len(examples.classes),
+        seed=config.seed,
+        settings=config.settings.to_dict(),
+        dims=config.matryoshka.dims,
+        weights=config.matryoshka.weights or None,
+        teacher=training.Teacher(**config.teacher),
+        adapter=training.Adapter(**config.adapter),
+    )
+    plan = training.make_plan(config.objective, setup)
     trained, size = count(plan.params), count(nnx.state(model, nnx.Param))
     print(f"{trained:,} parameters are trained, {100 * trained / size:.2f} % of the encoder's {size:,}")
     scorers = {name: scorer(config, plan.rebuild, folder, *split) for name, split in splits(config).items()}
 
     def export(params: Any, recipe: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+        output = Path(config.output)
         if held_out is not None:
-            write_pairs(Path(config.output) / "held_out.tsv", held_out)
-        # The folder of a static encoder is as it was, but for the table; others get what the config says.
-        start = Encoder.from_pretrained(config.model) if sizes.static else setup.encoder()
-        how = {"pooling": config.pooling, "max_length": start.max_length}
-        names = {"base_model": config.model, "dimension": sizes.hidden_size, "recipe": recipe, "scores": scores}
-        card = model_card(Path(config.output).name, **names, **how)
-        steps = (*params.get("steps", ()), *start.head.steps[1:])
-        finished = plan.rebuild(params["encoder"])
-        save_sentence_transformer(Path(config.output) / "model", finished, folder, steps=steps, card=card, **how)
+            write_pairs(output / "held_out.tsv", held_out)
+        card = model_card(
+            output.name,
+            base_model=config.model,
+            dimension=sizes.hidden_size,
+            recipe=recipe,
+            scores=scores,
+            pooling=config.pooling,
+            max_length=config.max_length,
+        )
+        save_sentence_transformer(
+            output / "model",
+            plan.rebuild(params["encoder"]),
+            folder,
+            steps=params.get("steps", ()),
+            card=card,
+            pooling=config.pooling,
+            max_length=config.max_length,
+        )
 
-    title, options = f"train.sbert: {config.objective} on {config.model}", {"pad_id": sizes.pad_token_id}
-    return train_rows(config, title, plan, table, config.max_length, scorers, export, began=began, **options)
-
-
-def load_examples(config: ConfigDict, kind: losses.ObjectiveKind) -> Examples:
-    """The rows the config names, in the form the objective takes."""
-    data, alone = config.data, kind.columns == (1, 1)
-    skip = {"skip_bad_rows": data.skip_bad_rows}
-    if data.file and not data.columns:
-        examples = text_examples(data.file, split=data.split_sentences, **skip)
-    elif data.file:
-        label = (data.label or None) if kind.labelled else None
-        classes = data.classes if kind.label == "class" else ()
-        how = {"label": label, "classes": classes, "score_range": data.score_range}
-        examples = table_examples(data.file, data.columns, **how, **skip)
-    elif data.name == "nli":
-        how = {"sources": data.sources or None, "exclude_overlap": data.exclude_overlap}
-        rows = load_nli(data.folder or None, **how, **skip)
-        print(rows.summary())
-        examples = nli_examples(rows, "sentences" if alone else "pairs" if kind.columns == (2, 2) else "triplets")
-    else:
-        pairs = load_sts(data.name, data.folder or None).splits["train"]
-        examples = sts_examples(pairs, *data.score_range, "sentences" if alone else "pairs")
-    return examples
+    title = f"train.sbert: {config.objective} on {config.model}"
+    return train_rows(config, title, plan, table, scorers, export, began)
 
 
 def with_negatives(config: ConfigDict, pairs: Examples) -> Examples:
@@ -117,14 +108,12 @@ def with_negatives(config: ConfigDict, pairs: Examples) -> Examples:
     return Examples(columns, skipped=pairs.skipped)
 
 
-def scorer(config: ConfigDict, rebuild: Rebuild, folder: Path, task: str, split: str) -> Evaluate:
+def scorer(config: ConfigDict, rebuild: training.Rebuild, folder: Path, task: str, split: str) -> training.Evaluate:
     """Spearman's correlation on one split of an STS task."""
-    found = load_sts(task, config.data.folder or None).splits
+    found, name = load_sts(task, config.data.folder or None).splits, f"{task} {split}"
     if split not in found:
         raise InputError(f"{task} has no {split} split, only {', '.join(found)}.")
-    rows = (found[split].sentence1, found[split].sentence2, found[split].score)
-    how = {"pooling": config.pooling, "max_length": config.max_length}
-    return sts_evaluator(rebuild, folder, f"{task} {split}", *rows, **how)
+    return training.sts_evaluator(rebuild, folder, name, found[split], config.pooling, config.max_length)
 
 
 if __name__ == "__main__":

@@ -38,12 +38,7 @@ _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poo
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
-    """Parses the command line, calls `main(config)` and ends the process.
-
-    Args:
-      main: The program. It reads the config and calls the library.
-      default_config: The config file used when `--config` is not given.
-    """
+    """Parses the command line, calls `main(config)` and ends the process; `--config` is the default if not given."""
     try:
         path, where, rest = _split(sys.argv[1:], default_config)
         module, argument = _load(path)
@@ -136,8 +131,7 @@ def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, 
     parser.add_argument("--config", "-config", default=default_config)
     parser.add_argument("--distributed", "-distributed", nargs="?", const="")
     own, rest = parser.parse_known_args(arguments)
-    # A value that stands apart could be taken for something else.
-    if own.distributed and own.distributed in arguments:
+    if own.distributed and own.distributed in arguments:  # it could be taken for something else
         raise InputError(f"--distributed takes its value behind an equals sign: --distributed={own.distributed}")
     return own.config, own.distributed, rest
 
@@ -168,12 +162,9 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
     )
     parser.add_argument("--config", metavar="FILE", help=f"where the keys come from; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
-    keys = parser.add_argument_group(f"keys of {path}, each with its default")
-    comments = key_comments(module)
-    order, values = list(comments), config_keys(config)
-    for key in sorted(values, key=lambda key: order.index(key) if key in comments else len(order)):
-        if isinstance(values[key], ConfigDict):
-            continue
+    keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
+    values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}
+    for key in [*(key for key in comments if key in values), *(key for key in values if key not in comments)]:
         text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
         keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()

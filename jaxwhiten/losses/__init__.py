@@ -1,29 +1,19 @@
-"""Training objectives: pure functions from sentence vectors (and labels) to a scalar loss, safe under `jax.jit`.
+"""Training losses: pure functions from sentence vectors (and labels) to a scalar, safe under `jax.jit`.
 
 The loss is that of the global batch. Under `jit` with the batch sharded over a mesh, in-batch negatives come from all
 devices: XLA inserts the all-gather, and the loss does not depend on the number of devices.
 
-`objective` turns a name and settings into a function `(columns, labels, head) -> loss`, as the training step calls it;
-`OBJECTIVES` lists the names and what each requires of the data.
+Keyword-only parameters are a loss's settings. `jaxwhiten.training.OBJECTIVES` names the losses and says what each
+requires of the data.
 """
 
 from jaxwhiten.losses.contrastive import contrastive_tension, multiple_negatives_ranking, simcse
 from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
-from jaxwhiten.losses.objectives import (
-    OBJECTIVES,
-    Head,
-    Loss,
-    ObjectiveKind,
-    check_data,
-    init_head,
-    matryoshka,
-    objective,
-    objective_kind,
-)
+from jaxwhiten.losses.matryoshka import Loss, matryoshka
 from jaxwhiten.losses.supervised import (
-    FEATURES,
     cosent,
     cosine_regression,
+    init_classifier,
     parse_concatenation,
     softmax_classification,
     triplet,
@@ -32,27 +22,20 @@ from jaxwhiten.losses.vectors import cosine, normalize_rows
 from jaxwhiten.losses.whitened import group_whiten, inverse_sqrt, whitenedcse
 
 __all__ = [
-    "FEATURES",
-    "OBJECTIVES",
-    "Head",
     "Loss",
-    "ObjectiveKind",
-    "check_data",
     "contrastive_tension",
     "cosent",
     "cosine",
     "cosine_distance",
     "cosine_regression",
     "group_whiten",
-    "init_head",
+    "init_classifier",
     "inverse_sqrt",
     "listwise_distillation",
     "margin_mse",
     "matryoshka",
     "multiple_negatives_ranking",
     "normalize_rows",
-    "objective",
-    "objective_kind",
     "parse_concatenation",
     "simcse",
     "softmax_classification",

@@ -13,7 +13,7 @@ from jaxwhiten.losses.vectors import normalize_rows
 def multiple_negatives_ranking(
     anchor: Float[Array, "b d"],
     positive: Float[Array, "b d"],
-    negatives: Float[Array, "m b d"] | None = None,
+    *negatives: Float[Array, "b d"],
     scale: float = 20.0,
 ) -> Scalar:
     """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
@@ -21,22 +21,20 @@ def multiple_negatives_ranking(
     Args:
       anchor: Vectors of the anchors.
       positive: Row i is the positive of anchor i; the other rows are its in-batch negatives.
-      negatives: Hard negatives, `m` columns; each is a candidate for every anchor.
+      *negatives: Columns of hard negatives; each row is a candidate for every anchor.
       scale: Factor on the cosines, an inverse temperature.
 
     References:
       Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
       scaled cosines as in sentence-transformers' `MultipleNegativesRankingLoss`.
     """
-    candidates = positive
-    if negatives is not None:
-        candidates = jnp.concatenate([positive, negatives.reshape(-1, negatives.shape[-1])])
+    candidates = jnp.concatenate([positive, *negatives])
     scores = scale * jnp.matmul(normalize_rows(anchor), normalize_rows(candidates).T, precision="highest")
     log_probability = jax.nn.log_softmax(scores, axis=-1)
     return -jnp.mean(jnp.diagonal(log_probability))
 
 
-def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], temperature: float = 0.05) -> Scalar:
+def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperature: float = 0.05) -> Scalar:
     """Unsupervised SimCSE: two encodings of a sentence with independent dropout are a positive pair.
 
     References:
@@ -45,16 +43,13 @@ def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], temperature:
     return multiple_negatives_ranking(first, second, scale=1.0 / temperature)
 
 
-def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"], negatives: int = 7) -> Scalar:
+def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"], *, negatives: int = 7) -> Scalar:
     """Binary cross-entropy of dot products of two encoders: 1 for the same sentence, 0 for others of the batch.
 
     Args:
       first, second: Vectors of the same sentences by two encoders.
       negatives: Pairs of different sentences for each pair of equal ones: sentence i of the first encoder with
-        i + 1, i + 2, ... of the second, in a batch whose order is random.
-
-    Raises:
-      InputError: Fewer than 1 negative, or as many as the batch has sentences.
+        i + 1, i + 2, ... of the second, in a batch whose order is random. At least 1, fewer than sentences.
 
     References:
       Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021), section 3, equation 1.

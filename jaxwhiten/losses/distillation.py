@@ -27,7 +27,7 @@ def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Sca
     return jnp.mean(1 - cosine(u, teacher))
 
 
-def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], scale: float = 20.0) -> Scalar:
+def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], *, scale: float = 20.0) -> Scalar:
     """Kullback-Leibler divergence of whom a student finds similar from whom its teacher does, over the batch.
 
     For each sentence, both sides' softmax runs over its scaled cosines with all other sentences.
@@ -59,6 +59,7 @@ def margin_mse(
     positive: Float[Array, "b d"],
     negative: Float[Array, "b d"],
     margin: Float[Array, " b"],
+    *,
     scale: float = 20.0,
 ) -> Scalar:
     """Mean squared error between scale · (cos(q, p) − cos(q, n)) and a cross-encoder's margin.

@@ -21,16 +21,25 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def parse_concatenation(concatenation: str) -> tuple[str, ...]:
-    """Parses a concatenation: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`.
-
-    Raises:
-      InputError: A feature is not one of `FEATURES`.
-    """
+    """Parses a concatenation of names in `FEATURES`: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`."""
     parts = tuple(part.strip() for part in concatenation.strip().removeprefix("(").removesuffix(")").split(","))
     for part in parts:
         if part not in FEATURES:
             raise unknown_name("feature in the concatenation", part, FEATURES)
     return parts
+
+
+def init_classifier(
+    key: Array, dimension: int, classes: int, *, concatenation: str = "(u,v,|u-v|)"
+) -> dict[str, Array]:
+    """The initial `kernel` and `bias` of `softmax_classification`, uniform in ±1/√inputs."""
+    parts = len(parse_concatenation(concatenation))
+    bound = (parts * dimension) ** -0.5
+    kernel_key, bias_key = jax.random.split(key)
+    return {
+        "kernel": jax.random.uniform(kernel_key, (parts, dimension, classes), minval=-bound, maxval=bound),
+        "bias": jax.random.uniform(bias_key, (classes,), minval=-bound, maxval=bound),
+    }
 
 
 def softmax_classification(
@@ -39,6 +48,7 @@ def softmax_classification(
     labels: Integer[Array, " b"],
     kernel: Float[Array, "parts d classes"],
     bias: Float[Array, " classes"],
+    *,
     concatenation: str = "(u,v,|u-v|)",
 ) -> Scalar:
     """Mean cross-entropy of a linear classifier over features of the pair.
@@ -49,9 +59,6 @@ def softmax_classification(
       kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
       bias: The classifier's bias.
       concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
-
-    Raises:
-      InputError: An unknown feature, or a kernel with a different number of slabs.
 
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the
@@ -80,7 +87,7 @@ def cosine_regression(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Floa
 
 
 def triplet(
-    anchor: Float[Array, "b d"], positive: Float[Array, "b d"], negative: Float[Array, "b d"], margin: float = 1.0
+    anchor: Float[Array, "b d"], positive: Float[Array, "b d"], negative: Float[Array, "b d"], *, margin: float = 1.0
 ) -> Scalar:
     """Mean of max(‖a − p‖ − ‖a − n‖ + margin, 0) with Euclidean distances.
 
@@ -100,7 +107,7 @@ def triplet(
     return jnp.mean(jax.nn.relu(distance(anchor, positive) - distance(anchor, negative) + margin))
 
 
-def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"], scale: float = 20.0) -> Scalar:
+def cosent(u: Float[Array, "b d"], v: Float[Array, "b d"], gold: Float[Array, " b"], *, scale: float = 20.0) -> Scalar:
     """log(1 + Σ exp(scale · (cos_j − cos_i))) over all i, j of the batch with gold_i > gold_j.
 
     The loss depends only on the order of the gold scores, like Spearman's correlation.

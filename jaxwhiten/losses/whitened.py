@@ -51,9 +51,6 @@ def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4)
     Returns:
       (x − μ) Σ^(−1/2) of each group (ZCA): the covariance of each group is the identity, but for `epsilon`.
 
-    Raises:
-      InputError: A group size that does not divide d, or no fewer columns in a group than rows.
-
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), section 3.2.
     """
@@ -73,10 +70,11 @@ def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4)
 def whitenedcse(
     first: Float[Array, "b d"],
     second: Float[Array, "b d"],
+    key: Array | None = None,
+    *,
     temperature: float = 0.05,
     group_size: int = 64,
     shuffles: int = 3,
-    key: Array | None = None,
 ) -> Scalar:
     """SimCSE after shuffled group whitening: every shuffle of the columns gives a further positive.
 
@@ -85,13 +83,10 @@ def whitenedcse(
 
     Args:
       first, second: Two encodings of each sentence with independent dropout.
+      key: Source of the shuffles; None leaves the columns in their order.
       temperature: Divisor of the cosines.
       group_size: Columns that are whitened together.
-      shuffles: Positives per sentence.
-      key: Source of the shuffles; None leaves the columns in their order.
-
-    Raises:
-      InputError: As in `group_whiten`, or no shuffle.
+      shuffles: Positives per sentence, at least 1.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.
@@ -106,4 +101,4 @@ def whitenedcse(
         return group_whiten(x[:, order], group_size)[:, jnp.argsort(order)]
 
     anchor = shuffled(first, 0)
-    return jnp.mean(jnp.stack([simcse(anchor, shuffled(second, n), temperature) for n in range(shuffles)]))
+    return jnp.mean(jnp.stack([simcse(anchor, shuffled(second, n), temperature=temperature) for n in range(shuffles)]))

@@ -19,32 +19,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten import losses
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head import Dense, Module, Target, VectorStep, array, step
+from jaxwhiten.losses import Loss
 from jaxwhiten.training.distillation import encode_columns
-from jaxwhiten.training.plan import ADAPTERS, Plan, Planner, Setup, plan_sentences
+from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.training.step import Batch, Params
 
-SETTINGS: dict[str, Any] = {"projections": ("query", "value"), "rank": 8, "alpha": 16.0}
-"""Settings beside `kind`, with their defaults; all are LoRA's, and the rank is the bottleneck's, too."""
 
-
-def plan_lora(planner: Planner, objective: str, setup: Setup) -> Plan:
+def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """The objective's own plan, with LoRA in the place of the encoder's parameters, which are frozen.
 
     W becomes W + alpha / rank · A B, with A [inputs, rank] drawn from a normal distribution and B [rank, outputs] zero.
-
-    Args:
-      planner: Of the objective; any one will do.
-      objective: Its name.
-      setup: `adapter` holds `projections`, `rank` and `alpha`.
-
-    Raises:
-      InputError: A projection the encoder does not have, or a rank it cannot have.
     """
-    plan, settings = planner(objective, setup), SETTINGS | dict(setup.adapter)
-    base, chosen, rank = plan.params["encoder"], tuple(settings["projections"]), settings["rank"]
+    plan = objective.plan(objective, loss, setup)
+    base, chosen, rank = plan.params["encoder"], setup.adapter.projections, setup.adapter.rank
     kernels = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(base) if _name(path).endswith("/kernel")}
     known = {name.split("/")[-2] for name in kernels}
     for projection in chosen:
@@ -64,17 +53,17 @@ def plan_lora(planner: Planner, objective: str, setup: Setup) -> Plan:
             if (name := _name(path)) not in adapter:
                 return leaf
             product = jnp.matmul(adapter[name]["down"], adapter[name]["up"], precision="highest")
-            return leaf + settings["alpha"] / rank * product
+            return leaf + setup.adapter.alpha / rank * product
 
         return jax.tree.map_with_path(add, base)
 
-    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
         return plan.loss({**params, "encoder": merged(params["frozen"], params["encoder"])}, batch, key)
 
     return dataclasses.replace(
         plan,
         params={**plan.params, "encoder": adapter},
-        loss=loss,
+        loss=adapted,
         rebuild=lambda adapter: plan.rebuild(merged(base, adapter)),
         frozen=base,
     )
@@ -114,43 +103,29 @@ class Bottleneck(VectorStep):
         return [*first.to_folder(target), *second.to_folder(target)]
 
 
-def plan_on_vectors(planner: Planner, objective: str, setup: Setup) -> Plan:
-    """A plan that trains one step behind the pooling, `params["steps"]`, on vectors computed once.
-
-    Args:
-      planner: Of the objective.
-      objective: One that needs no more than sentence vectors and labels.
-      setup: `adapter` holds the `kind`, `"linear"` or `"bottleneck"`, and `rank`.
-
-    Raises:
-      InputError: An objective that changes the encoder or needs its dropout, or a rank below 1.
-    """
-    if planner is not plan_sentences or losses.objective_kind(objective).passes > 1:
+def plan_on_vectors(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A plan that trains one step behind the pooling, `params["steps"]`, on vectors computed once."""
+    if objective.plan is not plan_sentences or objective.passes > 1:
         raise InputError(
-            f"The objective {objective!r} needs the encoder itself, an adapter on vectors leaves it frozen: take one on"
-            " pairs, such as 'mnr' or 'cosine', or the adapter 'lora'."
+            f"The objective {objective.name!r} needs the encoder itself, an adapter on vectors leaves it frozen: take"
+            " one on pairs, such as 'mnr' or 'cosine', or the adapter 'lora'."
         )
-    settings, width = SETTINGS | dict(setup.adapter), setup.model.config.hidden_size
-    plan, rank = planner(objective, setup), settings["rank"]
+    plan, rank, width = plan_sentences(objective, loss, setup), setup.adapter.rank, setup.model.config.hidden_size
     if rank < 1:
         raise InputError(f"An adapter of rank {rank}: it must be at least 1.")
     adapter: VectorStep = Dense(jnp.eye(width), jnp.zeros(width), None, "Identity")
-    if settings["kind"] == "bottleneck":
+    if setup.adapter.kind == "bottleneck":
         adapter = Bottleneck(_thin(jax.random.key(setup.seed), width, rank), jnp.zeros(rank), jnp.zeros((rank, width)))
-    compare = losses.objective(objective, **setup.matryoshka, **setup.settings)
 
-    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def of_adapted(params: Params, batch: Batch, key: jax.Array) -> Any:
         adapter, vectors = params["steps"][0], batch["vectors"].swapaxes(0, 1)
         vectors = adapter(vectors.reshape(-1, width)).reshape(*vectors.shape[:2], -1)
-        return compare(list(vectors), batch.get("labels"), params["head"]), {}
+        return loss(list(vectors), batch.get("labels"), params["head"]), {}
 
     return dataclasses.replace(
         plan,
         params={"encoder": {}, "head": plan.params["head"], "steps": (adapter,)},
-        loss=loss,
+        loss=of_adapted,
         rebuild=lambda _: setup.model,
         vectors=encode_columns(setup.encoder(), setup.columns),
     )
-
-
-ADAPTERS |= {"lora": plan_lora, "linear": plan_on_vectors, "bottleneck": plan_on_vectors}

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Int
 
@@ -68,8 +69,8 @@ class Batches:
       ladder: Candidate padded lengths; a single one for rows of equal length.
       buckets: How many of them to use.
       seed: Seed of the order and of the generators passed to `collate`.
-      process: Index of this process and number of processes. Each yields its slice of the collated global batch, so
-        that randomness within a batch does not depend on the number of processes.
+      process: Index and number of processes, by default JAX's. Each yields its slice of the collated global batch:
+        randomness within a batch does not depend on their number.
 
     Attributes:
       per_epoch: Batches per epoch.
@@ -85,13 +86,13 @@ class Batches:
         ladder: Int[np.ndarray, " rungs"],
         buckets: int = 4,
         seed: int = 0,
-        process: tuple[int, int] = (0, 1),
+        process: tuple[int, int] | None = None,
     ):
         try:
             import grain
         except ImportError:
             raise missing_dependency("grain", "train", "Training") from None
-        index, count = process
+        index, count = process or (jax.process_index(), jax.process_count())
         if batch_size % count:
             raise InputError(f"batch_size {batch_size} is not a multiple of the {count} processes.")
         share = batch_size // count

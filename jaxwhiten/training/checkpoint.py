@@ -20,8 +20,6 @@ from jaxwhiten import io
 from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing_dependency
 from jaxwhiten.training.step import TrainState
 
-_RECIPE = "recipe.json"
-
 
 class Checkpoints:
     """The checkpoints of one run.
@@ -29,13 +27,9 @@ class Checkpoints:
     Args:
       folder: The run's folder; created if missing.
       recipe: The settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder with
-        checkpoints of another recipe is refused.
+        checkpoints of another recipe is refused by a MismatchError that names what differs.
       best: Name of the score whose highest value marks the best checkpoint; None if nothing is scored.
       keep: How many of the latest checkpoints to keep, in addition to the best.
-
-    Raises:
-      MismatchError: The folder's run has another recipe; the message names what differs.
-      FormatError: Its recipe cannot be read.
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
@@ -56,10 +50,9 @@ class Checkpoints:
                 preservation_policy=policy.AnyPreservationPolicy(policies), best_fn=score, cleanup_tmp_directories=True
             ),
         )
-        self._check_recipe(json.loads(json.dumps(recipe)))
+        self._check_recipe(json.loads(json.dumps(recipe)), self.folder / "recipe.json")
 
-    def _check_recipe(self, recipe: dict[str, Any]) -> None:
-        file = self.folder / _RECIPE
+    def _check_recipe(self, recipe: dict[str, Any], file: Path) -> None:
         if self.latest is None:
             if jax.process_index() == 0:
                 io.write_json(file, recipe)
@@ -93,13 +86,8 @@ class Checkpoints:
     def save(self, state: TrainState, position: Mapping[str, Any], scores: Mapping[str, float] | None = None) -> None:
         """Starts writing a checkpoint in the background, after waiting for the previous one.
 
-        Args:
-          state: Copied before this returns, so that the next step may donate it.
-          position: The position of the batches, as JSON.
-          scores: Scores of the evaluation at this step.
-
-        Raises:
-          JaxwhitenError: This or the previous checkpoint could not be written.
+        The state is copied before this returns, so that the next step may donate it. `position` is that of the batches,
+        `scores` those of the evaluation at this step.
         """
         step, args = int(state.step), self._ocp.args
         if step == self.latest:
@@ -112,11 +100,7 @@ class Checkpoints:
             self._manager.save(step, args=items, metrics=metrics, force=True)
 
     def wait(self) -> None:
-        """Waits until the checkpoint in progress is written.
-
-        Raises:
-          JaxwhitenError: It could not be written.
-        """
+        """Waits until the checkpoint in progress is written."""
         with self._writing():
             self._manager.wait_until_finished()
 
@@ -132,17 +116,10 @@ class Checkpoints:
             ) from error
 
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
-        """Reads a checkpoint.
+        """Reads the checkpoint of a step, by default the latest: the state and the position of the batches.
 
-        Args:
-          template: A state with the shapes and shardings of the result.
-          step: The step to restore; by default the latest.
-
-        Returns:
-          The state and the position of the batches.
-
-        Raises:
-          FormatError: It is damaged, or has other shapes.
+        `template` is a state with the same shapes and shardings. FormatError for a checkpoint that is damaged or has
+        other shapes.
         """
         step, args = self.latest if step is None else step, self._ocp.args
         names = _flatten(template)

@@ -26,7 +26,7 @@ from jaxwhiten.text.tokenization import BulkTokenizer
 PART_PASSAGES = 1 << 16
 _BLOCK_PASSAGES = 1 << 11
 _NO_LIMIT = 1 << 40
-_SIDES = ("train", "held_out")
+_SIDES, _PART = ("train", "held_out"), "{}-{:06d}.npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +113,6 @@ def tokenize_corpus(
       cache: Folder for the ids; by default `corpora` in `jaxwhiten.io.cache_dir()`.
       progress: Whether to show a progress bar; None shows it on a terminal.
       part_passages: Passages per part.
-
-    Raises:
-      InputError: The text to train on or the text held out is shorter than one block.
-      ModelError: No readable tokenizer in the folder, or one without special tokens around a text.
-      DataError: A file cannot be read.
     """
     if not 0 < held_out_share < 1:
         raise DataError(f"The share of passages held out is {held_out_share}; expected a number above 0 and below 1.")
@@ -145,12 +140,8 @@ def tokenize_corpus(
     return TokenCorpus(train, test, key, tuple(facts["passages"]), facts["skipped"])
 
 
-def _part_file(folder: Path, side: str, number: int) -> Path:
-    return folder / f"{side}-{number:06d}.npy"
-
-
 def _open_parts(folder: Path, parts: int) -> list[tuple[np.ndarray, ...]]:
-    return [tuple(io.map_array(_part_file(folder, side, n)) for n in range(parts)) for side in _SIDES]
+    return [tuple(io.map_array(folder / _PART.format(side, n)) for n in range(parts)) for side in _SIDES]
 
 
 def _write_parts(
@@ -158,14 +149,13 @@ def _write_parts(
 ) -> dict[str, Any]:
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
-    bar = tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress)
-    with bar:
+    with tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress) as bar:
         for number, passages in enumerate(corpus.blocks(part_passages)):
             out = [held_out(passage, share) for passage in passages]
             facts["passages"][0] += len(out) - sum(out)
             facts["passages"][1] += sum(out)
             for side, wanted in zip(_SIDES, (False, True), strict=True):
-                file = _part_file(folder, side, number)
+                file = folder / _PART.format(side, number)
                 try:
                     io.map_array(file)
                 except (OSError, ValueError):

@@ -21,63 +21,53 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten import losses
 from jaxwhiten.encoding import CrossEncoder, EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
+from jaxwhiten.losses import Loss
+from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.whitening import Moments, Whitening
 
-SETTINGS: dict[str, Any] = {"pooling": "auto", "gamma": 0.0}
-"""Settings of a teacher beside `model`, with their defaults."""
-_BY_COMPONENT = ("distil_mse", "distil_cosine")
 _SAMPLE = 4096
 
 
-def plan_distillation(objective: str, setup: Setup) -> Plan:
-    """A plan whose labels are a teacher's vectors, [n, columns, e].
-
-    Args:
-      objective: One of `distil_mse`, `distil_cosine`, `distil_pairs`, `distil_listwise`.
-      setup: `teacher` holds `model` (a folder or hub id), `pooling` and `gamma`.
-
-    Raises:
-      InputError: No teacher, or one narrower than a student that has to learn its components.
-      ModelError: The teacher cannot be read.
-    """
-    teacher = SETTINGS | dict(setup.teacher)
-    if not teacher.get("model"):
+def _teachers_vectors(objective: Objective, setup: Setup) -> Float[np.ndarray, "n columns e"]:
+    teacher = setup.teacher
+    if not teacher.model:
         raise InputError(
-            f"The objective {objective!r} needs a teacher: name a folder or a hub id as config.teacher.model."
+            f"The objective {objective.name!r} needs a teacher: name a folder or a hub id as config.teacher.model."
         )
-    plan = plan_sentences(objective, setup)
-    encoder = Encoder.from_pretrained(teacher["model"], pooling=teacher["pooling"], max_length=setup.max_length)
-    vectors = encode_columns(encoder.without_code(), setup.columns)
-    if objective in _BY_COMPONENT:
-        plain = losses.objective(objective, **setup.matryoshka, **setup.settings)
-        sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
-        own = setup.encoder().encode([setup.columns[0][row] for row in sample.tolist()])
-        to_student = student_map(vectors[:, 0], sample, own, teacher["gamma"])
-        plan = plan_sentences(objective, setup, lambda c, y, h: plain(c, to_student(y), h))
+    encoder = Encoder.from_pretrained(teacher.model, pooling=teacher.pooling, max_length=setup.table.max_length)
+    return encode_columns(encoder.without_code(), setup.columns)
+
+
+def plan_scores(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A plan whose labels are a teacher's vectors, [n, columns, e], which the loss compares among themselves."""
+    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=_teachers_vectors(objective, setup))
+
+
+def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A plan whose labels are a teacher's vectors, [n, 1, e]; the loss compares them with the student's own."""
+    vectors = _teachers_vectors(objective, setup)
+    sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
+    own = setup.encoder().encode([setup.columns[0][row] for row in sample.tolist()])
+    to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma)
+    plan = plan_sentences(objective, lambda c, y, h: loss(c, to_student(y), h), setup)
     return dataclasses.replace(plan, labels=vectors)
 
 
-def plan_margins(objective: str, setup: Setup) -> Plan:
+def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str = "") -> Plan:
     """Query, positive and negative with the margin of a cross-encoder as their label: generative pseudo labelling.
-
-    The setting `teacher` names the cross-encoder's folder.
 
     References:
       Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
     """
-    settings = dict(setup.settings)
-    if not settings.get("teacher"):
-        raise InputError(f"The objective {objective!r} takes its labels from a cross-encoder: name it as teacher.")
-    teacher = CrossEncoder.from_pretrained(settings.pop("teacher"))
-    teacher.activation = "Identity"
+    if not teacher:
+        raise InputError(f"The objective {objective.name!r} takes its labels from a cross-encoder: name it as teacher.")
+    scorer = CrossEncoder.from_pretrained(teacher)
+    scorer.activation = "Identity"
     query, *others = setup.columns
-    positive, negative = (teacher.predict(list(zip(query, texts, strict=True))) for texts in others)
-    plan = plan_sentences(objective, dataclasses.replace(setup, settings=settings))
-    return dataclasses.replace(plan, labels=positive - negative)
+    positive, negative = (scorer.predict(list(zip(query, texts, strict=True))) for texts in others)
+    return dataclasses.replace(plan_sentences(objective, loss, setup), labels=positive - negative)
 
 
 def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
@@ -99,13 +89,10 @@ def student_map(
     one factor that makes the mean square of a component 1, as it is behind a layer norm. The last two change no cosine.
 
     Args:
-      vectors: The teacher's.
+      vectors: The teacher's, at least as wide as the student's.
       sample: Rows that the rotation is fitted on.
       student: The student's own vectors of these rows.
       gamma: 0 is PCA.
-
-    Raises:
-      InputError: The teacher is narrower than the student.
 
     References:
       Schönemann, A generalized solution of the orthogonal Procrustes problem (1966).
@@ -124,7 +111,3 @@ def student_map(
     left, _, right = np.linalg.svd((target - target.mean(axis=0)).T @ (student - student.mean(axis=0)))
     turn = left @ right / np.sqrt(np.mean(target**2))
     return lambda x: jnp.matmul(x, weight @ turn, precision="highest") + bias @ turn
-
-
-PLANNERS |= dict.fromkeys((*_BY_COMPONENT, "distil_pairs", "distil_listwise"), plan_distillation)
-PLANNERS["margin_mse"] = plan_margins

@@ -29,8 +29,7 @@ class Log:
       folder: The run's folder.
       total: Steps of the whole run.
       start: Steps already taken. Lines of later steps, written after the checkpoint a run resumes from, are dropped.
-      per_step: Units processed per step.
-      unit: Name of the unit, such as `"sentences"` or `"tokens"`.
+      per_step, unit: How many units, such as `"sentences"` or `"tokens"`, are processed per step.
       progress: Whether to show a progress bar; None shows it on a terminal.
     """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,11 @@ from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text.tokenization import BulkTokenizer
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.corpus import TokenStream
-from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.step import Batch, LossFn, Params, place_batch
+from jaxwhiten.training.sentences import Rebuild
+from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, place_batch
 
 # Prefix of tokens that begin a word; WordPiece instead marks those that continue one.
 _WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
-RebuildMasked = Callable[[nnx.State[Any, Any]], MaskedLM]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,17 +65,10 @@ class MaskRules:
         return max(round(self.share * length), 1)
 
 
-def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
-    """The masking rules for a tokenizer.
-
-    Args:
-      tokenizer_folder: Folder of the tokenizer.
-      **shares: `share`, `masked` and `random` of `MaskRules`.
-
-    Raises:
-      ModelError: The tokenizer has no mask token, or does not mark where words begin.
-      InputError: Invalid shares.
-    """
+def mask_rules(
+    tokenizer_folder: str | Path, share: float = 0.15, masked: float = 0.8, random: float = 0.1
+) -> MaskRules:
+    """The masking rules for a tokenizer; ModelError for one without a mask token, or that has no marks of words."""
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
@@ -98,7 +89,7 @@ def mask_rules(tokenizer_folder: str | Path, **shares: float) -> MaskRules:
         continues[ids] = [not name.startswith(_WORD_START[kind]) for name in names]
     else:
         raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
-    return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, **shares)
+    return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, share, masked, random)
 
 
 def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -106,11 +97,6 @@ def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.rand
 
     Words are taken in random order until the next one would exceed the row's share. Every row has the same number of
     places, `rules.places(length)`; unused ones have weight 0.
-
-    Args:
-      ids: Blocks of token ids.
-      rules: From `mask_rules`.
-      rng: Source of all randomness.
 
     Returns:
       `input_ids` [b, length] with the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32,
@@ -147,52 +133,32 @@ def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.rand
     return {name: array.astype(np.int32) for name, array in integers.items()} | {"weights": chosen.astype(np.float32)}
 
 
-def split_masked_lm(model: MaskedLM) -> tuple[nnx.State[Any, Any], RebuildMasked]:
-    """Splits a model into its parameters and a function that rebuilds it from trained ones."""
-    graph, params = nnx.split(model)
-    return params, lambda trained: nnx.merge(graph, trained)
-
-
-def masked_batches(stream: TokenStream, rules: MaskRules, **order: Any) -> Batches:
-    """Shuffled batches of blocks for `masked_loss`; a block is masked differently in every epoch.
-
-    Args:
-      stream: The blocks.
-      rules: The rules of masking.
-      **order: `batch_size`, `seed` and `process` of `Batches`.
-    """
+def masked_batches(stream: TokenStream, rules: MaskRules, *, batch_size: int, seed: int = 0) -> Batches:
+    """Shuffled batches of blocks for `masked_loss`; a block is masked differently in every epoch."""
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         del length
         return mask_blocks(stream.blocks(rows), rules, rng)
 
     lengths, ladder = np.full(len(stream), stream.length), np.array([stream.length])
-    return Batches(lengths, collate, ladder=ladder, buckets=1, **order)
+    return Batches(lengths, collate, batch_size=batch_size, ladder=ladder, buckets=1, seed=seed)
 
 
-def _sums(model: MaskedLM, batch: Batch, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Summed loss, number of correct predictions, and number of masked positions."""
+def _sums(model: MaskedLM, batch: Batch, rngs: nnx.Rngs | None = None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Summed loss, number of correct predictions, and number of masked positions; with dropout if given `rngs`."""
     everywhere = jnp.ones(batch["input_ids"].shape, jnp.int32)  # blocks have no padding
-    scores = model(batch["input_ids"], everywhere, batch["positions"], **how)
+    scores = model(batch["input_ids"], everywhere, batch["positions"], deterministic=rngs is None, rngs=rngs)
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch["targets"])
     correct = (jnp.argmax(scores, axis=-1) == batch["targets"]).astype(jnp.float32)
     weights = batch["weights"]
     return jnp.sum(losses * weights), jnp.sum(correct * weights), jnp.sum(weights)
 
 
-def masked_loss(rebuild: RebuildMasked) -> LossFn:
-    """The mean cross-entropy over the masked positions, with the model's dropout.
-
-    Args:
-      rebuild: From `split_masked_lm`.
-
-    Returns:
-      A loss for `make_step` on batches of `masked_batches`.
-    """
+def masked_loss(rebuild: Rebuild) -> LossFn:
+    """The mean cross-entropy over the masked positions of batches of `masked_batches`, with the model's dropout."""
 
     def loss_fn(params: Params, batch: Batch, key: jax.Array) -> Any:
-        model = rebuild(params)
-        loss, correct, count = _sums(model, batch, deterministic=False, rngs=nnx.Rngs(dropout=key))
+        loss, correct, count = _sums(rebuild(params), batch, nnx.Rngs(dropout=key))
         count = jnp.maximum(count, 1.0)
         return loss / count, {"accuracy": 100 * correct / count}
 
@@ -200,18 +166,11 @@ def masked_loss(rebuild: RebuildMasked) -> LossFn:
 
 
 def masked_evaluator(
-    rebuild: RebuildMasked, stream: TokenStream, rules: MaskRules, *, blocks: int = 0, batch_size: int = 64
+    rebuild: Rebuild, stream: TokenStream, rules: MaskRules, *, blocks: int = 0, batch_size: int = 64
 ) -> Evaluate:
     """Mean loss in nats and accuracy in per cent on blocks with fixed masks, as an `evaluate` for the loop.
 
-    Every process must call it: each evaluates its share of the batches.
-
-    Args:
-      rebuild: From `split_masked_lm`.
-      stream: Held-out blocks.
-      rules: The rules of masking, as in training.
-      blocks: How many blocks to use, evenly spaced; 0 for all.
-      batch_size: Blocks per batch.
+    Of the held-out blocks in `stream`, `blocks` are used, evenly spaced; 0 for all.
     """
     count = min(blocks or len(stream), len(stream))
     rows = np.linspace(0, len(stream) - 1, count).astype(np.int64)
@@ -220,10 +179,8 @@ def masked_evaluator(
     sums = jax.jit(lambda params, batch: _sums(rebuild(params), batch))
 
     def evaluate(params: Params) -> dict[str, float]:
-        params = jax.device_get(params)  # the next step donates the buffers on the devices
         total = np.zeros(3)
-        starts = range(0, count, height)
-        for start in starts[jax.process_index() :: jax.process_count()]:
+        for start in range(0, count, height)[jax.process_index() :: jax.process_count()]:
             chosen = np.resize(rows[start : start + height], height)
             batch = mask_blocks(stream.blocks(chosen), rules, np.random.default_rng(start))
             batch["weights"][count - start :] = 0.0  # padding of the last batch

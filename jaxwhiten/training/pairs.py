@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -24,9 +23,8 @@ from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training.loop import Evaluate
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss
-from jaxwhiten.training.step import LossFn, Params
+from jaxwhiten.training.step import Evaluate, LossFn, Params
 
 
 def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:
@@ -34,17 +32,13 @@ def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:
     tokens = tokenizer.pairs(list(zip(*examples.columns.values(), strict=True)))
     parts = (tokens.flat, tokens.lengths, np.asarray(examples.label))
     key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
-    return TokenTable(tokens, np.arange(len(examples))[:, None], io.content_key("pairs", 1, key))
+    return TokenTable(tokens, np.arange(len(examples))[:, None], io.content_key("pairs", 1, key), tokenizer.max_length)
 
 
 def pair_loss(rebuild: Rebuild) -> LossFn:
-    """The mean cross-entropy of pairs: softmax of several labels, or sigmoid of one, whose gold is in [0, 1].
+    """The mean cross-entropy of pairs by a `PairClassifier`, for `make_step`.
 
-    Args:
-      rebuild: From `split_encoder` of a `PairClassifier`, with pooling `"pooler"`.
-
-    Returns:
-      A loss for `make_step`, that of `sentence_loss` on one column; `labels` are integers for several labels.
+    It is that of the softmax of several labels, which are integers, or of the sigmoid of one, whose gold is in [0, 1].
     """
 
     def loss(columns: Sequence[Array], gold: Any, head: Any) -> Array:
@@ -59,15 +53,11 @@ def pair_loss(rebuild: Rebuild) -> LossFn:
 def pair_evaluator(
     rebuild: Rebuild, tokenizer_folder: Path, name: str, examples: Examples, max_length: int
 ) -> Evaluate:
-    """An `evaluate` for the loop: accuracy × 100 for classes, Spearman's correlation × 100 for scores.
-
-    Every process must call it: each scores its share.
-    """
+    """An `evaluate` for the loop: accuracy × 100 for classes, Spearman's correlation × 100 for scores."""
     pairs, gold = list(zip(*examples.columns.values(), strict=True)), np.asarray(examples.label)
 
     def evaluate(params: Params) -> dict[str, float]:
-        host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
-        model = CrossEncoder(rebuild(host), tokenizer_folder, max_length=max_length)
+        model = CrossEncoder(rebuild(params["encoder"]), tokenizer_folder, max_length=max_length)
         scores = gather_rows(model.predict(share(pairs), show_progress=False))
         found = float((scores.argmax(axis=1) == gold).mean()) if examples.classes else spearman(scores, gold)
         return {name: 100 * found}

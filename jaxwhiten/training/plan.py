@@ -1,8 +1,7 @@
 """What a run trains and by which loss: the one place where an objective adds a teacher, a decoder or a second encoder.
 
-`make_plan` turns an objective's name and what the run has read into parameters, loss and labels; the loop, its step and
-its checkpoints know no more than these. An objective on sentence vectors alone is planned by `plan_sentences`; one that
-needs more registers its own function in `PLANNERS`.
+A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels; the loop,
+its step and its checkpoints know no more than these. `jaxwhiten.training.objectives` has the tables.
 """
 
 from __future__ import annotations
@@ -14,13 +13,38 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Scalar, Shaped
 
-from jaxwhiten import losses
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import InputError
+from jaxwhiten.losses import Loss, init_classifier
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss, split_encoder
 from jaxwhiten.training.step import LossFn, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class Teacher:
+    """The encoder that a student learns from: a folder or hub id, its pooling, and γ of the map to the student's width.
+
+    γ is the power of the whitening that reduces the teacher's vectors; 0 is PCA.
+    """
+
+    model: str = ""
+    pooling: str = "auto"
+    gamma: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapter:
+    """What is trained in place of the encoder: `kind` is a name of `ADAPTERS`, "" trains the encoder itself.
+
+    `projections` and `alpha` are LoRA's, `rank` is the bottleneck's, too.
+    """
+
+    kind: str = ""
+    projections: Sequence[str] = ("query", "value")
+    rank: int = 8
+    alpha: float = 16.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,35 +55,34 @@ class Setup:
       model: The encoder to train.
       folder: Its folder, with the tokenizer.
       pooling: A name of `jaxwhiten.POOLINGS`.
-      max_length: Maximum number of tokens per sentence.
       columns: The sentences, one list per column.
       table: The same, tokenised.
       labels: One label per row, or None.
       classes: Number of classes where the labels are classes.
       seed: Seed of new parameters.
       settings: Settings of the objective.
-      matryoshka: `matryoshka_dims` and `matryoshka_weights` of `jaxwhiten.losses.objective`.
-      teacher: `model`, a folder or hub id, and how its vectors are made, see `jaxwhiten.training.distillation`.
-      adapter: `kind`, a name of `ADAPTERS` or "" for none, and its settings, see `jaxwhiten.training.adapters`.
+      dims, weights: Prefixes of the vectors that are trained as well, see `jaxwhiten.losses.matryoshka`.
+      teacher: Of the objectives that need one.
+      adapter: What is trained in place of the encoder.
     """
 
     model: Any
     folder: Path
     pooling: str
-    max_length: int
     columns: Sequence[Sequence[str]]
     table: TokenTable
     labels: Shaped[np.ndarray, " n"] | None = None
     classes: int = 0
     seed: int = 0
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    matryoshka: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    teacher: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    adapter: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    dims: Sequence[int] = ()
+    weights: Sequence[float] | None = None
+    teacher: Teacher = Teacher()
+    adapter: Adapter = Adapter()
 
     def encoder(self) -> Encoder:
         """The encoder as it comes in, with its pooling."""
-        return Encoder(self.model, self.folder, pooling=self.pooling, max_length=self.max_length)
+        return Encoder(self.model, self.folder, pooling=self.pooling, max_length=self.table.max_length)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,37 +107,48 @@ class Plan:
     frozen: Params | None = None
 
 
-def plan_sentences(objective: str, setup: Setup, loss: losses.Loss | None = None) -> Plan:
-    """An objective of `jaxwhiten.losses` on the pooled vectors, with its head; or another `loss` in its place."""
-    kind, width = losses.objective_kind(objective), setup.model.config.hidden_size
+def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
+    """A loss of the pooled vectors, with a classifier where the labels are classes."""
     encoder, rebuild = split_encoder(setup.model, setup.pooling)
-    head = losses.init_head(objective, jax.random.key(setup.seed), width, setup.classes, **setup.settings)
-    loss = loss or losses.objective(objective, **setup.matryoshka, **setup.settings)
-    compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=kind.passes)
-    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if kind.labelled else None)
+    head = {}
+    if objective.label == "class":
+        key, width = jax.random.key(setup.seed), setup.model.config.hidden_size
+        head = init_classifier(key, width, setup.classes, **setup.settings)
+    compiled = sentence_loss(rebuild, loss, pooling=setup.pooling, passes=objective.passes)
+    return Plan({"encoder": encoder, "head": head}, compiled, rebuild, setup.labels if objective.label else None)
 
 
-Planner = Callable[[str, Setup], Plan]
-PLANNERS: dict[str, Planner] = {}
-"""Objectives that need more than sentence vectors and labels, by name."""
+@dataclasses.dataclass(frozen=True)
+class Objective:
+    """A loss, what it requires of the data, and how a run with it is planned.
 
-ADAPTERS: dict[str, Callable[[Planner, str, Setup], Plan]] = {}
-"""Kinds of adapters: from the objective's planner, its name and the setup to a plan that trains the adapter alone."""
-
-
-def make_plan(objective: str, setup: Setup) -> Plan:
-    """Plans a run.
-
-    Args:
-      objective: A name of `jaxwhiten.losses.OBJECTIVES`.
-      setup: What the run has read.
-
-    Raises:
-      InputError: An unknown objective, adapter or setting.
+    Attributes:
+      name: The name in configs.
+      loss: `(*columns, labels, **head, **settings) -> loss`, without labels where it needs none.
+      columns: Minimum and maximum number of sentences per row (None: no maximum).
+      label: `"class"`, `"score"`, None, or what no data holds but a teacher gives: `"vector"` ([b, columns, e]) or
+        `"margin"` ([b]).
+      passes: How often each sentence is encoded.
+      plan: `(objective, loss, setup, **settings) -> Plan`. Settings of an objective are the keyword-only parameters of
+        its loss and of its planner.
     """
-    planner, adapter = PLANNERS.get(objective, plan_sentences), setup.adapter.get("kind", "")
-    if not adapter:
-        return planner(objective, setup)
-    if adapter not in ADAPTERS:
-        raise unknown_name("kind of adapter", adapter, ADAPTERS)
-    return ADAPTERS[adapter](planner, objective, setup)
+
+    name: str
+    loss: Callable[..., Scalar]
+    columns: tuple[int, int | None]
+    label: str | None = None
+    passes: int = 1
+    plan: Callable[..., Plan] = plan_sentences
+
+    def check(self, columns: Sequence[str], label: str | None) -> None:
+        """InputError unless rows with these columns, labelled by `"class"`, `"score"` or None, can be trained on."""
+        least, most = self.columns
+        if len(columns) < least or (most is not None and len(columns) > most):
+            wanted = f"{least}" if most == least else f"at least {least}"
+            raise InputError(
+                f"The objective {self.name!r} takes {wanted} sentences per row; the rows have {', '.join(columns)}."
+            )
+        if self.label in ("class", "score") and label != self.label:
+            raise InputError(
+                f"The objective {self.name!r} needs a {self.label} for every row; the rows have {label or 'none'}."
+            )

@@ -22,6 +22,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten import io
+from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.encoding import Encoder, length_ladder
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import canonical, pool
@@ -30,11 +31,9 @@ from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.text import BulkTokenizer, TokenIds, checked_text
 from jaxwhiten.training.batches import Batches
-from jaxwhiten.training.loop import Evaluate
-from jaxwhiten.training.step import LossFn, Params
+from jaxwhiten.training.step import Evaluate, LossFn, Params
 
 Rebuild = Callable[[nnx.State[Any, Any]], Any]
-_LISTING = "arrays.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +44,13 @@ class TokenTable:
       tokens: Token ids of the distinct sentences.
       sentences: Index of the sentence in each row and column.
       key: Changes with the texts, the tokenizer or the length.
+      max_length: Maximum number of tokens per sentence.
     """
 
     tokens: TokenIds
     sentences: Int[np.ndarray, "n columns"]
     key: str
+    max_length: int
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -59,21 +60,16 @@ class TokenTable:
         """Tokens of the longest sentence of each row."""
         return np.asarray(self.tokens.lengths)[self.sentences].max(axis=1)
 
-    def batch(self, rows: Int[np.ndarray, " b"], length: int, pad_id: int) -> dict[str, np.ndarray]:
+    def batch(self, rows: Int[np.ndarray, " b"], length: int) -> dict[str, np.ndarray]:
         """The given rows, padded: `input_ids` [b, columns, length] and `lengths` [b, columns], both int32."""
         chosen = self.sentences[rows]
-        ids = self.tokens.padded(chosen.ravel(), chosen.size, length, pad_id)
+        ids = self.tokens.padded(chosen.ravel(), chosen.size, length, 0)
         lengths = self.tokens.lengths[chosen].astype(np.int32)
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
 def tokenize_columns(
-    columns: Sequence[Sequence[str]],
-    tokenizer_folder: str | Path,
-    max_length: int,
-    cache: Path | None = None,
-    *,
-    special_tokens: bool = True,
+    columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int, cache: Path | None = None
 ) -> TokenTable:
     """Tokenises columns of sentences, or reads them back from the cache.
 
@@ -82,47 +78,32 @@ def tokenize_columns(
       tokenizer_folder: Folder of the model's tokenizer.
       max_length: Maximum number of tokens per sentence, special tokens included; longer ones are truncated.
       cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
-      special_tokens: Whether sentences are put between the model's special tokens.
-
-    Raises:
-      InputError: No columns, columns of different lengths, or an item that is not a string.
-      ModelError: No readable tokenizer in the folder.
     """
     if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
     columns = [checked_text(column) for column in columns]
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=special_tokens)
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
     texts = hashlib.sha256()
     for column in columns:
         texts.update(json.dumps(column).encode())
     key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
-
-    entry = (cache or io.cache_dir("tokens")) / key
+    files = [(cache or io.cache_dir("tokens")) / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
     try:
-        arrays = _map_arrays(entry)
-    except (OSError, ValueError, TypeError):
+        flat, lengths, sentences = map(io.map_array, files)
+    except (OSError, ValueError):
         numbers: dict[str, int] = {}
-        sentences = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns])
+        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns]).T
         tokens = tokenizer(list(numbers))
-        built = {"flat": tokens.flat, "lengths": tokens.lengths, "sentences": sentences.T.astype(np.int64)}
-        for name, array in built.items():
-            io.save_array(entry / f"{name}.npy", array)
-        io.write_json(entry / _LISTING, list(built))  # written last: without it the entry is incomplete
-        arrays = _map_arrays(entry)
-    return TokenTable(TokenIds(arrays["flat"], arrays["lengths"]), arrays["sentences"], key)
+        for file, array in zip(files, (tokens.flat, tokens.lengths, rows.astype(np.int64)), strict=True):
+            io.save_array(file, array)
+        flat, lengths, sentences = map(io.map_array, files)
+    return TokenTable(TokenIds(flat, lengths), sentences, key, max_length)
 
 
-def _map_arrays(entry: Path) -> dict[str, np.ndarray]:
-    names = json.loads((entry / _LISTING).read_text(encoding="utf-8"))
-    return {name: io.map_array(entry / f"{name}.npy") for name in names}
+def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State[Any, Any], Rebuild]:
+    """Splits a model into the parameters to train and a function that rebuilds it from trained ones.
 
-
-def split_encoder(model: nnx.Module, pooling: str) -> tuple[nnx.State[Any, Any], Rebuild]:
-    """Splits an encoder into the parameters to train and a function that rebuilds it from trained ones.
-
-    Args:
-      model: An encoder of `jaxwhiten.models`.
-      pooling: The pooling to train for; BERT's pooler stays frozen unless it is used.
+    BERT's pooler stays frozen unless it is the pooling to train for.
     """
     kept = nnx.PathContains("pooler") if canonical(pooling) != "pooler" else nnx.Nothing()
     graph, frozen, params = nnx.split(model, kept, ...)  # type: ignore[misc]
@@ -140,19 +121,11 @@ def noisy_vectors(
 
 
 def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
-    """The loss of a batch of sentence rows through encoder and pooling, with dropout.
+    """A loss of pooled vectors as one of sentence rows through encoder and pooling, with dropout.
 
-    All columns are encoded in one call.
-
-    Args:
-      rebuild: From `split_encoder`.
-      loss: From `jaxwhiten.losses.objective`.
-      pooling: A name of `jaxwhiten.POOLINGS`.
-      passes: How often each sentence is encoded, with independent dropout (SimCSE: 2).
-
-    Returns:
-      A loss for `make_step`. Parameters are `{"encoder": state, "head": arrays}`; a batch has `input_ids`
-      [b, columns, length], `lengths` [b, columns] and, if the objective needs them, `labels` [b].
+    Its parameters are `{"encoder": state, "head": arrays}`; a batch has `input_ids` [b, columns, length], `lengths`
+    [b, columns] and, if the loss needs them, `labels` [b]. All columns are encoded in one call, `passes` times with
+    independent dropout (SimCSE: 2).
     """
 
     def loss_fn(params: Params, batch: dict[str, jax.Array], key: jax.Array) -> Any:
@@ -169,64 +142,37 @@ def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes
 def sentence_batches(
     table: TokenTable,
     labels: Shaped[np.ndarray, " n *m"] | None,
-    *,
-    max_length: int,
-    pad_id: int = 0,
-    buckets: int = 4,
     vectors: Float[np.ndarray, "n columns d"] | None = None,
-    **order: Any,
+    *,
+    batch_size: int,
+    buckets: int = 4,
+    seed: int = 0,
 ) -> Batches:
-    """Batches of tokenised rows for `sentence_loss`.
+    """Batches of tokenised rows for `sentence_loss`, with their labels and the `vectors` of their sentences, if any.
 
-    Args:
-      table: From `tokenize_columns`.
-      labels: One label per row, a number or an array, or None.
-      max_length: Longest padded length.
-      pad_id: Token id of padding.
-      buckets: How many padded lengths to use, each with its own compilation; 1 pads everything to the longest.
-      vectors: Vectors of the rows' sentences, which the loss finds as `vectors`; memory-mapped as well.
-      **order: `batch_size`, `seed` and `process` of `Batches`.
+    Rows are padded to as many lengths as there are buckets, each with its own compilation.
     """
     given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
     def collate(rows: Int[np.ndarray, " b"], length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         del rng
-        return table.batch(rows, length, pad_id) | {name: array[rows] for name, array in given.items()}
+        return table.batch(rows, length) | {name: array[rows] for name, array in given.items()}
 
-    return Batches(table.lengths, collate, ladder=length_ladder(max_length), buckets=buckets, **order)
+    ladder = length_ladder(table.max_length)
+    return Batches(table.lengths, collate, batch_size=batch_size, ladder=ladder, buckets=buckets, seed=seed)
 
 
 def sts_evaluator(
-    rebuild: Rebuild,
-    tokenizer_folder: Path,
-    name: str,
-    sentence1: Sequence[str],
-    sentence2: Sequence[str],
-    gold: Float[np.ndarray, " n"],
-    *,
-    pooling: str = "mean",
-    max_length: int = 128,
+    rebuild: Rebuild, tokenizer_folder: Path, name: str, pairs: Pairs, pooling: str, max_length: int
 ) -> Evaluate:
-    """Spearman's correlation of cosines with gold scores, times 100, as an `evaluate` for the loop.
-
-    Every process must call it: each encodes its share.
-
-    Args:
-      rebuild: From `split_encoder`.
-      tokenizer_folder: Folder of the model's tokenizer.
-      name: Name of the score.
-      sentence1, sentence2, gold: The pairs and their gold scores.
-      pooling: A name of `jaxwhiten.POOLINGS`.
-      max_length: Maximum number of tokens per sentence.
-    """
+    """An `evaluate` for the loop: Spearman's correlation of the pairs' cosines with their gold scores, times 100."""
 
     def evaluate(params: Params) -> dict[str, float]:
-        host = jax.device_get(params["encoder"])  # the next step donates the buffers on the devices
-        encoder = Encoder(rebuild(host), tokenizer_folder, pooling=pooling, max_length=max_length)
-        if steps := jax.device_get(params.get("steps", ())):
+        encoder = Encoder(rebuild(params["encoder"]), tokenizer_folder, pooling=pooling, max_length=max_length)
+        if steps := params.get("steps", ()):
             encoder = encoder.then(*steps)
-        vectors = gather_rows(encoder.encode(share([*sentence1, *sentence2]), show_progress=False))
-        half = len(sentence1)
-        return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), gold)}
+        vectors = gather_rows(encoder.encode(share([*pairs.sentence1, *pairs.sentence2]), show_progress=False))
+        half = len(pairs.score)
+        return {name: 100 * spearman(cosine_pairs(vectors[:half], vectors[half:]), pairs.score)}
 
     return evaluate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -22,6 +23,8 @@ Batch = dict[str, Array]
 Metrics = dict[str, Scalar]
 LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
 """From parameters, a batch and a dropout key to the mean loss over the batch and further means to log."""
+Evaluate = Callable[[Params], dict[str, float]]
+"""From parameters on the host to scores by name. Every process calls it, and computes its share."""
 
 
 DECAYS: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -32,66 +35,81 @@ DECAYS: dict[str, Callable[[float, int], optax.Schedule]] = {
 OPTIMIZERS = ("adamw", "adam")
 
 
-def make_schedule(peak: float, steps: int, *, warmup: float = 0.1, decay: str = "linear") -> optax.Schedule:
-    """Linear warm-up to `peak`, then decay towards zero at `steps`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimization:
+    """The steps of a run: how many, on how many rows each, and by which rates and optimiser.
 
-    Args:
-      peak: Highest learning rate.
+    Attributes:
       steps: Optimiser steps of the whole run.
+      batch_size: Rows per global batch, over all devices.
+      learning_rate: The highest; the rate rises to it linearly, then decays towards zero at `steps`.
       warmup: Share of the steps spent warming up, rounded up to whole steps.
       decay: One of `DECAYS`.
-
-    Returns:
-      A schedule from step (counted from 0) to learning rate. With a warm-up the first step has rate 0, as in
-      transformers' schedules.
-
-    Raises:
-      InputError: A mistyped decay, no steps, or a share outside 0-1.
-    """
-    if decay not in DECAYS:
-        raise unknown_name("decay", decay, DECAYS)
-    if steps < 1 or not 0 <= warmup < 1:
-        raise InputError(f"A schedule needs at least one step and a warm-up share in [0, 1): got {steps}, {warmup}.")
-    warmup_steps = math.ceil(steps * warmup)
-    after = DECAYS[decay](peak, max(steps - warmup_steps, 1))
-    if warmup_steps == 0:
-        return after
-    return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
-
-
-def make_optimizer(
-    schedule: optax.Schedule,
-    *,
-    name: str = "adamw",
-    weight_decay: float = 0.01,
-    clip_norm: float = 1.0,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-) -> optax.GradientTransformation:
-    """Gradient clipping followed by Adam or AdamW.
-
-    Args:
-      schedule: Learning rate by step.
-      name: `"adamw"` or `"adam"`.
+      optimizer: One of `OPTIMIZERS`, after gradient clipping.
       weight_decay: AdamW's decoupled weight decay; biases and norms (arrays with one axis) are exempt.
       clip_norm: Maximum global norm of the gradient; 0 disables clipping.
       b2: Decay rate of the second moment.
       eps: Added to the square root of the second moment.
-
-    Raises:
-      InputError: A mistyped optimiser.
+      accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
+      seed: Seed of the dropout noise.
 
     References:
       Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
     """
-    if name not in OPTIMIZERS:
-        raise unknown_name("optimizer", name, OPTIMIZERS)
-    if name == "adam":
-        rule = optax.adam(schedule, b2=b2, eps=eps)
-    else:
-        matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-        rule = optax.adamw(schedule, b2=b2, eps=eps, weight_decay=weight_decay, mask=matrices)
-    return optax.chain(optax.clip_by_global_norm(clip_norm), rule) if clip_norm > 0 else rule
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    warmup: float = 0.1
+    decay: str = "linear"
+    optimizer: str = "adamw"
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    b2: float = 0.999
+    eps: float = 1e-8
+    accumulate: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.decay not in DECAYS:
+            raise unknown_name("decay", self.decay, DECAYS)
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
+        if self.steps < 1 or not 0 <= self.warmup < 1:
+            raise InputError(
+                f"A schedule needs at least one step and a warm-up share in [0, 1): got {self.steps}, {self.warmup}."
+            )
+
+    @functools.cached_property
+    def schedule(self) -> optax.Schedule:
+        """Learning rate by step, counted from 0; with a warm-up the first is 0, as in transformers' schedules."""
+        warmup_steps = math.ceil(self.steps * self.warmup)
+        after = DECAYS[self.decay](self.learning_rate, max(self.steps - warmup_steps, 1))
+        if warmup_steps == 0:
+            return after
+        return optax.join_schedules(
+            [optax.linear_schedule(0.0, self.learning_rate, warmup_steps), after], [warmup_steps]
+        )
+
+    @functools.cached_property
+    def transformation(self) -> optax.GradientTransformation:
+        """Gradient clipping followed by the optimiser."""
+        if self.optimizer == "adam":
+            rule = optax.adam(self.schedule, b2=self.b2, eps=self.eps)
+        else:
+            matrices = functools.partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+            rule = optax.adamw(self.schedule, b2=self.b2, eps=self.eps, weight_decay=self.weight_decay, mask=matrices)
+        return optax.chain(optax.clip_by_global_norm(self.clip_norm), rule) if self.clip_norm > 0 else rule
+
+    def mesh(self) -> Mesh:
+        """A mesh with one axis, `data`, over all devices of all processes, among which a batch divides evenly."""
+        devices = np.asarray(jax.devices())
+        if self.batch_size % (devices.size * self.accumulate):
+            raise InputError(
+                f"batch_size {self.batch_size} is not a multiple of {devices.size} devices × {self.accumulate} "
+                "accumulated parts."
+            )
+        return Mesh(devices, ("data",))
 
 
 class TrainState(NamedTuple):
@@ -102,31 +120,11 @@ class TrainState(NamedTuple):
     opt_state: optax.OptState
 
 
-def data_mesh(batch_size: int, accumulate: int = 1) -> Mesh:
-    """A mesh with one axis, `data`, over all devices of all processes.
-
-    Raises:
-      InputError: The batch cannot be divided evenly among the devices.
-    """
-    devices = np.asarray(jax.devices())
-    if batch_size % (devices.size * accumulate):
-        raise InputError(
-            f"batch_size {batch_size} is not a multiple of {devices.size} devices × {accumulate} accumulated parts."
-        )
-    return Mesh(devices, ("data",))
-
-
-def create_state(params: Params, optimizer: optax.GradientTransformation, mesh: Mesh) -> TrainState:
-    """The initial state, replicated on every device of the mesh.
-
-    Args:
-      params: Initial parameters; copied, because the training step donates its input buffers.
-      optimizer: Initialises the optimiser state.
-      mesh: From `data_mesh`.
-    """
-    everywhere = NamedSharding(mesh, PartitionSpec())
+def create_state(params: Params, how: Optimization, mesh: Mesh) -> TrainState:
+    """The initial state, replicated on every device of the mesh; copied, as a step donates its input buffers."""
+    everywhere, init = NamedSharding(mesh, PartitionSpec()), how.transformation.init
     make = jax.jit(
-        lambda p: TrainState(jnp.zeros((), jnp.int32), p, optimizer.init(p)), out_shardings=everywhere, keep_unused=True
+        lambda p: TrainState(jnp.zeros((), jnp.int32), p, init(p)), out_shardings=everywhere, keep_unused=True
     )
     return make(jax.tree.map(np.asarray, params))
 
@@ -140,27 +138,16 @@ def place_batch(batch: dict[str, np.ndarray], mesh: Mesh) -> dict[str, jax.Array
 StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
-def make_step(
-    loss_fn: LossFn,
-    optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
-    mesh: Mesh,
-    *,
-    seed: int = 0,
-    accumulate: int = 1,
-    frozen: Params | None = None,
-) -> StepFn:
+def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | None = None) -> StepFn:
     """Compiles the training step.
 
     The state is replicated and donated; the batch is sharded over the mesh, and the loss is that of the global batch.
     Dropout depends on the seed and the step only, not on the devices.
 
     Args:
-      loss_fn: The objective. With `accumulate` above 1 it is called with one part of the batch at a time.
-      optimizer, mesh: From `make_optimizer` and `data_mesh`.
-      schedule: Learning rate by step, to be logged.
-      seed: Seed of the dropout noise.
-      accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
+      loss_fn: The objective. When gradients are accumulated, it is called with one part of the batch at a time.
+      how: The optimiser, its rates, the seed and the number of parts.
+      mesh: Whose devices the batch is sharded over.
       frozen: Arrays the loss finds as `params["frozen"]`: neither trained nor in a checkpoint, and not constants of
         the compiled program.
 
@@ -168,6 +155,7 @@ def make_step(
       `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that
       `loss_fn` returns.
     """
+    accumulate, optimizer, schedule = how.accumulate, how.transformation, how.schedule
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
 
     def mean_gradient(params: Params, batch: Batch, key: Key[Array, ""], frozen: Params | None) -> Any:
@@ -190,7 +178,7 @@ def make_step(
         return jax.tree.map(lambda x: x / accumulate, total)
 
     def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(jax.random.key(seed), state.step)
+        key = jax.random.fold_in(jax.random.key(how.seed), state.step)
         (loss, metrics), gradients = mean_gradient(state.params, batch, key, frozen)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         metrics |= {

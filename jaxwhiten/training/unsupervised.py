@@ -19,14 +19,14 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten import losses
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Whiten
+from jaxwhiten.losses import Loss
 from jaxwhiten.models import TransformerEncoder, load_masked_lm
 from jaxwhiten.models.layers import Context, linear
 from jaxwhiten.models.masked import MaskedHead
 from jaxwhiten.models.positions import rotary
-from jaxwhiten.training.plan import PLANNERS, Plan, Setup, plan_sentences
+from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.training.sentences import noisy_vectors, split_encoder
 from jaxwhiten.training.step import Batch, Params
 from jaxwhiten.whitening import Whitening, WhiteningWarning
@@ -36,47 +36,46 @@ from jaxwhiten.whitening import Whitening, WhiteningWarning
 _SHRINKAGE = 0.01
 
 
-def plan_whitenedcse(objective: str, setup: Setup) -> Plan:
+def plan_whitenedcse(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """`jaxwhiten.losses.whitenedcse` with other shuffles in every step."""
-    plan = plan_sentences(objective, setup)
+    plan = plan_sentences(objective, loss, setup)
 
-    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def shuffled(params: Params, batch: Batch, key: jax.Array) -> Any:
         dropout, shuffles = jax.random.split(key)
         return plan.loss(params | {"head": {"key": shuffles}}, batch, dropout)
 
-    return dataclasses.replace(plan, loss=loss)
+    return dataclasses.replace(plan, loss=shuffled)
 
 
-def plan_simcse_whitened(objective: str, setup: Setup) -> Plan:
+def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_rows: int = 10_000) -> Plan:
     """SimCSE on whitened vectors: training after whitening, where it is usual to whiten after training.
 
-    The whitening is fitted on the first `fit_rows` sentences (10,000) by the encoder as it comes in, and held; every
-    stage of a config with `stages` fits it anew, on the encoder as it has become. The encoder is exported without it.
+    The whitening is fitted on the first `fit_rows` sentences by the encoder as it comes in, and held; every stage of a
+    config with `stages` fits it anew, on the encoder as it has become. The encoder is exported without it.
     """
-    settings = dict(setup.settings)
-    rows, encoder = settings.pop("fit_rows", 10_000), setup.encoder()
-    simcse = losses.objective("simcse", **setup.matryoshka, **settings)
-    if not encoder.dimension < rows:
-        raise InputError(f"fit_rows is {rows}; a whitening of {encoder.dimension} dimensions is fitted on more rows.")
+    encoder = setup.encoder()
+    if not encoder.dimension < fit_rows:
+        raise InputError(
+            f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions is fitted on more rows."
+        )
     with warnings.catch_warnings():  # of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
-        whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:rows]), shrinkage=_SHRINKAGE)
+        whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:fit_rows]), shrinkage=_SHRINKAGE)
     whiten = jax.tree.map(jnp.asarray, Whiten.of(whitening))
-    return plan_sentences("simcse", setup, lambda c, y, h: simcse([whiten(x) for x in c], y, h))
+    return plan_sentences(objective, lambda c, y, h: loss([whiten(x) for x in c], y, h), setup)
 
 
-def plan_ct(objective: str, setup: Setup) -> Plan:
+def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     """`jaxwhiten.losses.contrastive_tension` of two encoders that begin equal and share nothing; the first is kept."""
-    pooling, compare = setup.pooling, losses.objective(objective, **setup.matryoshka, **setup.settings)
-    encoder, rebuild = split_encoder(setup.model, pooling)
+    encoder, rebuild = split_encoder(setup.model, setup.pooling)
 
-    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
         parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
-        vectors = [noisy_vectors(rebuild(part), ids, lengths, pooling, nnx.Rngs(dropout=k)) for part, k in parts]
-        return compare(vectors, None, {}), {}
+        vectors = [noisy_vectors(rebuild(part), ids, lengths, setup.pooling, nnx.Rngs(dropout=k)) for part, k in parts]
+        return loss(vectors, None, {}), {}
 
-    return Plan({"encoder": encoder, "head": encoder}, loss, rebuild)
+    return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild)
 
 
 class Decoder(nnx.Module):
@@ -86,11 +85,7 @@ class Decoder(nnx.Module):
     before. Attention to a single vector gives it weight 1, whatever the query: what is left of the cross-attention
     is one linear map of the vector per layer, added to the layer's input.
 
-    Args:
-      model: The encoder.
-      layers: How many layers.
-      head: Of the encoder's masked language model.
-      rngs: Source of the maps' initial weights.
+    `head` is that of the encoder's masked language model.
     """
 
     def __init__(self, model: TransformerEncoder, layers: int, head: MaskedHead, *, rngs: nnx.Rngs):
@@ -123,13 +118,7 @@ class Decoder(nnx.Module):
 def delete_tokens(
     input_ids: Int[Array, "batch length"], lengths: Int[Array, " batch"], share: float, key: Array
 ) -> tuple[Int[Array, "batch room"], Int[Array, " batch"]]:
-    """Deletes a share of each sentence's tokens at random; the first and the last, [CLS] and [SEP], stay.
-
-    Args:
-      input_ids: Padded token ids.
-      lengths: Tokens of each sentence.
-      share: Of the tokens to delete; at least one stays.
-      key: Source of the choice.
+    """Deletes a share of each sentence's tokens at random; the first and the last, [CLS] and [SEP], and one more stay.
 
     Returns:
       The tokens left, in their order, in as many columns as the longest input can need, and how many they are.
@@ -146,30 +135,24 @@ def delete_tokens(
     return jnp.take_along_axis(input_ids, order, axis=1), jnp.sum(keep, axis=1)
 
 
-def plan_tsdae(objective: str, setup: Setup) -> Plan:
-    """TSDAE: a sentence without most of its tokens is encoded, and a small decoder restores it from the vector alone.
+def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: float = 0.6, layers: int = 1) -> Plan:
+    """TSDAE: a sentence without a share of its tokens is encoded; a small decoder restores it from the vector alone.
 
     The loss is the mean cross-entropy of every token given those before; the encoder alone is exported.
-
-    Settings: `deletion`, the share of tokens to delete (0.6), and `layers` of the decoder (1).
-
-    Raises:
-      InputError: A share outside 0-1, more layers than the encoder has, or Matryoshka prefixes.
     """
-    losses.objective(objective, **setup.settings)
-    deletion, layers = setup.settings.get("deletion", 0.6), setup.settings.get("layers", 1)
+    del objective, loss  # of vectors, not of tokens
     model, pooling = setup.model, setup.pooling
     if not 0 <= deletion < 1:
         raise InputError(f"deletion is {deletion}; a share of the tokens from 0 to below 1 can be deleted.")
     if not 1 <= layers <= len(getattr(model, "layers", ())):
         raise InputError(f"layers is {layers}; the decoder takes 1 to all of the encoder's last layers.")
-    if setup.matryoshka.get("matryoshka_dims"):
+    if setup.dims:
         raise InputError("The objective 'tsdae' has no Matryoshka prefixes: its decoder reads whole vectors.")
     head = load_masked_lm(setup.folder, seed=setup.seed, dtype=jnp.dtype(model.dtype).name)[0].head
     graph, decoder = nnx.split(Decoder(model, layers, head, rngs=nnx.Rngs(setup.seed)))
     encoder, rebuild = split_encoder(model, pooling)
 
-    def loss(params: Params, batch: Batch, key: jax.Array) -> Any:
+    def restoring(params: Params, batch: Batch, key: jax.Array) -> Any:
         noise, dropout = jax.random.split(key)
         rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
@@ -180,8 +163,4 @@ def plan_tsdae(objective: str, setup: Setup) -> Plan:
         counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]
         return jnp.sum(jnp.where(counted, found, 0.0)) / jnp.sum(counted), {}
 
-    return Plan({"encoder": encoder, "head": decoder}, loss, rebuild)
-
-
-PLANNERS |= {"whitenedcse": plan_whitenedcse, "simcse_whitened": plan_simcse_whitened, "ct": plan_ct}
-PLANNERS |= {"tsdae": plan_tsdae}
+    return Plan({"encoder": encoder, "head": decoder}, restoring, rebuild)

@@ -17,7 +17,6 @@ from flax import nnx
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from jaxwhiten import losses
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.forward import forward
 from jaxwhiten.encoding.layout import SLOTS
@@ -25,9 +24,10 @@ from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.search.jax_flat import _searcher
-from jaxwhiten.training import make_optimizer, make_schedule, make_step, masked_loss, sentence_loss, split_encoder
-from jaxwhiten.training.masked import split_masked_lm
-from jaxwhiten.training.step import TrainState
+from jaxwhiten.training.masked import masked_loss
+from jaxwhiten.training.objectives import objective_loss
+from jaxwhiten.training.sentences import sentence_loss, split_encoder
+from jaxwhiten.training.step import Optimization, TrainState, make_step
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import _map_block
 from jaxwhiten.whitening.on_devices import _add
@@ -139,10 +139,9 @@ def transform(rows: int, d: int, k: int) -> Callable[[Target], Any]:
 
 
 def _train(target: Target, params: Any, loss: Any, batch: dict[str, Any]) -> Any:
-    mesh, schedule = target.mesh(), make_schedule(2e-5, 1000)
-    optimizer = make_optimizer(schedule)
-    state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, optimizer.init(p)), params)
-    return make_step(loss, optimizer, schedule, mesh).lower(shaped(state, mesh), shaped(batch, mesh, "data"))
+    mesh, how = target.mesh(), Optimization(steps=1000, batch_size=len(target.devices), learning_rate=2e-5)
+    state = jax.eval_shape(lambda p: TrainState(jnp.zeros((), jnp.int32), p, how.transformation.init(p)), params)
+    return make_step(loss, how, mesh).lower(shaped(state, mesh), shaped(batch, mesh, "data"))
 
 
 def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = False) -> Callable[[Target], Any]:
@@ -152,14 +151,13 @@ def train_pairs(config: EncoderConfig, rows: int, length: int, remat: bool = Fal
         sizes = dataclasses.replace(config, pooler=False)  # it would be frozen, and the program hold its numbers
         model = nnx.eval_shape(lambda: init_model(sizes, seed=0, dtype="bfloat16", remat=remat))
         encoder, rebuild = split_encoder(model, "mean")
-        head = jax.eval_shape(lambda: losses.init_head("mnr", jax.random.key(0), config.hidden_size, 0))
         n = rows * len(target.devices)
         batch = {
             "input_ids": jax.ShapeDtypeStruct((n, 2, length), jnp.int32),
             "lengths": jax.ShapeDtypeStruct((n, 2), jnp.int32),
         }
-        loss = sentence_loss(rebuild, losses.objective("mnr"))
-        return _train(target, {"encoder": encoder, "head": head}, loss, batch)
+        loss = sentence_loss(rebuild, objective_loss("mnr"))
+        return _train(target, {"encoder": encoder, "head": {}}, loss, batch)
 
     return lower
 
@@ -169,7 +167,7 @@ def train_masked(config: EncoderConfig, rows: int, length: int, positions: int) 
 
     def lower(target: Target) -> Any:
         model = nnx.eval_shape(lambda: init_masked_lm(config, seed=0, dtype="bfloat16"))
-        params, rebuild = split_masked_lm(model)
+        params, rebuild = split_encoder(model)
         n = rows * len(target.devices)
         batch = {name: jax.ShapeDtypeStruct((n, positions), jnp.int32) for name in ("positions", "targets")}
         batch["input_ids"] = jax.ShapeDtypeStruct((n, length), jnp.int32)

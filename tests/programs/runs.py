@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from jaxwhiten.training import read_metrics
+from jaxwhiten.training.log import read_metrics
 from tests.conftest import ROOT
 from tests.tiny import SENTENCES
 

@@ -18,7 +18,7 @@ from jaxwhiten import Encoder, Moments
 from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
-from jaxwhiten.training import read_metrics
+from jaxwhiten.training.log import read_metrics
 from tests.conftest import ROOT
 from tests.programs import exchange
 from tests.programs.runs import WORDS, write_table, write_text

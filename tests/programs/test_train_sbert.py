@@ -20,18 +20,18 @@ from configs import (
     sbert_defaults,
     simcse,
     smoke,
-    static_train,
     stsb,
     unsupervised,
 )
 from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder
+from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from tests.programs.runs import finish, model_bytes, softmax_arguments, start, steps_of, when, write_table
 from tests.tiny import SENTENCES
 from train import sbert
+from train.common import load_examples
 
 
 @pytest.fixture
@@ -42,26 +42,14 @@ def arguments(tiny_model, tmp_path):
 # LoRA learns a teacher's vectors: both hooks of a plan in one run.
 TAUGHT_LORA = {"objective": "distil_mse", "data.columns": "('one',)", "adapter.kind": "lora", "teacher.pooling": "mean"}
 TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "data.classes": "()"}
-STATIC = {"objective": "distil_cosine", "data.columns": "('one',)", "teacher.pooling": "mean"}
-
-
-def static_folder(teacher, folder):
-    """A table of 16 dimensions in which [UNK], the second row, has no weight."""
-    table = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
-    table[1] = 0.0
-    return Encoder(StaticEncoder(table), teacher, max_length=100).then(Normalize()).save(folder)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{}, TAUGHT_LORA, TSDAE, STATIC], ids=["softmax", "lora with a teacher", "tsdae", "static"]
-)
+@pytest.mark.parametrize("changes", [{}, TAUGHT_LORA, TSDAE], ids=["softmax", "lora with a teacher", "tsdae"])
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
     """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
     cache = tmp_path / "cache"
     arguments |= changes | {"teacher.model": arguments["model"]}
-    if changes is STATIC:
-        arguments["model"] = str(static_folder(arguments["model"], tmp_path / "static"))
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
@@ -148,24 +136,11 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
 
-def test_a_static_encoder_learns_and_its_folder_is_as_it_was(config, tmp_path, tiny_model):
-    config.model = str(static_folder(tiny_model, tmp_path / "static"))
-    config.objective, config.teacher.model, config.teacher.pooling = "distil_cosine", str(tiny_model), "mean"
-    config.data.columns, config.data.label, config.data.classes = ("one",), "", ()
-    config.learning_rate, config.weight_decay, config.steps, config.log_every = 0.05, 0.0, 80, 1
-    lines = Path(config.data.file).read_text().splitlines()
-    lines = [lines[0], *(f"語 {line}" for line in lines[1:])]  # with [UNK]
-    Path(config.data.file).write_text("\n".join(lines) + "\n")
-    sbert.main(config)
-    found = list(steps_of(tmp_path / "run").values())
-    assert np.mean(found[-12:]) < 0.8 * found[0]
-    before, after = (Encoder.from_pretrained(folder) for folder in (config.model, tmp_path / "run" / "model"))
-    assert (after.max_length, after.head.summary) == (before.max_length, before.head.summary)
-    np.testing.assert_array_equal(after.tokenizer(SENTENCES).flat, before.tokenizer(SENTENCES).flat)
-    moved = np.abs(after._runner._table - before._runner._table).max(axis=1) > 0
-    seen = set(before.tokenizer([line.split("\t")[0] for line in lines[1:]]).flat.tolist())
-    assert 1 in seen
-    assert set(np.flatnonzero(moved).tolist()) == seen - {1}
+def test_a_static_encoder_is_refused(config, tmp_path, tiny_model):
+    table = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
+    config.model = str(Encoder(StaticEncoder(table), tiny_model, max_length=100).save(tmp_path / "static"))
+    with pytest.raises(InputError, match="is a static encoder"):
+        sbert.main(config)
 
 
 def test_stages_start_where_the_one_before_ended(config, tmp_path):
@@ -223,7 +198,7 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
-MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, static_train, adapter)
+MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
 
@@ -234,7 +209,7 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
     config.data.negatives, config.data.miner, config.data.depth = 2, config.model, 5
     sbert.main(config)
     assert "192 negatives mined by" in capsys.readouterr().out
-    rows = sbert.load_examples(config, losses.objective_kind("triplet"))
+    rows = load_examples(config.data, OBJECTIVES["triplet"])
     triplets = sbert.with_negatives(config, rows).columns
     pairs = set(zip(*rows.columns.values(), strict=True))
     assert list(triplets) == ["anchor", "positive", "negative"]
@@ -246,9 +221,9 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
 def test_configs_hold_a_known_objective_with_its_settings(get_config):
     config = get_config()
     assert set(config) == set(sbert_defaults.get_config())
-    losses.objective(config.objective, matryoshka_dims=config.matryoshka.dims, **config.settings)
-    head = losses.init_head(config.objective, jax.random.key(0), 8, 3, **config.settings)
-    assert bool(head) == (config.objective == "softmax")
+    objective_loss(config.objective, config.matryoshka.dims, **config.settings)
+    if config.objective == "softmax":
+        losses.init_classifier(jax.random.key(0), 8, 3, **config.settings)
 
 
 def test_nli_stsb_hands_the_model_on():

@@ -11,18 +11,10 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import save_sentence_transformer
 from jaxwhiten.models import load_model
-from jaxwhiten.training import (
-    Setup,
-    create_state,
-    data_mesh,
-    make_optimizer,
-    make_plan,
-    make_schedule,
-    make_step,
-    place_batch,
-    sentence_batches,
-    tokenize_columns,
-)
+from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.plan import Adapter, Setup, Teacher
+from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
+from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import SENTENCES, write_model
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
@@ -40,23 +32,23 @@ def folder(tmp_path_factory):
 def setup(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     model, _, _ = load_model(folder)
-    return Setup(model, folder, "mean", 32, COLUMNS, tokenize_columns(COLUMNS, folder, 32))
+    return Setup(model, folder, "mean", COLUMNS, tokenize_columns(COLUMNS, folder, 32))
 
 
 def adapted(setup, kind, objective="mnr", **settings):
-    return make_plan(objective, dataclasses.replace(setup, adapter={"kind": kind, "rank": 4, **settings}))
+    return make_plan(objective, dataclasses.replace(setup, adapter=Adapter(kind, **{"rank": 4, **settings})))
 
 
 def batches(setup, plan):
-    return sentence_batches(setup.table, plan.labels, batch_size=8, max_length=32, buckets=1, vectors=plan.vectors)
+    return sentence_batches(setup.table, plan.labels, plan.vectors, batch_size=8, buckets=1)
 
 
 def trained(setup, plan, steps=5):
     """The parameters after some steps, and the loss before each."""
-    schedule = make_schedule(1e-2, steps, warmup=0.0)
-    mesh, optimizer = data_mesh(8), make_optimizer(schedule)
-    state, source, found = create_state(plan.params, optimizer, mesh), batches(setup, plan), []
-    step = make_step(plan.loss, optimizer, schedule, mesh, frozen=plan.frozen)
+    how = Optimization(steps=steps, batch_size=8, learning_rate=1e-2, warmup=0.0)
+    mesh = how.mesh()
+    state, source, found = create_state(plan.params, how, mesh), batches(setup, plan), []
+    step = make_step(plan.loss, how, mesh, plan.frozen)
     for _ in range(steps):
         state, metrics = step(state, place_batch(next(source), mesh))
         found.append(float(metrics["loss"]))
@@ -118,7 +110,7 @@ def test_merged_weights_give_the_products_of_the_paper(setup):
 
 def test_lora_serves_an_objective_with_a_teacher(setup, folder):
     table = tokenize_columns(COLUMNS[:1], folder, 32)
-    one = dataclasses.replace(setup, columns=COLUMNS[:1], table=table, teacher={"model": str(folder), "pooling": "cls"})
+    one = dataclasses.replace(setup, columns=COLUMNS[:1], table=table, teacher=Teacher(str(folder), "cls"))
     plan = adapted(one, "lora", "distil_mse")
     _, found = trained(one, plan)
     assert found[-1] < found[0]

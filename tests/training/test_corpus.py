@@ -9,7 +9,8 @@ from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.datasets.textfile import held_out
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training import corpus, tokenize_corpus
+from jaxwhiten.training import corpus
+from jaxwhiten.training.corpus import tokenize_corpus
 from tests.tiny import SENTENCES
 
 WORDS = " ".join(SENTENCES).split()

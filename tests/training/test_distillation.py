@@ -10,7 +10,10 @@ import pytest
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
-from jaxwhiten.training import Setup, distillation, make_plan, tokenize_columns
+from jaxwhiten.training import distillation
+from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.plan import Setup, Teacher
+from jaxwhiten.training.sentences import tokenize_columns
 from tests.tiny import SENTENCES, write_model
 
 WORDS = " ".join(SENTENCES).split()
@@ -30,7 +33,7 @@ def setup(tmp_path_factory, teacher, monkeypatch, tmp_path):
     folder = write_model(tmp_path / "student", attention_dropout=0.0, **sizes)
     model, _, folder = load_model(folder)
     table = tokenize_columns([TEXTS], folder, 32)
-    return Setup(model, folder, "mean", 32, [TEXTS], table, teacher={"model": str(teacher), "pooling": "mean"})
+    return Setup(model, folder, "mean", [TEXTS], table, teacher=Teacher(str(teacher), "mean"))
 
 
 def test_labels_are_the_teachers_vectors_and_are_read_back(setup, teacher, monkeypatch):
@@ -67,7 +70,7 @@ def test_vectors_of_the_students_width_keep_their_cosines():
 def test_the_loss_is_that_of_the_mapped_vectors(setup):
     plan = make_plan("distil_mse", setup)
     assert plan.labels.shape == (len(TEXTS), 1, 32)
-    batch = setup.table.batch(np.arange(8), 32, 0) | {"labels": plan.labels[:8]}
+    batch = setup.table.batch(np.arange(8), 32) | {"labels": plan.labels[:8]}
     value, _ = jax.jit(plan.loss)(plan.params, jax.tree.map(jnp.asarray, batch), jax.random.key(0))
     own = Encoder(setup.model, setup.folder, pooling="mean", max_length=32).encode(TEXTS)
     wanted = distillation.student_map(plan.labels[:, 0], np.arange(len(TEXTS)), own)(plan.labels[:8, 0])
@@ -81,4 +84,4 @@ def test_a_narrower_teacher_is_refused():
 
 def test_a_teacher_has_to_be_named(setup):
     with pytest.raises(InputError, match=r"config\.teacher\.model"):
-        make_plan("distil_mse", dataclasses.replace(setup, teacher={"model": ""}))
+        make_plan("distil_mse", dataclasses.replace(setup, teacher=Teacher()))

@@ -10,24 +10,21 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import NonFiniteError
-from jaxwhiten.training import Log, RunOptions, plot_run, read_metrics, train
+from jaxwhiten.training.log import Log, plot_run, read_metrics
+from jaxwhiten.training.loop import RunOptions, train
+from jaxwhiten.training.plan import Plan
 from tests.training import toy
 
 STEPS = 24
 
 
 def run(folder, *, loss_fn=toy.loss_fn, evaluate=toy.evaluate, steps=STEPS, **options):
-    optimizer, schedule = toy.optimizer(STEPS)
     return train(
         folder,
-        toy.params(),
-        loss_fn,
+        Plan(toy.params(), loss_fn, lambda params: params),
         toy.batches(),
-        optimizer,
-        schedule,
-        steps=steps,
-        batch_size=toy.BATCH,
-        recipe={"toy": 1},
+        toy.how(steps),
+        {"toy": 1},
         evaluate=evaluate,
         best="toy dev" if evaluate else None,
         options=RunOptions(**{"evaluate_every": 8, "log_every": 5, "progress": False, **options}),

@@ -7,21 +7,10 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten.models import init_masked_lm, load_masked_lm, with_rates
-from jaxwhiten.training import (
-    MaskRules,
-    TokenStream,
-    create_state,
-    data_mesh,
-    make_optimizer,
-    make_schedule,
-    make_step,
-    mask_blocks,
-    masked_batches,
-    masked_evaluator,
-    masked_loss,
-    place_batch,
-    split_masked_lm,
-)
+from jaxwhiten.training.corpus import TokenStream
+from jaxwhiten.training.masked import MaskRules, mask_blocks, masked_batches, masked_evaluator, masked_loss
+from jaxwhiten.training.sentences import split_encoder
+from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import tiny_config
 
 VOCAB, LENGTH = 60, 16
@@ -42,11 +31,11 @@ def model(dropout=None, dtype="float32"):
 
 
 def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
-    params, rebuild = split_masked_lm(model(**how))
-    schedule = make_schedule(rate, steps, warmup=0.1)
-    optimizer = make_optimizer(schedule)
-    state = create_state(params, optimizer, mesh)
-    step = make_step(masked_loss(rebuild), optimizer, schedule, mesh, accumulate=accumulate)
+    params, rebuild = split_encoder(model(**how))
+    options = Optimization(steps=steps, batch_size=batch_size, learning_rate=rate, accumulate=accumulate)
+    mesh = mesh or options.mesh()
+    state = create_state(params, options, mesh)
+    step = make_step(masked_loss(rebuild), options, mesh)
     batches, found = masked_batches(stream(), RULES, batch_size=batch_size), []
     for _ in range(steps):
         state, metrics = step(state, place_batch(next(batches), mesh))
@@ -57,13 +46,13 @@ def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
 def test_the_order_is_learned():
     losses, state, rebuild = run(ONE_DEVICE, steps=200, rate=3e-3, dropout=0.0)
     assert losses[0] == pytest.approx(np.log(VOCAB), abs=0.5)
-    scores = masked_evaluator(rebuild, stream(40, seed=1), RULES)(state.params)
+    scores = masked_evaluator(rebuild, stream(40, seed=1), RULES)(jax.device_get(state.params))
     assert scores["held-out loss"] < 0.8 * np.log(VOCAB)
     assert scores["held-out accuracy"] > 10
 
 
 def test_eight_devices_give_the_losses_of_one():
-    one, eight = run(ONE_DEVICE)[0], run(data_mesh(16))[0]
+    one, eight = run(ONE_DEVICE)[0], run(None)[0]
     assert len(set(one)) == len(one)
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
@@ -81,7 +70,7 @@ def test_bfloat16_keeps_float32_parameters():
 
 
 def test_every_weight_has_a_gradient():
-    params, rebuild = split_masked_lm(model(dropout=0.0))
+    params, rebuild = split_encoder(model(dropout=0.0))
     batch = jax.tree.map(jnp.asarray, mask_blocks(stream().blocks(np.arange(16)), RULES, np.random.default_rng(0)))
     gradient = jax.grad(lambda p: masked_loss(rebuild)(p, batch, jax.random.key(0))[0])(params)
     still = [jax.tree_util.keystr(path) for path, leaf in jax.tree.leaves_with_path(gradient) if not leaf.any()]
@@ -90,7 +79,7 @@ def test_every_weight_has_a_gradient():
 
 def test_the_score_is_the_mean_over_masked_places():
     """Whatever the batch size, and with a last batch that is not full."""
-    params, rebuild = split_masked_lm(model())
+    params, rebuild = split_encoder(model())
     held = stream(21)
     found = masked_evaluator(rebuild, held, RULES, batch_size=32)(params)
     batch = mask_blocks(np.resize(held.blocks(np.arange(21)), (24, LENGTH)), RULES, np.random.default_rng(0))
@@ -126,5 +115,5 @@ def test_batches_go_on_from_a_position_with_the_same_masks():
 def test_going_on_from_an_encoder(tiny_model):
     masked, _, has_head = load_masked_lm(tiny_model)
     assert not has_head
-    params, rebuild = split_masked_lm(masked)
+    params, rebuild = split_encoder(masked)
     assert rebuild(params).config == masked.config

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.training import MaskRules, mask_blocks, mask_rules
+from jaxwhiten.training.masked import MaskRules, mask_blocks, mask_rules
 from tests.tiny import SENTENCES
 
 VOCAB = 60

@@ -13,7 +13,10 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.text import BulkTokenizer
-from jaxwhiten.training import Setup, make_plan, mine_negatives, pair_loss, pair_table, tokenize_columns
+from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.pairs import mine_negatives, pair_loss, pair_table
+from jaxwhiten.training.plan import Setup
+from jaxwhiten.training.sentences import tokenize_columns
 from tests.tiny import SENTENCES, write_model, write_tokenizer
 
 
@@ -50,7 +53,7 @@ def test_rows_are_known_by_tokens_and_labels(tmp_path):
         return pair_table(Examples({"a": SENTENCES[:2], "b": second}, np.array(label, np.float32)), tokenizer)
 
     one = table(SENTENCES[2:4], [0, 1])
-    assert one.batch(np.array([1, 0]), 16, 0)["input_ids"].shape == (2, 1, 16)
+    assert one.batch(np.array([1, 0]), 16)["input_ids"].shape == (2, 1, 16)
     assert one.key == table(SENTENCES[2:4], [0, 1]).key
     assert len({one.key, table(SENTENCES[3:5], [0, 1]).key, table(SENTENCES[2:4], [1, 1]).key}) == 3
 
@@ -75,7 +78,7 @@ def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path):
     columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
     model, _, folder = load_model(write_model(tmp_path, num_layers=1))
     table = tokenize_columns(columns, folder, 16, tmp_path)
-    setup = Setup(model, folder, "mean", 16, columns, table, settings={"teacher": str(cross_encoder), "scale": 5.0})
+    setup = Setup(model, folder, "mean", columns, table, settings={"teacher": str(cross_encoder), "scale": 5.0})
     plan = make_plan("margin_mse", setup)
     teacher = CrossEncoder.from_pretrained(cross_encoder)
     share = [teacher.predict(list(zip(columns[0], columns[i], strict=True))) for i in (1, 2)]

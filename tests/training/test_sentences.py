@@ -7,21 +7,18 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten import losses
+from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.export import save_sentence_transformer
 from jaxwhiten.models import load_model, save_model
-from jaxwhiten.training import (
-    create_state,
-    data_mesh,
-    make_optimizer,
-    make_schedule,
-    make_step,
-    place_batch,
+from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from jaxwhiten.training.sentences import (
     sentence_batches,
     sentence_loss,
     split_encoder,
     sts_evaluator,
     tokenize_columns,
 )
+from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
 from tests.tiny import SENTENCES, write_model
 
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
@@ -59,20 +56,20 @@ class Setup:
         self.texts, self.labels = make_rows(name, rows)
         model, config, _ = load_model(folder, dtype=dtype, remat=remat)
         encoder, self.rebuild = split_encoder(model, pooling)
-        head = losses.init_head(name, jax.random.key(1), config.hidden_size)
+        head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
         self.params = {"encoder": encoder, "head": head}
         self.table = tokenize_columns(self.texts, folder, 32, cache)
-        passes = losses.OBJECTIVES[name].passes
-        loss = losses.objective(name, **settings)
+        passes = OBJECTIVES[name].passes
+        loss = objective_loss(name, **settings)
         self.loss_fn = sentence_loss(self.rebuild, loss, pooling=pooling, passes=passes)
 
     def run(self, mesh, steps=4, batch_size=8, rate=1e-3, accumulate=1):
         """Losses of the first steps."""
-        schedule = make_schedule(rate, 10, warmup=0.0)
-        optimizer = make_optimizer(schedule)
-        state = create_state(self.params, optimizer, mesh)
-        step = make_step(self.loss_fn, optimizer, schedule, mesh, accumulate=accumulate)
-        batches = sentence_batches(self.table, self.labels, batch_size=batch_size, max_length=32, buckets=1)
+        how = Optimization(steps=10, batch_size=batch_size, learning_rate=rate, warmup=0.0, accumulate=accumulate)
+        mesh = mesh or how.mesh()
+        state = create_state(self.params, how, mesh)
+        step = make_step(self.loss_fn, how, mesh)
+        batches = sentence_batches(self.table, self.labels, batch_size=batch_size, buckets=1)
         found = []
         for _ in range(steps):
             state, metrics = step(state, place_batch(next(batches), mesh))
@@ -116,7 +113,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     from safetensors.numpy import load_file
 
     ours = Setup(still_model, name, pooling=pooling, rows=8, cache=cache)
-    batch = ours.table.batch(np.arange(8), 32, 0) | ({} if ours.labels is None else {"labels": ours.labels})
+    batch = ours.table.batch(np.arange(8), 32) | ({} if ours.labels is None else {"labels": ours.labels})
     batch = jax.tree.map(jnp.asarray, batch)
     (value, _), gradients = jax.jit(jax.value_and_grad(ours.loss_fn, has_aux=True))(
         ours.params, batch, jax.random.key(0)
@@ -127,7 +124,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
     peer.train()
     loss = peer_loss(name, peer, ours.params["head"], peers, torch)
-    texts = ours.texts * losses.OBJECTIVES[name].passes
+    texts = ours.texts * OBJECTIVES[name].passes
     target = None if ours.labels is None else torch.tensor(ours.labels.astype(np.int64 if name == "softmax" else None))
     their_value = loss([peer.tokenize(column) for column in texts], target)
     their_value.backward()
@@ -154,7 +151,7 @@ def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
     """Dropout included; for MNR the negatives of all eight count."""
     setup = Setup(tiny_model, name, rows=40, cache=cache)
     one = setup.run(ONE_DEVICE, batch_size=16)
-    eight = setup.run(data_mesh(16), batch_size=16)
+    eight = setup.run(None, batch_size=16)
     assert len(set(one)) == len(one)
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
@@ -189,7 +186,7 @@ def test_simcse_passes_differ_by_dropout(tiny_model, still_model, cache):
 @pytest.mark.parametrize("name", list(CASES))
 def test_the_loss_falls(still_model, cache, name):
     one = ONE_DEVICE
-    found = Setup(still_model, name, cache=cache, matryoshka_dims=(32, 8)).run(one, steps=30, rate=2e-3)
+    found = Setup(still_model, name, cache=cache, dims=(32, 8)).run(one, steps=30, rate=2e-3)
     assert np.mean(found[-5:]) < np.mean(found[:5])
 
 
@@ -208,8 +205,9 @@ def test_evaluator_is_spearman_of_the_encoders_cosines(tiny_model):
 
     first, second = SENTENCES[:5], SENTENCES[5:]
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
+    pairs = Pairs(first, second, gold, ["all"] * 5)
     params, rebuild = split_encoder(load_model(tiny_model)[0], "mean")
-    found = sts_evaluator(rebuild, tiny_model, "dev", first, second, gold, max_length=32)({"encoder": params})
+    found = sts_evaluator(rebuild, tiny_model, "dev", pairs, "mean", 32)({"encoder": params})
     vectors = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import Mesh
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.training import create_state, data_mesh, make_step, place_batch
+from jaxwhiten.training.step import create_state, make_step, place_batch
 from tests.training import toy
 
 
@@ -17,11 +17,11 @@ def no_noise(params, batch, key):
     return jnp.mean(error), {"mean": jnp.mean(error)}
 
 
-def run(loss_fn, *, mesh=None, steps=6, **options):
-    optimizer, schedule = toy.optimizer()
-    mesh = mesh or data_mesh(toy.BATCH)
-    state = create_state(toy.params(), optimizer, mesh)
-    step = make_step(loss_fn, optimizer, schedule, mesh, **options)
+def run(loss_fn, *, mesh=None, steps=6, frozen=None, **changes):
+    how = toy.how(**changes)
+    mesh = mesh or how.mesh()
+    state = create_state(toy.params(), how, mesh)
+    step = make_step(loss_fn, how, mesh, frozen)
     batches, rows = toy.batches(), []
     for _ in range(steps):
         state, metrics = step(state, place_batch(next(batches), mesh))
@@ -72,19 +72,19 @@ def test_noise_differs_from_step_to_step_and_from_part_to_part():
 
 
 def test_the_callers_parameters_survive():
-    optimizer, schedule = toy.optimizer()
-    mesh, mine = data_mesh(toy.BATCH), toy.params()
-    state = create_state(mine, optimizer, mesh)
-    step = make_step(toy.loss_fn, optimizer, schedule, mesh)
+    how, mine = toy.how(), toy.params()
+    mesh = how.mesh()
+    state = create_state(mine, how, mesh)
+    step = make_step(toy.loss_fn, how, mesh)
     state, _ = step(state, place_batch(next(toy.batches()), mesh))
     assert float(mine["kernel"].sum()) == 0.0
 
 
 def test_uneven_batches_are_refused():
     with pytest.raises(InputError, match="8 devices"):
-        data_mesh(12)
+        toy.how(batch_size=12).mesh()
     with pytest.raises(InputError, match="3 accumulated"):
-        data_mesh(16, accumulate=3)
+        toy.how(batch_size=16, accumulate=3).mesh()
 
 
 def test_frozen_parts_reach_the_loss_on_every_device_and_stay_out_of_the_state():

@@ -5,7 +5,7 @@ import pytest
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.text.tokenization import BulkTokenizer
-from jaxwhiten.training import tokenize_columns
+from jaxwhiten.training.sentences import tokenize_columns
 from tests.tiny import SENTENCES
 
 COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
@@ -15,7 +15,7 @@ def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
     table = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
     assert len(table) == 6
     assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
-    batch = table.batch(np.array([4, 1]), 16, pad_id=0)
+    batch = table.batch(np.array([4, 1]), 16)
     assert batch["input_ids"].shape == (2, 2, 16)
     tokenizer = BulkTokenizer(tiny_model, 16)
     for i, row in enumerate((4, 1)):
@@ -44,14 +44,14 @@ def test_key_follows_data_and_length(tiny_model, tmp_path):
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("damage", ["truncate", "sidecar", "missing"])
+@pytest.mark.parametrize("damage", ["truncate", "header", "missing"])
 def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
     first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
     expected, entry = np.array(first.tokens.flat), tmp_path / first.key
     if damage == "truncate":
         (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
-    elif damage == "sidecar":
-        (entry / "arrays.json").write_text("{")
+    elif damage == "header":
+        (entry / "sentences.npy").write_text("{")
     else:
         (entry / "lengths.npy").unlink()
     np.testing.assert_array_equal(tokenize_columns(COLUMNS, tiny_model, 16, tmp_path).tokens.flat, expected)

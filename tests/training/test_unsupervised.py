@@ -13,7 +13,10 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.models import load_model
 from jaxwhiten.models.masked import MaskedHead
-from jaxwhiten.training import Decoder, Setup, delete_tokens, make_plan, tokenize_columns
+from jaxwhiten.training.objectives import make_plan
+from jaxwhiten.training.plan import Setup
+from jaxwhiten.training.sentences import tokenize_columns
+from jaxwhiten.training.unsupervised import Decoder, delete_tokens
 from tests.tiny import SENTENCES, write_model
 
 LENGTH = 16
@@ -25,7 +28,7 @@ def setup(tmp_path_factory):
     folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
     model, _, folder = load_model(folder)
     table = tokenize_columns([TEXTS], folder, LENGTH, cache=folder / "tokens")
-    return Setup(model, folder, "mean", LENGTH, [TEXTS], table)
+    return Setup(model, folder, "mean", [TEXTS], table)
 
 
 def planned(setup, objective, **settings):
@@ -33,7 +36,7 @@ def planned(setup, objective, **settings):
 
 
 def batch_of(setup):
-    return jax.tree.map(jnp.asarray, setup.table.batch(np.arange(len(TEXTS)), LENGTH, 0))
+    return jax.tree.map(jnp.asarray, setup.table.batch(np.arange(len(TEXTS)), LENGTH))
 
 
 # --- TSDAE ----------------------------------------------------------------------------------------------------------

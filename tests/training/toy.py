@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.training import make_optimizer, make_schedule
 from jaxwhiten.training.batches import Batches
+from jaxwhiten.training.step import Optimization
 
 WIDTH, ROWS, BATCH = 6, 96, 16
 
@@ -33,9 +33,8 @@ def loss_fn(params, batch, key):
     return jnp.mean(error), {"worst": jnp.max(error)}
 
 
-def optimizer(steps=40, rate=0.1):
-    schedule = make_schedule(rate, steps)
-    return make_optimizer(schedule, weight_decay=0.0), schedule
+def how(steps=40, **changes):
+    return Optimization(**{"steps": steps, "batch_size": BATCH, "learning_rate": 0.1, "weight_decay": 0.0, **changes})
 
 
 def evaluate(params):

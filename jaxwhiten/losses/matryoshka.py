@@ -1,0 +1,47 @@
+"""Matryoshka: any loss, on several prefixes of the vectors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.losses.vectors import normalize_rows
+
+Head = Mapping[str, Array]
+"""Parameters of a loss: `kernel` and `bias` of the softmax classifier, empty otherwise."""
+
+Loss = Callable[[Sequence[Float[Array, "b d"]], Array | None, Head], Scalar]
+"""A loss for the training step: from one array of vectors per column, the labels and the head's parameters."""
+
+
+def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
+    """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
+
+    Works with every loss; the kernel of a softmax classifier is truncated to the same prefix.
+
+    Args:
+      loss: Of whole vectors.
+      dims: Lengths of the prefixes, at least one; none may be longer than the vectors.
+      weights: Weight of each prefix; all 1 when None.
+
+    References:
+      Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.
+    """
+    weights = [1.0] * len(dims) if weights is None else list(weights)
+    if not dims or min(dims) < 1 or len(weights) != len(dims):
+        raise InputError(f"matryoshka needs positive prefix lengths and as many weights: got {dims!r}, {weights!r}.")
+
+    def prefix_loss(columns: Sequence[Array], labels: Array | None, head: Head) -> Array:
+        dimension = columns[0].shape[-1]
+        if max(dims) > dimension:
+            raise InputError(f"matryoshka prefix {max(dims)} is longer than the vectors ({dimension}).")
+        total = jnp.zeros((), columns[0].dtype)
+        for k, weight in zip(dims, weights, strict=True):
+            cut = {name: value[:, :k] if name == "kernel" else value for name, value in head.items()}
+            total += weight * loss([normalize_rows(column[:, :k]) for column in columns], labels, cut)
+        return total
+
+    return prefix_loss
