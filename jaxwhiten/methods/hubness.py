@@ -105,8 +105,7 @@ class MutualProximityGauss(SimilarityMethod):
         return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
-        # Third and fourth moments are not used here.
-        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"], np.zeros(d))
+        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
         if state.n < 1 or state.mean.shape != (d,) or state.M2.shape != (d, d) or (np.diagonal(state.M2) < 0).any():
             raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
         return state

@@ -1,14 +1,18 @@
-"""Gaussian random projection: fewer dimensions without looking at the data."""
+"""Linear maps that scale no direction: a random projection, and all but the directions of largest variance."""
 
 from __future__ import annotations
 
+import copy
+import numbers
 from collections.abc import Mapping
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
+from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import VectorMethod, check_integer, parameters
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, is_number, parameters
+from jaxwhiten.whitening.whitening import Whitening
 
 
 @parameters
@@ -55,3 +59,46 @@ class RandomProjection(VectorMethod):
         if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
             raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
         return matrix
+
+
+@parameters
+class AllButTheTop(VectorMethod):
+    """Subtracts the mean and removes the directions of largest variance: (x − μ)(I − U_D U_Dᵀ).
+
+    The dimension stays d. As in common use, what is removed is the projection of x − μ; the paper's algorithm writes
+    the projection of x, which differs by a constant vector.
+
+    Args:
+      n_directions: D, the directions removed; None for the paper's rule of thumb d / 100, at least one.
+
+    References:
+      Mu, Viswanath: All-but-the-Top: Simple and Effective Postprocessing for Word Representations (2018),
+      algorithm 1.
+    """
+
+    name = "all-but-the-top"
+
+    n_directions: int | None = None
+
+    def _check_params(self, d: int) -> None:
+        D = self.n_directions
+        if D is not None and not (is_number(D, numbers.Integral) and 0 <= D < d):
+            raise InputError(f"n_directions must be None or an integer from 0 to {d - 1}, got {D!r}.")
+
+    def _learn(self, X: np.ndarray, state: Whitening | None) -> Whitening:
+        return (Whitening(gamma=0.0) if state is None else copy.copy(state)).partial_fit(X)
+
+    def _apply(self, state: Whitening, X: np.ndarray) -> np.ndarray:
+        d = state.n_features_in_
+        self._check_params(d)
+        D = min(max(1, d // 100), d - 1) if self.n_directions is None else self.n_directions
+        top = state.components_[:, :D]
+        return Affine(state.mean_, np.eye(d) - top @ top.T)(X)
+
+    def _pack(self, state: Whitening) -> dict[str, np.ndarray]:
+        return state._pack(state._fitted().state)
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Whitening:
+        whitening = Whitening(gamma=0.0)
+        whitening._learned = Learned(whitening._unpack(tensors, d), int(tensors["n"].item()), d, {})
+        return whitening

@@ -15,8 +15,7 @@ from jaxwhiten.io import load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
-from jaxwhiten.methods.projection import RandomProjection
-from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
+from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
@@ -28,8 +27,6 @@ _CLASSES: Mapping[str, type[Method]] = {
         Centring,
         ZScore,
         AllButTheTop,
-        ZCAWhitening,
-        CholeskyWhitening,
         RandomProjection,
         MutualProximity,
         MutualProximityGauss,
@@ -42,7 +39,7 @@ _CLASSES: Mapping[str, type[Method]] = {
 METHODS: Mapping[str, Callable[..., Any]] = {
     **_CLASSES,
     "pca": functools.partial(Whitening, gamma=0.0),
-    "shrunk-whitening": functools.partial(Whitening, shrinkage="ledoit-wolf"),
+    "shrunk-whitening": functools.partial(Whitening, shrinkage="oas"),
 }
 """Every method by name: called with parameters, it gives an estimator to be fitted."""
 

@@ -92,7 +92,7 @@ def isoscore(x: Float[np.ndarray, "n d"]) -> float:
     return isoscore_from_covariance(_covariance(x))
 
 
-def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: float = math.inf) -> float:
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
     """IsoScore of a covariance matrix; its scale does not matter.
 
     The paper normalises the d variances along the principal axes to length √d, takes their distance from (1, …, 1)

@@ -184,7 +184,7 @@ def test_halves_are_taken_where_they_lose_next_to_nothing(moments):
 
 
 def test_saved_and_loaded_it_is_the_same_code(vectors, moments, tmp_path):
-    moments = Moments(moments.n, moments.mean, moments.M2, moments.cubic, moments.quartic, {"model": "m"})
+    moments = Moments(moments.n, moments.mean, moments.M2, {"model": "m"})
     code = SpectrumCode(bytes=6).fit(Whitening.from_moments(moments, gamma=0.3, n_components=20), mean=moments.mean)
     code.save(tmp_path / "code.safetensors", {"corpus": "wiki"})
     loaded = load_code(tmp_path / "code.safetensors")

@@ -66,7 +66,7 @@ def test_suggestions_follow_the_rows():
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
 def test_few_rows_ask_for_shrinkage_and_a_smaller_k():
     few = suggest(Whitening().fit(cone(200, 64, mean=6.0, power=0.1)))
-    assert (few.n_components, few.shrinkage) == (20, "ledoit-wolf")
+    assert (few.n_components, few.shrinkage) == (20, "oas")
     assert "200 rows support no more" in few.reasons[0]
 
 
