@@ -52,11 +52,6 @@ class SimilarityMethod(Method):
 
         Returns:
           float64 similarities. Their order and their scale mean something only for one fitted method.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not matrices of numbers, other columns than the reference, or different numbers of rows.
         """
         (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
         if len(a) != len(b):

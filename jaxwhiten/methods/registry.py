@@ -53,9 +53,6 @@ def make_method(name: str, **params: Any) -> Any:
 
     Returns:
       The method, not fitted yet.
-
-    Raises:
-      InputError: No such method, or no such parameter.
     """
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
@@ -71,9 +68,6 @@ def load_method(path: str | os.PathLike[str]) -> Any:
 
     Returns:
       The fitted method.
-
-    Raises:
-      FormatError: Missing, damaged, or not of a method that this version knows.
     """
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)
@@ -89,11 +83,6 @@ def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarra
 
     Returns:
       The method's own similarity where it has one, else the cosine of the transformed vectors.
-
-    Raises:
-      NotFittedError: The method was not fitted.
-      NonFiniteError: A row holds NaN or an infinity; the message names it.
-      InputError: Shapes that do not fit.
     """
     if hasattr(method, "similarity"):
         return method.similarity(a, b)

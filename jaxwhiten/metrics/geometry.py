@@ -50,10 +50,6 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
 
     Returns:
       The measures.
-
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
     """
     _check(x, "The geometry of vectors")
     if max_rows < 2:
@@ -80,10 +76,6 @@ def isoscore(x: Float[np.ndarray, "n d"]) -> float:
     Returns:
       The score in [0, 1]; NaN when all rows are equal.
 
-    Raises:
-      InputError: Fewer than two rows or dimensions.
-      NonFiniteError: A row holds NaN or an infinity.
-
     References:
       Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
       section 4.
@@ -105,9 +97,6 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 
     Returns:
       The score in [0, 1]; NaN for a zero matrix.
-
-    Raises:
-      InputError: One dimension.
     """
     d = len(sigma)
     if d < 2:
@@ -123,7 +112,7 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args and Raises are those of `isoscore`; one dimension is enough.
+    Args are those of `isoscore`; one dimension is enough.
 
     Returns:
       A number from 1 to min(n − 1, d); NaN when all rows are equal.
@@ -157,9 +146,6 @@ def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"], alpha: f
     Returns:
       The mean of ‖x − y‖^α over the pairs.
 
-    Raises:
-      InputError: No pairs.
-
     References:
       Wang, Isola: Understanding Contrastive Representation Learning through Alignment and Uniformity on the
       Hypersphere (2020), section 4.1.
@@ -182,8 +168,6 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     Returns:
       A number from −4t to 0.
 
-    Raises are those of `isoscore`.
-
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
     """
@@ -204,10 +188,6 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
 
     Returns:
       The counts; their mean is k.
-
-    Raises:
-      InputError: Not more than k rows, or k below 1.
-      NonFiniteError: A row holds NaN or an infinity.
     """
     _check(x, "The k-occurrence")
     n = len(x)
@@ -224,7 +204,7 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
 def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
     """The skewness of the k-occurrence: large when few rows, the hubs, are neighbours of many.
 
-    Args and Raises are those of `k_occurrence`.
+    Args are those of `k_occurrence`.
 
     Returns:
       The skewness; 0 when every row occurs equally often.

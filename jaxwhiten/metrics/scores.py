@@ -59,9 +59,6 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     Returns:
       The correlation in [−1, 1]; NaN, without a warning, where it is undefined: fewer than two items, or one of
       the two constant.
-
-    Raises:
-      NonFiniteError: A value is NaN or infinite.
     """
     from scipy.stats import rankdata  # half a second that only scores need
 
@@ -96,9 +93,6 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
       (WhiteningBERT). `wmean`: that mean weighted by the subsets' pairs (BERT-flow, BERT-whitening). `subsets`: each
       subset's own, in order of first appearance. All in points. A subset whose correlation is undefined is NaN, and
       makes `mean` and `wmean` NaN.
-
-    Raises:
-      InputError: The three lengths differ, or there are no pairs.
 
     References:
       Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
@@ -206,7 +200,7 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
     """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold.
 
-    Args and Raises are those of `mrr_at_k`, which is the mean of these.
+    Args are those of `mrr_at_k`, which is the mean of these.
     """
     hits, _ = _hits(ranked, gold, k)
     ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
@@ -223,9 +217,6 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 
     Returns:
       The mean in [0, 1]; NaN when no query has gold.
-
-    Raises:
-      InputError: The numbers of queries differ, k < 1, or a row names an id twice.
     """
     ranks = reciprocal_ranks(ranked, gold, k)
     return float(ranks.mean()) if len(ranks) else math.nan
@@ -234,7 +225,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
-    Args, Returns and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
+    Args and Returns are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
     an approximate index.
     """
     hits, relevant = _hits(ranked, gold, k)
@@ -252,7 +243,7 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
 
-    Args, Returns and Raises are those of `mrr_at_k`.
+    Args and Returns are those of `mrr_at_k`.
 
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).

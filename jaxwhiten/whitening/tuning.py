@@ -87,11 +87,6 @@ def tune(
     Returns:
       The grid's scores and the best setting.
 
-    Raises:
-      NotFittedError: The whitening is not fitted.
-      InputError: Fewer than two pairs, gold scores all equal, arrays that do not fit, or a value out of range.
-      NonFiniteError: A row holds NaN or an infinity.
-
     References:
       Su, https://kexue.fm/archives/9079, for β and γ.
     """

@@ -251,9 +251,6 @@ class Whitening(VectorMethod):
 
         Returns:
           The fitted estimator.
-
-        Raises:
-          InputError: Empty moments, an unknown parameter, or one that cannot be.
         """
         result = cls().set_params(**params)
         if moments.n == 0:
@@ -271,10 +268,6 @@ class Whitening(VectorMethod):
 
         Returns:
           A fitted estimator.
-
-        Raises:
-          InputError: An unknown name, or a value that cannot be.
-          NotFittedError: Nothing was fitted yet.
         """
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
@@ -291,10 +284,6 @@ class Whitening(VectorMethod):
 
         Returns:
           A fitted estimator.
-
-        Raises:
-          InputError: A mean of another width, or one that is not finite.
-          NotFittedError: Nothing was fitted yet.
         """
         d, mean = self.n_features_in_, np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
@@ -309,10 +298,6 @@ class Whitening(VectorMethod):
 
         Args:
           moments: Of raw vectors.
-
-        Raises:
-          InputError: Moments of another width, or empty.
-          NotFittedError: Nothing was fitted yet.
         """
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
@@ -337,11 +322,6 @@ class Whitening(VectorMethod):
 
         Returns:
           Rows in the dtype `transform` would choose for Z.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or not k columns.
         """
         inverse = self._map(inverse=True)
         return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
