@@ -1,7 +1,8 @@
 """The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
 
-`geometry` gives all measures of one set at once; each is also a function of its own. All work on float64 copies of
-blocks, except the two that look at every pair of rows, which run on the device in blocks of similarities.
+`geometry` gives all measures of one set at once; each is also a function of its own, of the vectors or of their
+covariance. All work on float64 copies of blocks, except the two that look at every pair of rows, which run on the
+device in blocks of similarities.
 """
 
 from __future__ import annotations
@@ -61,27 +62,10 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
         "n": len(x),
         "isoscore": isoscore_from_covariance(sigma) if len(sigma) > 1 else math.nan,
         "average_cosine": average_cosine(x),
-        "effective_rank": _effective_rank(sigma),
+        "effective_rank": effective_rank_from_covariance(sigma),
         "uniformity": uniformity(x),
         "hubness": hubness(x, k) if len(x) > k else math.nan,
     }
-
-
-def isoscore(x: Float[np.ndarray, "n d"]) -> float:
-    """IsoScore: 1 when all directions have the same variance, 0 when one direction has all of it.
-
-    Args:
-      x: One vector per row, at least two, of at least two dimensions.
-
-    Returns:
-      The score in [0, 1]; NaN when all rows are equal.
-
-    References:
-      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
-      section 4.
-    """
-    _check(x, "IsoScore")
-    return isoscore_from_covariance(_covariance(x))
 
 
 def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
@@ -97,6 +81,10 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 
     Returns:
       The score in [0, 1]; NaN for a zero matrix.
+
+    References:
+      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
+      section 4.
     """
     d = len(sigma)
     if d < 2:
@@ -109,22 +97,18 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
     return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
-def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
+def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args are those of `isoscore`; one dimension is enough.
+    Args:
+      sigma: Covariance of the vectors.
 
     Returns:
-      A number from 1 to min(n − 1, d); NaN when all rows are equal.
+      A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
     """
-    _check(x, "The effective rank")
-    return _effective_rank(_covariance(x))
-
-
-def _effective_rank(sigma: np.ndarray) -> float:
     values = np.linalg.eigvalsh(sigma)
     # What rounding leaves in null directions would enter by its square root: 1e-16 of the variance as 1e-8.
     singular = np.sqrt(np.where(values > len(values) * np.finfo(np.float64).eps * values[-1], values, 0.0))
