@@ -17,7 +17,7 @@ def get_config():
     config.ks = "0"
     config.gamma = "1,0.5,0"
     config.methods = (
-        "centre,zscore,all-but-the-top,zca,cholesky,shrunk-whitening,random-projection,"
+        "centre,zscore,all-but-the-top,shrunk-whitening,random-projection,"
         "mutual-proximity,mutual-proximity-gauss,local-scaling,bert-flow"
     )
     config.geometry = True

@@ -75,7 +75,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
     whitening = fitted.whitening if isinstance(fitted, SpectrumCode) else fitted
     means, variances = whitening.along_axes(new)
     old, k = whitening.eigenvalues_, min(whitening.n_components or len(means), whitening.rank_)
-    chance = 1 / new.effective_n
+    chance = 1 / new.n
     shift = max(0.0, float(means @ means) / float(old.sum()) - chance)
     ratios = np.maximum(variances[:k], np.finfo(float).tiny) / old[:k]
     divergences = (ratios - 1 - np.log(ratios) + means[:k] ** 2 / old[:k]) / 2

@@ -69,9 +69,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
     parser.add_argument("--beta", type=float, help=f"share of the mean subtracted, 0 to 1; default: {share}")
     parser.add_argument("--gamma", type=float, help=f"power of the scaling, 0 to 1; default: {share}")
     if fitting:
-        parser.add_argument(
-            "--shrinkage", metavar="A", help="'ledoit-wolf', or a number from 0 to 1; default: no shrinkage"
-        )
+        parser.add_argument("--shrinkage", metavar="A", help="'oas', or a number from 0 to 1; default: no shrinkage")
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:

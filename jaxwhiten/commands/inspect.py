@@ -83,10 +83,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         return f"k={k}, β={values['beta']:g}, γ={values['gamma']:g}{shrinkage}"
 
     facts = report["provenance"]
-    weighted = f" (effective {facts['effective_n']:,.0f}, by their weights)" if "effective_n" in facts else ""
-    lines = [
-        f"{report['file']}: {report['kind']} of {report['n']:,} rows{weighted} of {report['dimension']} dimensions"
-    ]
+    lines = [f"{report['file']}: {report['kind']} of {report['n']:,} rows of {report['dimension']} dimensions"]
     made = [f"{key} {facts[key]}" for key in ("model", "pooling", "max_length", "corpus") if key in facts]
     if made:
         lines.append(f"  made of     {', '.join(made)}")

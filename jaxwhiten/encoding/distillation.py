@@ -3,7 +3,7 @@
     static = distil_static(Encoder.from_pretrained("all-MiniLM-L6-v2"), corpus, k=256)
 
 A sentence's vector is the mean of its tokens' rows. The covariance of such means is that of the tokens as they occur in
-text, not of the vocabulary, in which every token is there once: hence moments with weights. Where there is a corpus,
+text, not of the vocabulary, in which every token is there once: hence weighted moments. Where there is a corpus,
 least squares then bring the means near the teacher's own vectors of its sentences.
 
 References:
@@ -204,7 +204,7 @@ def distil(
     vectors = _mixed(vocabulary) if contexts else vocabulary.alone
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
     alone = fit is None and sentence_gamma is None
-    whitening = _whitening(Moments().update(vectors, weights), gamma, k if alone else None)
+    whitening = _whitening(_weighted_moments(vectors, weights), gamma, k if alone else None)
     table = (whitening.transform(vectors) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if sentence_gamma is not None:
         means = mean_matrix(vocabulary.sentences, len(table)) @ table
@@ -256,6 +256,14 @@ def _shares(counts: Float64[np.ndarray, " vocab"]) -> Float64[np.ndarray, " voca
 def _pooled(teacher: Encoder) -> Encoder:
     """The encoder up to its pooling."""
     return teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+
+
+def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np.ndarray, " vocab"]) -> Moments:
+    """Moments whose mean and covariance are those of the rows by their weights; rows of weight 0 are not counted."""
+    n, shares = int(np.count_nonzero(weights)), weights / weights.sum()
+    mean = shares @ vectors
+    scaled = (vectors - mean) * np.sqrt(n * shares)[:, None]
+    return Moments(n, mean, scaled.T @ scaled)
 
 
 def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
-from jaxwhiten.losses.vectors import normalize_rows
 
 Head = Mapping[str, Array]
 """Parameters of a loss: `kernel` and `bias` of the softmax classifier, empty otherwise."""
@@ -41,7 +41,7 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
         total = jnp.zeros((), columns[0].dtype)
         for k, weight in zip(dims, weights, strict=True):
             cut = {name: value[:, :k] if name == "kernel" else value for name, value in head.items()}
-            total += weight * loss([normalize_rows(column[:, :k]) for column in columns], labels, cut)
+            total += weight * loss([normalize_on_device(column[:, :k]) for column in columns], labels, cut)
         return total
 
     return prefix_loss

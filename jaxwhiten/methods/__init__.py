@@ -7,9 +7,8 @@ these methods have `similarity(a, b)` and no `transform`. `pair_similarity` scor
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import FLOW_CONFIGS, BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss, SimilarityMethod
-from jaxwhiten.methods.projection import RandomProjection
+from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.methods.registry import METHODS, load_method, make_method, pair_similarity
-from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
 from jaxwhiten.whitening.estimator import Method, VectorMethod
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "AllButTheTop",
     "BertFlow",
     "Centring",
-    "CholeskyWhitening",
     "Identity",
     "LocalScaling",
     "Method",
@@ -27,7 +25,6 @@ __all__ = [
     "RandomProjection",
     "SimilarityMethod",
     "VectorMethod",
-    "ZCAWhitening",
     "ZScore",
     "load_method",
     "make_method",

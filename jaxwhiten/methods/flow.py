@@ -191,11 +191,6 @@ class BertFlow(VectorMethod):
 
         Returns:
           Rows in float32.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or another number of columns.
         """
         return self._blocks("inverse", *self._state_and_rows(Z))
 
@@ -207,11 +202,6 @@ class BertFlow(VectorMethod):
 
         Returns:
           float32 log-likelihoods.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or another number of columns.
         """
         return self._blocks("log_likelihood", *self._state_and_rows(X))
 

@@ -52,11 +52,6 @@ class SimilarityMethod(Method):
 
         Returns:
           float64 similarities. Their order and their scale mean something only for one fitted method.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not matrices of numbers, other columns than the reference, or different numbers of rows.
         """
         (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
         if len(a) != len(b):
@@ -105,8 +100,7 @@ class MutualProximityGauss(SimilarityMethod):
         return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
-        # Third and fourth moments are not used here.
-        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"], np.zeros(d))
+        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
         if state.n < 1 or state.mean.shape != (d,) or state.M2.shape != (d, d) or (np.diagonal(state.M2) < 0).any():
             raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
         return state

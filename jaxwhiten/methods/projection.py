@@ -1,14 +1,18 @@
-"""Gaussian random projection: fewer dimensions without looking at the data."""
+"""Linear maps that scale no direction: a random projection, and all but the directions of largest variance."""
 
 from __future__ import annotations
 
+import copy
+import numbers
 from collections.abc import Mapping
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
+from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import VectorMethod, check_integer, parameters
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, is_number, parameters
+from jaxwhiten.whitening.whitening import Whitening
 
 
 @parameters
@@ -36,22 +40,65 @@ class RandomProjection(VectorMethod):
             check_integer("n_components", self.n_components, least=1)
         check_integer("seed", self.seed, least=0)
 
-    def _learn(self, X: np.ndarray, state: Affine | None) -> Affine:
+    def _learn(self, X: np.ndarray, state: np.ndarray | None) -> np.ndarray:
         check_finite(X)
         if state is not None:
             return state
         d = X.shape[1]
         k = self.n_components or d
-        return Affine(np.zeros(d), np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
+        return np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k)
 
-    def _apply(self, state: Affine, X: np.ndarray) -> np.ndarray:
-        return state(X)
+    def _apply(self, state: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return Affine(np.zeros(len(state)), state)(X)
 
-    def _pack(self, state: Affine) -> dict[str, np.ndarray]:
-        return {"matrix": state.matrix}
+    def _pack(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {"matrix": state}
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Affine:
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> np.ndarray:
         matrix = tensors["matrix"]
         if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
             raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
-        return Affine(np.zeros(d), matrix)
+        return matrix
+
+
+@parameters
+class AllButTheTop(VectorMethod):
+    """Subtracts the mean and removes the directions of largest variance: (x − μ)(I − U_D U_Dᵀ).
+
+    The dimension stays d. As in common use, what is removed is the projection of x − μ; the paper's algorithm writes
+    the projection of x, which differs by a constant vector.
+
+    Args:
+      n_directions: D, the directions removed; None for the paper's rule of thumb d / 100, at least one.
+
+    References:
+      Mu, Viswanath: All-but-the-Top: Simple and Effective Postprocessing for Word Representations (2018),
+      algorithm 1.
+    """
+
+    name = "all-but-the-top"
+
+    n_directions: int | None = None
+
+    def _check_params(self, d: int) -> None:
+        D = self.n_directions
+        if D is not None and not (is_number(D, numbers.Integral) and 0 <= D < d):
+            raise InputError(f"n_directions must be None or an integer from 0 to {d - 1}, got {D!r}.")
+
+    def _learn(self, X: np.ndarray, state: Whitening | None) -> Whitening:
+        return (Whitening(gamma=0.0) if state is None else copy.copy(state)).partial_fit(X)
+
+    def _apply(self, state: Whitening, X: np.ndarray) -> np.ndarray:
+        d = state.n_features_in_
+        self._check_params(d)
+        D = min(max(1, d // 100), d - 1) if self.n_directions is None else self.n_directions
+        top = state.components_[:, :D]
+        return Affine(state.mean_, np.eye(d) - top @ top.T)(X)
+
+    def _pack(self, state: Whitening) -> dict[str, np.ndarray]:
+        return state._pack(state._fitted().state)
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Whitening:
+        whitening = Whitening(gamma=0.0)
+        whitening._learned = Learned(whitening._unpack(tensors, d), int(tensors["n"].item()), d, {})
+        return whitening

@@ -15,8 +15,7 @@ from jaxwhiten.io import load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
-from jaxwhiten.methods.projection import RandomProjection
-from jaxwhiten.methods.spectral import AllButTheTop, CholeskyWhitening, ZCAWhitening
+from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
@@ -28,8 +27,6 @@ _CLASSES: Mapping[str, type[Method]] = {
         Centring,
         ZScore,
         AllButTheTop,
-        ZCAWhitening,
-        CholeskyWhitening,
         RandomProjection,
         MutualProximity,
         MutualProximityGauss,
@@ -42,7 +39,7 @@ _CLASSES: Mapping[str, type[Method]] = {
 METHODS: Mapping[str, Callable[..., Any]] = {
     **_CLASSES,
     "pca": functools.partial(Whitening, gamma=0.0),
-    "shrunk-whitening": functools.partial(Whitening, shrinkage="ledoit-wolf"),
+    "shrunk-whitening": functools.partial(Whitening, shrinkage="oas"),
 }
 """Every method by name: called with parameters, it gives an estimator to be fitted."""
 
@@ -56,9 +53,6 @@ def make_method(name: str, **params: Any) -> Any:
 
     Returns:
       The method, not fitted yet.
-
-    Raises:
-      InputError: No such method, or no such parameter.
     """
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
@@ -74,9 +68,6 @@ def load_method(path: str | os.PathLike[str]) -> Any:
 
     Returns:
       The fitted method.
-
-    Raises:
-      FormatError: Missing, damaged, or not of a method that this version knows.
     """
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)
@@ -92,11 +83,6 @@ def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarra
 
     Returns:
       The method's own similarity where it has one, else the cosine of the transformed vectors.
-
-    Raises:
-      NotFittedError: The method was not fitted.
-      NonFiniteError: A row holds NaN or an infinity; the message names it.
-      InputError: Shapes that do not fit.
     """
     if hasattr(method, "similarity"):
         return method.similarity(a, b)

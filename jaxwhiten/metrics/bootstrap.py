@@ -149,9 +149,6 @@ def spearman_resamples(
     Returns:
       `all`, `mean` and `wmean`, each [m, n_resamples] in points; NaN where a resample's correlation is undefined.
 
-    Raises:
-      InputError: Lengths differ, there are no pairs, or `n_resamples` is below 1.
-
     References:
       Efron & Tibshirani 1993, chapters 6 and 13.
     """
@@ -209,7 +206,7 @@ def bootstrap_spearman(
 ) -> dict[str, Interval]:
     """Percentile intervals, in points, of the three aggregates `all`, `mean` and `wmean` of one setting.
 
-    Args and Raises are those of `spearman_resamples` and `percentile_interval`.
+    Args are those of `spearman_resamples` and `percentile_interval`.
     """
     samples = spearman_resamples(similarity[None], gold, subsets, n_resamples, seed)
     return {name: percentile_interval(samples[name][0], level) for name in AGGREGATES}
@@ -224,9 +221,6 @@ def bootstrap_mean(
     reciprocal ranks are few however many queries there are.
 
     Args are those of `bootstrap_spearman`, with one value per item.
-
-    Raises:
-      InputError: There are no values.
     """
     if not len(values):
         raise InputError("The bootstrap of a mean needs at least one value.")

@@ -1,7 +1,8 @@
 """The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
 
-`geometry` gives all measures of one set at once; each is also a function of its own. All work on float64 copies of
-blocks, except the two that look at every pair of rows, which run on the device in blocks of similarities.
+`geometry` gives all measures of one set at once; each is also a function of its own, of the vectors or of their
+covariance. All work on float64 copies of blocks, except the two that look at every pair of rows, which run on the
+device in blocks of similarities.
 """
 
 from __future__ import annotations
@@ -50,10 +51,6 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
 
     Returns:
       The measures.
-
-    Raises:
-      InputError: Fewer than two rows.
-      NonFiniteError: A row holds NaN or an infinity.
     """
     _check(x, "The geometry of vectors")
     if max_rows < 2:
@@ -65,34 +62,13 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
         "n": len(x),
         "isoscore": isoscore_from_covariance(sigma) if len(sigma) > 1 else math.nan,
         "average_cosine": average_cosine(x),
-        "effective_rank": _effective_rank(sigma),
+        "effective_rank": effective_rank_from_covariance(sigma),
         "uniformity": uniformity(x),
         "hubness": hubness(x, k) if len(x) > k else math.nan,
     }
 
 
-def isoscore(x: Float[np.ndarray, "n d"]) -> float:
-    """IsoScore: 1 when all directions have the same variance, 0 when one direction has all of it.
-
-    Args:
-      x: One vector per row, at least two, of at least two dimensions.
-
-    Returns:
-      The score in [0, 1]; NaN when all rows are equal.
-
-    Raises:
-      InputError: Fewer than two rows or dimensions.
-      NonFiniteError: A row holds NaN or an infinity.
-
-    References:
-      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
-      section 4.
-    """
-    _check(x, "IsoScore")
-    return isoscore_from_covariance(_covariance(x))
-
-
-def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: float = math.inf) -> float:
+def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
     """IsoScore of a covariance matrix; its scale does not matter.
 
     The paper normalises the d variances along the principal axes to length √d, takes their distance from (1, …, 1)
@@ -106,8 +82,9 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: float = math.
     Returns:
       The score in [0, 1]; NaN for a zero matrix.
 
-    Raises:
-      InputError: One dimension.
+    References:
+      Rudman, Gillman, Rayne, Eickhoff: IsoScore: Measuring the Uniformity of Embedding Space Utilization (2022),
+      section 4.
     """
     d = len(sigma)
     if d < 2:
@@ -120,22 +97,18 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: float = math.
     return (1 / max(float(np.einsum("ij,ij->", scaled, scaled)) - 1 / n, 1 / d) - 1) / (d - 1)
 
 
-def effective_rank(x: Float[np.ndarray, "n d"]) -> float:
+def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args and Raises are those of `isoscore`; one dimension is enough.
+    Args:
+      sigma: Covariance of the vectors.
 
     Returns:
-      A number from 1 to min(n − 1, d); NaN when all rows are equal.
+      A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
     """
-    _check(x, "The effective rank")
-    return _effective_rank(_covariance(x))
-
-
-def _effective_rank(sigma: np.ndarray) -> float:
     values = np.linalg.eigvalsh(sigma)
     # What rounding leaves in null directions would enter by its square root: 1e-16 of the variance as 1e-8.
     singular = np.sqrt(np.where(values > len(values) * np.finfo(np.float64).eps * values[-1], values, 0.0))
@@ -156,9 +129,6 @@ def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"], alpha: f
 
     Returns:
       The mean of ‖x − y‖^α over the pairs.
-
-    Raises:
-      InputError: No pairs.
 
     References:
       Wang, Isola: Understanding Contrastive Representation Learning through Alignment and Uniformity on the
@@ -182,8 +152,6 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     Returns:
       A number from −4t to 0.
 
-    Raises are those of `isoscore`.
-
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
     """
@@ -204,10 +172,6 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
 
     Returns:
       The counts; their mean is k.
-
-    Raises:
-      InputError: Not more than k rows, or k below 1.
-      NonFiniteError: A row holds NaN or an infinity.
     """
     _check(x, "The k-occurrence")
     n = len(x)
@@ -224,7 +188,7 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
 def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
     """The skewness of the k-occurrence: large when few rows, the hubs, are neighbours of many.
 
-    Args and Raises are those of `k_occurrence`.
+    Args are those of `k_occurrence`.
 
     Returns:
       The skewness; 0 when every row occurs equally often.

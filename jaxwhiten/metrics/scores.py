@@ -59,9 +59,6 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     Returns:
       The correlation in [−1, 1]; NaN, without a warning, where it is undefined: fewer than two items, or one of
       the two constant.
-
-    Raises:
-      NonFiniteError: A value is NaN or infinite.
     """
     from scipy.stats import rankdata  # half a second that only scores need
 
@@ -80,10 +77,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
 
 def cosine_pairs(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; a zero vector gives 0."""
-    dot = np.einsum("nd,nd->n", a, b)
-    scale = np.sqrt(np.einsum("nd,nd->n", a, a)) * np.sqrt(np.einsum("nd,nd->n", b, b))
-    cosines: np.ndarray = np.divide(dot, scale, out=np.zeros_like(dot), where=scale > 0)
-    return cosines
+    return np.einsum("nd,nd->n", normalize(a), normalize(b))
 
 
 def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> STSScores:
@@ -99,9 +93,6 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
       (WhiteningBERT). `wmean`: that mean weighted by the subsets' pairs (BERT-flow, BERT-whitening). `subsets`: each
       subset's own, in order of first appearance. All in points. A subset whose correlation is undefined is NaN, and
       makes `mean` and `wmean` NaN.
-
-    Raises:
-      InputError: The three lengths differ, or there are no pairs.
 
     References:
       Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
@@ -140,11 +131,9 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     n = len(x)
     if n < 2:
         raise InputError(f"The average cosine needs at least two vectors, got {n}.")
-    x64 = x.astype(np.float64)
-    norms = np.linalg.norm(x64, axis=1)
-    used = norms > 0
-    total = (x64[used] / norms[used, None]).sum(axis=0)
-    return float((total @ total - used.sum()) / (n * (n - 1)))
+    unit = normalize(x.astype(np.float64))
+    total = unit.sum(axis=0)
+    return float((total @ total - np.count_nonzero(unit.any(axis=1))) / (n * (n - 1)))
 
 
 def partner_ranks(
@@ -211,7 +200,7 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
     """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold.
 
-    Args and Raises are those of `mrr_at_k`, which is the mean of these.
+    Args are those of `mrr_at_k`, which is the mean of these.
     """
     hits, _ = _hits(ranked, gold, k)
     ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
@@ -228,9 +217,6 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 
     Returns:
       The mean in [0, 1]; NaN when no query has gold.
-
-    Raises:
-      InputError: The numbers of queries differ, k < 1, or a row names an id twice.
     """
     ranks = reciprocal_ranks(ranked, gold, k)
     return float(ranks.mean()) if len(ranks) else math.nan
@@ -239,7 +225,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
-    Args, Returns and Raises are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
+    Args and Returns are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
     an approximate index.
     """
     hits, relevant = _hits(ranked, gold, k)
@@ -257,7 +243,7 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
 
-    Args, Returns and Raises are those of `mrr_at_k`.
+    Args and Returns are those of `mrr_at_k`.
 
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).

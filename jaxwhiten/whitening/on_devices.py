@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Bool, Float
 
 from jaxwhiten.whitening.moments import Moments, moments_of
-from jaxwhiten.whitening.reduction import BlockSums, Shares, Sums, row_sums
+from jaxwhiten.whitening.reduction import BlockSums, Sums, row_sums
 
 _AXIS = "data"
 _DEALT = PartitionSpec(None, _AXIS)  # of arrays [row of its device, device, ...]
@@ -43,10 +43,10 @@ class DeviceMoments:
           rows: float32 [row of its device, device, ..., d], the second axis over the mesh.
           counts: Of the same shape without d: which rows count. The others hold any finite numbers.
         """
-        weight = jax.device_put(counts.astype(np.float32), NamedSharding(self._mesh, _DEALT))
+        counted = jax.device_put(counts.astype(np.float32), NamedSharding(self._mesh, _DEALT))
         if self._about is None:
-            self._about = _centre_and_scale(rows, weight)
-        self._total = _add(self._total, rows, weight, *self._about, self._mesh)
+            self._about = _centre_and_scale(rows, counted)
+        self._total = _add(self._total, rows, counted, *self._about, self._mesh)
         self._n += int(counts.sum())
 
     def moments(self) -> Moments | None:
@@ -54,17 +54,16 @@ class DeviceMoments:
         if self._total is None or self._about is None:
             return Moments()
         sums, (centre, scale) = jax.device_get((self._total, self._about))
-        block = BlockSums(slice(0, self._n), sums, centre, float(scale), Shares.of(self._n, None))
+        block = BlockSums(slice(0, self._n), sums, centre, float(scale))
         return moments_of(block) if block.usable() else None
 
 
 @jax.jit
-def _centre_and_scale(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The mean, and a power of two that keeps fourth powers within float32; 1 for rows of an ordinary size."""
-    counts = weight[..., None] > 0
-    kept = jnp.where(counts, rows, 0)
+def _centre_and_scale(rows: jax.Array, counted: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The mean, and a power of two that keeps squares well within float32; 1 for rows of an ordinary size."""
+    counts = counted[..., None] > 0
     axes = tuple(range(rows.ndim - 1))
-    centre = jnp.sum(kept, axis=axes) / jnp.sum(weight)
+    centre = jnp.sum(jnp.where(counts, rows, 0), axis=axes) / jnp.sum(counted)
     exponent = jnp.frexp(jnp.max(jnp.where(counts, jnp.abs(rows - centre), 0)))[1]
     usual = jnp.abs(exponent) <= 16
     return centre, jnp.where(usual, 1.0, jnp.ldexp(jnp.float32(1), -jnp.clip(exponent, -120, 120)))
@@ -72,13 +71,13 @@ def _centre_and_scale(rows: jax.Array, weight: jax.Array) -> tuple[jax.Array, ja
 
 @functools.partial(jax.jit, static_argnames="mesh", donate_argnames="total")
 def _add(
-    total: Sums | None, rows: jax.Array, weight: jax.Array, centre: jax.Array, scale: jax.Array, mesh: Mesh
+    total: Sums | None, rows: jax.Array, counted: jax.Array, centre: jax.Array, scale: jax.Array, mesh: Mesh
 ) -> Sums:
-    def local(rows: jax.Array, weight: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
-        found = row_sums(rows.reshape(-1, rows.shape[-1]), weight.reshape(-1), centre, scale)
+    def local(rows: jax.Array, counted: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
+        found = row_sums(rows.reshape(-1, rows.shape[-1]), counted.reshape(-1), centre, scale)
         return lax.psum(found, _AXIS)
 
     everywhere = PartitionSpec()
     specs = (_DEALT, _DEALT, everywhere, everywhere)
-    found: Any = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=everywhere)(rows, weight, centre, scale)
+    found: Any = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=everywhere)(rows, counted, centre, scale)
     return found if total is None else jax.tree.map(jnp.add, total, found)

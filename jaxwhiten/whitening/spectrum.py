@@ -77,14 +77,10 @@ def spread(fitted: Moments | Whitening) -> float:
       A number from 0 to 1; NaN where all rows are equal or have one dimension.
     """
     if isinstance(fitted, Moments):
-        sigma, n = fitted.covariance(), fitted.effective_n
+        sigma, n = fitted.covariance(), fitted.n
     else:
-        sigma, n = np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), _effective_n(fitted)
+        sigma, n = np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), fitted.n_samples_seen_
     return isoscore_from_covariance(sigma, n) if len(sigma) > 1 else math.nan
-
-
-def _effective_n(whitening: Whitening) -> float:
-    return float(whitening.provenance.get("effective_n", whitening.n_samples_seen_))
 
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
@@ -143,7 +139,7 @@ def suggest(whitening: Whitening) -> Suggestion:
       β and γ below 1 on vectors of fine-tuned encoders.
     """
     facts = spectrum(whitening, ks=range(1, whitening.n_features_in_ + 1))
-    n, d, rank = int(_effective_n(whitening)), facts["dimension"], facts["rank"]
+    n, d, rank = facts["n"], facts["dimension"], facts["rank"]
     shares = [row["share"] for row in facts["explained"]]
     supported = max(1, min(rank, n // _ROWS_PER_DIRECTION))
     enough = next((k for k in doubling(d) if shares[k - 1] >= _SHARE), d)
@@ -177,6 +173,6 @@ def suggest(whitening: Whitening) -> Suggestion:
         )
     shrinkage = None
     if n < _ROWS_PER_DIRECTION * d:
-        shrinkage = "ledoit-wolf"
-        reasons.append(f"shrinkage=ledoit-wolf: {n} rows are fewer than {_ROWS_PER_DIRECTION} per dimension")
+        shrinkage = "oas"
+        reasons.append(f"shrinkage=oas: {n} rows are fewer than {_ROWS_PER_DIRECTION} per dimension")
     return Suggestion(k, 1.0, gamma, shrinkage, tuple(reasons))

@@ -87,11 +87,6 @@ def tune(
     Returns:
       The grid's scores and the best setting.
 
-    Raises:
-      NotFittedError: The whitening is not fitted.
-      InputError: Fewer than two pairs, gold scores all equal, arrays that do not fit, or a value out of range.
-      NonFiniteError: A row holds NaN or an infinity.
-
     References:
       Su, https://kexue.fm/archives/9079, for β and γ.
     """
@@ -112,24 +107,13 @@ def tune(
         for setting in _settings(whitening, sides, ks, beta, gamma)
     ]
     (own,) = _settings(whitening, sides, [whitening.n_components or d], float(whitening.beta), float(whitening.gamma))
-    baseline = Baseline(*[_score(cosine_pairs(*_doubles(p)), p.gold) for p in (pairs, held_out) if p])
+    baseline = Baseline(*[100 * spearman(cosine_pairs(side.first, side.second), side.gold) for side in sides])
     best = max(rows, key=lambda row: (np.nan_to_num(row.score, nan=-np.inf), -row.n_components))
     return Tuning(best, own, baseline, tuple(rows), _warnings(best, own, baseline))
 
 
-class _Rotated(NamedTuple):
-    first: np.ndarray
-    second: np.ndarray
-    mean: np.ndarray
-    gold: np.ndarray
-
-
-def _doubles(pairs: ScoredPairs) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "n d"]]:
-    return np.asarray(pairs.first, np.float64), np.asarray(pairs.second, np.float64)
-
-
-def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> _Rotated:
-    """Both sides' coordinates along the eigenvectors."""
+def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> ScoredPairs:
+    """The pairs by their coordinates along the eigenvectors."""
     d, n = whitening.n_features_in_, len(pairs.gold)
     for side in (pairs.first, pairs.second):
         if len(as_matrix(side, "tune", columns=d)) != n:
@@ -138,26 +122,22 @@ def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> _Rotated:
             raise NonFiniteError(f"Row {row} of the {what} holds a NaN or an infinity.")
     if n < 2 or len(np.unique(pairs.gold)) < 2:
         raise InputError(f"The {what} need at least two different gold scores to be correlated with.")
-    first, second = _doubles(pairs)
-    U = whitening.components_
-    return _Rotated(first @ U, second @ U, whitening.mean_ @ U, np.asarray(pairs.gold))
+    first, second = (np.asarray(side, np.float64) @ whitening.components_ for side in (pairs.first, pairs.second))
+    return ScoredPairs(first, second, np.asarray(pairs.gold))
 
 
 def _settings(
-    whitening: Whitening, sides: Sequence[_Rotated], ks: Sequence[int], beta: float, gamma: float
+    whitening: Whitening, sides: Sequence[ScoredPairs], ks: Sequence[int], beta: float, gamma: float
 ) -> list[Setting]:
     """The scores of all k at one β and γ."""
     whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
-    scales = whole.scales_
-    scores = []
-    for side in sides:
-        cosines = _prefix_cosines(side, beta * side.mean, scales, ks)
-        scores.append([_score(row, side.gold) for row in cosines])
+    shift, scales = beta * whole.mean_ @ whole.components_, whole.scales_
+    scores = [[100 * spearman(row, side.gold) for row in _prefix_cosines(side, shift, scales, ks)] for side in sides]
     return [Setting(int(k), beta, gamma, *row) for k, *row in zip(ks, *scores, strict=True)]
 
 
 def _prefix_cosines(
-    side: _Rotated, shift: np.ndarray, scales: np.ndarray, ks: Sequence[int]
+    side: ScoredPairs, shift: np.ndarray, scales: np.ndarray, ks: Sequence[int]
 ) -> Float64[np.ndarray, "ks n"]:
     """Cosines over the first k directions, for every k of an ascending list."""
     starts = [0, *ks[:-1]]
@@ -169,10 +149,6 @@ def _prefix_cosines(
         lengths = np.sqrt(aa) * np.sqrt(bb)
         out[:, rows] = np.divide(dot, lengths, out=np.zeros_like(dot), where=lengths > 0).T
     return out
-
-
-def _score(similarity: np.ndarray, gold: np.ndarray) -> float:
-    return 100 * spearman(similarity, gold)
 
 
 def _warnings(best: Setting, own: Setting, baseline: Baseline) -> tuple[str, ...]:

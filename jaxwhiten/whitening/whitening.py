@@ -1,7 +1,7 @@
 """Whitening of sentence vectors: x̃ = (x − βμ) U Λ^(−γ/2), the first k columns of it.
 
-Σ = U Λ Uᵀ is the covariance with divisor n. One eigendecomposition, in float64 on the host, serves every k, β, γ and
-shrinkage: they only rescale its columns.
+Rows are summed up as `Moments`; their covariance Σ = U Λ Uᵀ, with divisor n, is decomposed once, in float64 on the
+host; mean, axes and eigenvalues make the map. Every k, β, γ and shrinkage only rescales the columns of that map.
 """
 
 from __future__ import annotations
@@ -9,25 +9,37 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import sys
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.decomposition import Decomposition
-from jaxwhiten.whitening.estimator import Learned, check_share, is_number, parameters, stamp
+from jaxwhiten.whitening.estimator import (
+    Learned,
+    Parameter,
+    VectorMethod,
+    check_share,
+    is_number,
+    parameter,
+    parameters,
+    stamp,
+)
 from jaxwhiten.whitening.moments import Moments
-from jaxwhiten.whitening.spectral import SpectralMethod, Spectrum
 
-_SHRINKAGES = ("ledoit-wolf",)
+_SHRINKAGES = ("oas",)
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of
 # fresh rows along the columns kept are within a third of those fitted. The second holds where the spectrum is flat.
 _ROWS_PER_COLUMN, _ROWS_PER_EFFECTIVE = 10, 5
+# Threads that come to a fit that is not decomposed yet wait for the first of them.
+_LOCK = threading.Lock()
 
 
 class WhiteningWarning(UserWarning):
@@ -42,9 +54,87 @@ def _warn(message: str) -> None:
     warnings.warn(message, WhiteningWarning, stacklevel=level)
 
 
-def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> None:
+def _double_device() -> jax.Device | None:
+    """The device for float64 work: the host CPU, so that results do not depend on the accelerator; else the default."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Decomposition:
+    """μ and Σ = U Λ Uᵀ of a fit. Never changed; estimators of one fit share the arrays.
+
+    Attributes:
+      mean: μ.
+      vectors: U, eigenvectors as columns.
+      values: Λ, descending.
+      maps: Maps made of these, with the parameters they were made for, by whether they are inverse.
+    """
+
+    mean: Float64[np.ndarray, " d"]
+    vectors: Float64[np.ndarray, "d d"]
+    values: Float64[np.ndarray, " d"]
+    maps: dict[bool, tuple[Any, Affine]] = dataclasses.field(default_factory=dict, init=False)
+
+    def __getstate__(self) -> dict[str, Any]:  # copies and scikit-learn's workers make their own device constants
+        return self.__dict__ | {"maps": {}}
+
+    @classmethod
+    def of(cls, moments: Moments) -> Decomposition:
+        """Decomposes in float64: eigenvalues descending, the largest entry of each eigenvector positive."""
+        with jax.enable_x64(True):
+            values, vectors = jnp.linalg.eigh(jax.device_put(moments.covariance(), _double_device()))
+            values, vectors = np.asarray(values), np.asarray(vectors)
+        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]
+        vectors = vectors * np.where(largest < 0, -1.0, 1.0)
+        return cls(moments.mean.copy(), np.ascontiguousarray(vectors), values)
+
+    def moments(self, n: int) -> Moments:
+        """The moments of the n rows this was made from."""
+        M2 = (self.vectors * (self.values * n)) @ self.vectors.T
+        return Moments(n, self.mean.copy(), (M2 + M2.T) / 2)
+
+    def oas(self, n: int) -> float:
+        """The shrinkage coefficient of the Oracle Approximating Shrinkage estimator, from covariance and n alone."""
+        d, squares, square = len(self.values), float(self.values @ self.values), float(self.values.sum()) ** 2
+        distance = (n + 1 - 2 / d) * (squares - square / d)
+        return min(((1 - 2 / d) * squares + square) / distance, 1.0) if distance > 0 else 1.0
+
+    def effective_dimensions(self) -> np.ndarray:
+        """For every k, the first k directions and the others by their variance: Σ_j min(1, λ_j / λ_k).
+
+        It is d where all variances are alike, and near k where those left out are small.
+        """
+        rest = self.values.sum() - np.cumsum(self.values)
+        kept = np.arange(1, len(self.values) + 1)
+        return kept + np.divide(rest, self.values, out=np.zeros_like(rest), where=self.values > 0)
+
+    def shrunk(self, shrinkage: float) -> np.ndarray:
+        """Eigenvalues of (1 − a) Σ + a (trace Σ / d) I; its eigenvectors are those of Σ."""
+        return (1 - shrinkage) * self.values + shrinkage * self.values.mean()
+
+    def rank(self, relative: float, n: int) -> int:
+        """Eigenvalues above the floor, at most n − 1."""
+        return min(int((self.values > _floor(self.values, relative)).sum()), n - 1)
+
+    def scales(self, gamma: float, shrinkage: float, relative: float) -> np.ndarray:
+        """Λ^(−γ/2) of the shrunk eigenvalues, those below the floor raised to it; ones if all are zero."""
+        values = self.shrunk(shrinkage)
+        floor = _floor(values, relative)
+        return np.maximum(values, floor) ** (-gamma / 2) if floor > 0 else np.ones_like(values)
+
+
+def _floor(values: np.ndarray, relative: float) -> float:
+    """`relative` times the largest value, but no lower than what float64 resolves."""
+    return max(relative, len(values) * np.finfo(np.float64).eps) * float(values[0])
+
+
+def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
     """Warns where a whitening that keeps k columns was fitted on too few rows to scale them by their variances."""
-    n, d, effective = decomposition.effective_n, len(decomposition.mean), decomposition.effective_dimensions()
+    d, effective = len(decomposition.mean), decomposition.effective_dimensions()
     needed = np.maximum(_ROWS_PER_COLUMN * np.arange(1, d + 1), np.ceil(_ROWS_PER_EFFECTIVE * effective))
     if n >= needed[k - 1]:
         return
@@ -52,16 +142,19 @@ def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> 
     if n >= _ROWS_PER_COLUMN * k:
         few = f"{_ROWS_PER_EFFECTIVE} for each of the {effective[k - 1]:.0f} columns of about that variance"
     most = int(np.count_nonzero(needed <= n))
-    rows = "rows" if n == decomposition.n else f"effective rows, {decomposition.n:,} of unequal weights"
-    fewer = f", or keep at most {most} columns: {remedy}{spelled('n_components', most)}" if most else ""
+    fewer = f", or keep at most {most} columns: {spelled('n_components', most)}" if most else ""
     _warn(
-        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n:.0f} {rows}, fewer than {few}:"
+        f"A whitening {'of' if k == d else f'to {k} of'} {d} columns was fitted on {n} rows, fewer than {few}:"
         f" the variances it scales by are unreliable. Give more rows{fewer}."
     )
 
 
+def _shrinkage(text: str) -> str | float:
+    return text if text in _SHRINKAGES else float(text)
+
+
 @parameters
-class Whitening(SpectralMethod):
+class Whitening(VectorMethod):
     """Whitening with two knobs, as a scikit-learn estimator.
 
     Directions whose eigenvalue lies below `eigenvalue_floor` times the largest are scaled as if it lay at that floor:
@@ -73,23 +166,79 @@ class Whitening(SpectralMethod):
       beta: Share of the mean that is subtracted, 0 to 1.
       gamma: Power of the scaling, 0 to 1. beta=1, gamma=1 is whitening, beta=1, gamma=0 is PCA, and beta=gamma=0 with
         all columns leaves every cosine unchanged.
-      shrinkage: None, `"ledoit-wolf"`, or a number a in [0, 1]: the covariance (1 − a) Σ + a (trace Σ / d) I.
+      shrinkage: None, `"oas"`, or a number a in [0, 1]: the covariance (1 − a) Σ + a (trace Σ / d) I.
       eigenvalue_floor: Relative floor, 0 to 1. The default lies above what the float32 reduction leaves in null
         directions. Values below d times the float64 precision are raised to it.
 
     References:
       Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021), section 3.
       The two knobs: Su, https://kexue.fm/archives/9079.
-      Ledoit, Wolf: A well-conditioned estimator for large-dimensional covariance matrices (2004), section 3.
+      Chen, Wiesel, Eldar, Hero: Shrinkage algorithms for MMSE covariance estimation (2010), equation 23, for `"oas"`.
     """
 
     name = "whitening"
 
-    n_components: int | None = None
-    beta: float = 1.0
-    gamma: float = 1.0
-    shrinkage: str | float | None = None
-    eigenvalue_floor: float = 1e-6
+    n_components: int | None = parameter(default=None, parse=int, help="columns kept; default: all")
+    beta: float = parameter(default=1.0, parse=float, help="share of the mean that is subtracted, 0 to 1")
+    gamma: float = parameter(default=1.0, parse=float, help="power of the scaling, 0 to 1; 0 is PCA")
+    shrinkage: str | float | None = parameter(
+        default=None, parse=_shrinkage, help="'oas', or a number from 0 to 1; default: no shrinkage"
+    )
+    eigenvalue_floor: float = parameter(
+        default=1e-6, parse=float, help="relative floor of the eigenvalues, 0 to 1; default: 1e-6"
+    )
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """The parameters of a fit, for command lines and configurations."""
+        return tuple(
+            Parameter(field.name, default=field.default, **field.metadata) for field in dataclasses.fields(cls)
+        )
+
+    def _learn(self, X: np.ndarray, state: Moments | Decomposition | None) -> Moments:
+        return self._moments(state).add(X)
+
+    def _moments(self, state: Moments | Decomposition | None) -> Moments:
+        """Moments of the rows seen, as a copy."""
+        if isinstance(state, Decomposition):
+            return state.moments(self.n_samples_seen_)
+        return Moments() if state is None else Moments().merge(state)
+
+    def _complete(self, state: Moments) -> Decomposition:
+        decomposition = Decomposition.of(state)
+        if self.gamma:  # at 0 nothing is scaled
+            _warn_of_few_rows(decomposition, state.n, int(self.n_components or len(state.mean)))
+        self._warn_of_rank(decomposition, state.n)
+        return decomposition
+
+    @property
+    def _decomposition(self) -> Decomposition:
+        """What the map follows from; after `partial_fit` it waits until something needs it."""
+        if isinstance(self._fitted().state, Moments):
+            with _LOCK:
+                learned = self._learned
+                if isinstance(learned.state, Moments):
+                    self._learned = learned._replace(state=self._complete(learned.state))
+        return self._learned.state
+
+    def _map(self, inverse: bool = False) -> Affine:
+        """The map for the present parameters, or its inverse; kept until they change."""
+        decomposition = self._decomposition
+        params = tuple(self.get_params().values())
+        found = decomposition.maps.get(inverse)
+        if found is None or found[0] != params:
+            self._check_params(len(decomposition.mean))
+            scales, shift = self.scales_, self.beta * decomposition.mean
+            axes = decomposition.vectors[:, : len(scales)]
+            if inverse:
+                affine = Affine(np.zeros(len(scales)), (axes / scales).T, shift)
+            else:
+                affine = Affine(shift, axes * scales)
+            found = decomposition.maps[inverse] = params, affine
+        return found[1]
+
+    def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
+        return self._map()(X)
 
     @classmethod
     def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
@@ -102,19 +251,13 @@ class Whitening(SpectralMethod):
 
         Returns:
           The fitted estimator.
-
-        Raises:
-          InputError: Empty moments, an unknown parameter, or one that cannot be.
         """
         result = cls().set_params(**params)
         if moments.n == 0:
             raise InputError("These moments are empty: update them with rows first.")
         result._check_params(len(moments.mean))
-        decomposition = Decomposition.of(moments)
         facts = {**stamp(), **moments.provenance, **(provenance or {})}
-        result._learned = Learned(Spectrum(None, decomposition), moments.n, len(moments.mean), facts)
-        result._coefficient(decomposition)  # refused for unequal weights
-        result._check_fit(decomposition)
+        result._learned = Learned(result._complete(moments), moments.n, len(moments.mean), facts)
         return result
 
     def with_params(self, **changes: Any) -> Whitening:
@@ -125,17 +268,12 @@ class Whitening(SpectralMethod):
 
         Returns:
           A fitted estimator.
-
-        Raises:
-          InputError: An unknown name, or a value that cannot be.
-          NotFittedError: Nothing was fitted yet.
         """
-        learned = self._fitted()
-        decomposition = self._decompose(learned.state)
+        decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
-        result._check_params(learned.d)
-        result._learned = learned._replace(state=Spectrum(None, decomposition))
-        result._warn_of_rank(decomposition)
+        result._check_params(self.n_features_in_)
+        result._learned = self._learned._replace(state=decomposition)
+        result._warn_of_rank(decomposition, self.n_samples_seen_)
         return result
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
@@ -146,18 +284,13 @@ class Whitening(SpectralMethod):
 
         Returns:
           A fitted estimator.
-
-        Raises:
-          InputError: A mean of another width, or one that is not finite.
-          NotFittedError: Nothing was fitted yet.
         """
-        learned = self._fitted()
-        mean = np.array(mean, np.float64)
-        if mean.shape != (learned.d,) or not np.isfinite(mean).all():
-            raise InputError(f"The mean must be {learned.d} finite numbers, got an array of shape {mean.shape}.")
-        decomposition = dataclasses.replace(self._decompose(learned.state), mean=mean)
+        d, mean = self.n_features_in_, np.array(mean, np.float64)
+        if mean.shape != (d,) or not np.isfinite(mean).all():
+            raise InputError(f"The mean must be {d} finite numbers, got an array of shape {mean.shape}.")
+        decomposition = dataclasses.replace(self._decomposition, mean=mean)
         result = type(self)(**self.get_params())
-        result._learned = learned._replace(state=Spectrum(None, decomposition))
+        result._learned = self._learned._replace(state=decomposition)
         return result
 
     def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
@@ -165,10 +298,6 @@ class Whitening(SpectralMethod):
 
         Args:
           moments: Of raw vectors.
-
-        Raises:
-          InputError: Moments of another width, or empty.
-          NotFittedError: Nothing was fitted yet.
         """
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
@@ -176,14 +305,9 @@ class Whitening(SpectralMethod):
         variances = np.einsum("ij,ij->j", axes, moments.covariance() @ axes)
         return (moments.mean - self.mean_) @ axes, np.maximum(variances, 0.0)
 
-    def _check_fit(self, decomposition: Decomposition) -> None:
-        if self.gamma:  # at 0 nothing is scaled
-            warn_of_few_rows(decomposition, int(self.n_components or len(decomposition.mean)))
-        self._warn_of_rank(decomposition)
-
-    def _warn_of_rank(self, decomposition: Decomposition) -> None:
-        k, rank = self.n_components, decomposition.rank(self.eigenvalue_floor)
-        if k is not None and k > rank and not self._coefficient(decomposition):
+    def _warn_of_rank(self, decomposition: Decomposition, n: int) -> None:
+        k, rank = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n)
+        if k is not None and k > rank and not self._coefficient(decomposition, n):
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(
                 f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {last} no"
@@ -198,33 +322,14 @@ class Whitening(SpectralMethod):
 
         Returns:
           Rows in the dtype `transform` would choose for Z.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or not k columns.
         """
-        inverse = self._affine(self._fitted().state, inverse=True)
-        return inverse(as_matrix(Z, type(self).__name__, columns=len(inverse.matrix)))
+        inverse = self._map(inverse=True)
+        return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and bias with transform(X) = X W + bias, computed in float64 and rounded once."""
-        W = self._affine(self._fitted().state).matrix
-        return W.astype(np.float32), (-self.beta * (self.mean_ @ W)).astype(np.float32)
-
-    def _scales(self, decomposition: Decomposition) -> np.ndarray:
-        scales = decomposition.scales(self.gamma, self._coefficient(decomposition), self.eigenvalue_floor)
-        return scales[: self.n_components]
-
-    def _map(self, decomposition: Decomposition) -> Affine:
-        scales = self._scales(decomposition)
-        return Affine(self.beta * decomposition.mean, decomposition.vectors[:, : len(scales)] * scales)
-
-    def _inverse_map(self, decomposition: Decomposition) -> Affine:
-        scales = self._scales(decomposition)
-        matrix = (decomposition.vectors[:, : len(scales)] / scales).T
-        return Affine(np.zeros(len(scales)), matrix, self.beta * decomposition.mean)
+        return self._map().kernel
 
     @property
     def mean_(self) -> Float64[np.ndarray, " d"]:
@@ -244,27 +349,44 @@ class Whitening(SpectralMethod):
     @property
     def shrinkage_(self) -> float:
         """The shrinkage coefficient in use; 0 without shrinkage."""
-        return self._coefficient(self._decomposition)
+        return self._coefficient(self._decomposition, self.n_samples_seen_)
 
     @property
     def scales_(self) -> Float64[np.ndarray, " k"]:
         """Λ^(−γ/2) of the columns kept, of floored eigenvalues."""
-        return self._scales(self._decomposition)
+        gamma, floor = float(self.gamma), float(self.eigenvalue_floor)
+        return self._decomposition.scales(gamma, self.shrinkage_, floor)[: self.n_components]
 
     @property
     def rank_(self) -> int:
         """Eigenvalues above the floor before shrinkage, at most n − 1."""
-        return self._decomposition.rank(self.eigenvalue_floor)
+        return self._decomposition.rank(float(self.eigenvalue_floor), self.n_samples_seen_)
 
     def _facts(self) -> dict[str, Any]:
-        weighted = self._decomposition.weights
-        effective = {"effective_n": self._decomposition.effective_n} if weighted else {}
-        return super()._facts() | {"rank": self.rank_, **effective}
+        return super()._facts() | {"rank": self.rank_}
 
-    def _coefficient(self, decomposition: Decomposition) -> float:
+    def _coefficient(self, decomposition: Decomposition, n: int) -> float:
         if self.shrinkage is None:
             return 0.0
-        return decomposition.ledoit_wolf() if isinstance(self.shrinkage, str) else float(self.shrinkage)
+        return decomposition.oas(n) if isinstance(self.shrinkage, str) else float(self.shrinkage)
+
+    def _pack(self, state: Any) -> dict[str, np.ndarray]:
+        found, n = self._decomposition, np.array([self.n_samples_seen_], np.int64)
+        return {"n": n, "mean": found.mean, "components": found.vectors, "eigenvalues": found.values}
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Decomposition:
+        mean, vectors, values = (tensors[name] for name in ("mean", "components", "eigenvalues"))
+        if int(tensors["n"].item()) < 1:
+            raise ValueError("n is out of range")
+        if any(array.dtype != np.float64 for array in (mean, vectors, values)):
+            raise ValueError("tensors are not float64")
+        if mean.shape != (d,) or vectors.shape != (d, d) or values.shape != (d,):
+            raise ValueError(f"shapes do not fit {d} columns: mean {mean.shape}, components {vectors.shape}")
+        if values[-1] < 0 or (np.diff(values) > 0).any():
+            raise ValueError("eigenvalues are negative or not descending")
+        if np.abs(np.einsum("ij,ij->j", vectors, vectors) - 1).max() > 1e-6:
+            raise ValueError("the components are not of unit length")
+        return Decomposition(mean, vectors, values)
 
     def _check_params(self, d: int) -> None:
         k, shrinkage = self.n_components, self.shrinkage
@@ -276,6 +398,8 @@ class Whitening(SpectralMethod):
         for name in ("beta", "gamma", "eigenvalue_floor"):
             check_share(name, getattr(self, name))
         if isinstance(shrinkage, str):
+            if shrinkage == "ledoit-wolf":
+                raise InputError("shrinkage='ledoit-wolf' became 'oas', which needs no fourth powers: fit with that.")
             if shrinkage not in _SHRINKAGES:
                 raise unknown_name("shrinkage", shrinkage, _SHRINKAGES)
         elif shrinkage is not None:

@@ -105,9 +105,9 @@ def reduce_rows(rows: int, d: int, dtype: Any = jnp.float32) -> Callable[[Target
 
     def lower(target: Target) -> Any:
         block = jax.ShapeDtypeStruct((len(target.devices), rows, d), dtype)
-        roots = jax.ShapeDtypeStruct((len(target.devices), rows), jnp.float32)
+        counts = jax.ShapeDtypeStruct((len(target.devices), rows), jnp.float32)
         centre, scale = jax.ShapeDtypeStruct((d,), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
-        return _device_sums(tuple(target.devices)).lower(block, roots, centre, scale)
+        return _device_sums(tuple(target.devices)).lower(block, counts, centre, scale)
 
     return lower
 
@@ -120,7 +120,7 @@ def reduce_vectors(rows: int, sentences: int, d: int) -> Callable[[Target], Any]
         weight = jax.ShapeDtypeStruct((rows, mesh.size, sentences), jnp.float32)
         vectors = jax.ShapeDtypeStruct((*weight.shape, d), jnp.float32)
         vectors, weight = (shaped(x, mesh, None, "data") for x in (vectors, weight))
-        sizes = ((d, d), (2, d), (2,), (d,), ())
+        sizes = ((d, d), (d,), (d,), ())
         *total, centre, scale = (shaped(jax.ShapeDtypeStruct(size, jnp.float32), mesh) for size in sizes)
         return _add.lower(Sums(*total), vectors, weight, centre, scale, mesh)
 

@@ -34,13 +34,13 @@ def test_the_file_is_the_whitening_of_the_sentences(whitening_file, encoder, vec
 
 
 def test_knobs_are_saved(run, tiny_model, corpus, tmp_path):
-    words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "--shrinkage", "ledoit-wolf", "-o", tmp_path / "w.safetensors")
+    words = ("-k", 5, "--beta", 0.5, "--gamma", 0.25, "--shrinkage", "oas", "-o", tmp_path / "w.safetensors")
     done = run("fit", corpus, "--model", tiny_model, *MODEL, *words)
     assert done.code == 0, done.err
     assert "32 to 5 dimensions, β=0.5, γ=0.25, fitted on 600 rows" in done.err
     params = Whitening.load(tmp_path / "w.safetensors").get_params()
     assert (params["n_components"], params["beta"], params["gamma"], params["shrinkage"]) == (
-        5, 0.5, 0.25, "ledoit-wolf",
+        5, 0.5, 0.25, "oas",
     )  # fmt: skip
     done = run("fit", corpus, "--model", tiny_model, *MODEL, "--shrinkage", 0.1, "-o", tmp_path / "w.safetensors")
     assert Whitening.load(tmp_path / "w.safetensors").shrinkage == 0.1
@@ -81,7 +81,7 @@ def test_too_few_rows_are_a_warning_in_one_line(run, tiny_model, tmp_path):
         (["{texts}", "-o", "{out}", "-k", "99"], "from 1 to the 32 columns"),
         (["{texts}", "-o", "{out}", "--beta", "2"], "beta must be a number from 0 to 1"),
         (["{texts}", "-o", "{out}", "--gamma", "nan"], "gamma is nan"),
-        (["{texts}", "-o", "{out}", "--shrinkage", "ledoit"], "'ledoit-wolf'"),
+        (["{texts}", "-o", "{out}", "--shrinkage", "oass"], "'oas'"),
         (["{blank}", "-o", "{out}"], "no sentences"),
         (["{absent}.npy", "-o", "{out}"], "no such file"),
         (["{broken}.npy", "-o", "{out}"], "not a readable .npy file"),

@@ -43,7 +43,7 @@ def test_few_rows_are_no_warning_but_a_suggestion(run, tmp_path):
     Moments().update(np.random.default_rng(0).normal(size=(50, 16))).save(tmp_path / "m")
     done = run("inspect", tmp_path / "m")
     assert (done.code, done.err) == (0, "")
-    assert "shrinkage=ledoit-wolf: 50 rows" in done.out
+    assert "shrinkage=oas: 50 rows" in done.out
 
 
 def test_numbers_json_does_not_have_are_null(run, tmp_path):

@@ -89,7 +89,6 @@ def test_merging_along_any_tree(data):
     assert merged.n == whole.n == len(X)
     assert np.allclose(merged.mean, whole.mean, atol=1e-6 * size)
     assert np.allclose(merged.M2, whole.M2, atol=1e-6 * size**2 * len(X))
-    assert merged.quartic == pytest.approx(whole.quartic, rel=1e-4, abs=1e-4 * size**4)
 
 
 @fuzz(0.3)

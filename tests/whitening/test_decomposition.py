@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Moments, Whitening
-from jaxwhiten.whitening.decomposition import Decomposition
+from jaxwhiten.whitening.whitening import Decomposition, _floor
 
 EPSILON = np.finfo(np.float64).eps
 
 
-def decomposition(values, n=1000):
+def decomposition(values):
     d = len(values)
-    return Decomposition(n, np.zeros(d), np.eye(d), np.array(values, np.float64), np.zeros(d), 0.0)
+    return Decomposition(np.zeros(d), np.eye(d), np.array(values, np.float64))
 
 
 def deficient(rows=400, d=12, rank=7):
@@ -26,26 +26,26 @@ def test_eigenvalues_and_vectors_are_numpys():
     np.testing.assert_allclose(found.values, np.linalg.eigvalsh(sigma)[::-1], rtol=1e-9)
     np.testing.assert_allclose((found.vectors * found.values) @ found.vectors.T, sigma, atol=1e-12)
     assert (found.vectors[np.abs(found.vectors).argmax(axis=0), np.arange(6)] > 0).all()
-    np.testing.assert_allclose(found.moments().M2, sigma * 300, atol=1e-9)
+    np.testing.assert_allclose(found.moments(300).M2, sigma * 300, atol=1e-9)
 
 
 def test_a_floor_of_zero_is_what_float64_resolves():
     found = decomposition([1.0, 1e-3, 3 * EPSILON, 0.0])
-    assert found.floor(found.values, 0.0) == 4 * EPSILON
-    assert found.rank(0.0) == 2
+    assert _floor(found.values, 0.0) == 4 * EPSILON
+    assert found.rank(0.0, 1000) == 2
     expected = np.array([1.0, 1e-3, 4 * EPSILON, 4 * EPSILON]) ** -0.5
     np.testing.assert_allclose(found.scales(1.0, 0.0, 0.0), expected)
 
 
 def test_a_higher_floor_is_kept():
     found = decomposition([2.0, 1e-1, 1e-4])
-    assert found.floor(found.values, 1e-2) == pytest.approx(2e-2)
-    assert found.rank(1e-2) == 2
+    assert _floor(found.values, 1e-2) == pytest.approx(2e-2)
+    assert found.rank(1e-2, 1000) == 2
     np.testing.assert_allclose(found.scales(1.0, 0.0, 1e-2), np.array([2.0, 1e-1, 2e-2]) ** -0.5)
 
 
 def test_the_rank_is_below_the_number_of_rows():
-    assert decomposition([3.0, 2.0, 1.0], n=2).rank(0.0) == 1
+    assert decomposition([3.0, 2.0, 1.0]).rank(0.0, 2) == 1
 
 
 def test_rank_deficient_rows_under_a_floor_of_zero():
@@ -63,8 +63,23 @@ def test_shrinkage_moves_the_eigenvalues_towards_their_mean():
     np.testing.assert_allclose(decomposition([3.0, 1.0, 0.5]).shrunk(0.25), [2.625, 1.125, 0.75])
 
 
-def test_ledoit_wolf_is_scikit_learns():
+@pytest.mark.parametrize(("n", "d"), [(40, 15), (12, 60), (400, 3), (5, 2)])
+def test_oas_is_equation_23_and_near_scikit_learns(n, d):
+    """scikit-learn leaves the terms 2/d of the published formula out."""
     covariance = pytest.importorskip("sklearn.covariance")
-    x = np.random.default_rng(1).normal(size=(40, 15)) * np.linspace(2, 0.2, 15)
-    _, expected = covariance.ledoit_wolf(x)
-    assert Decomposition.of(Moments().update(x)).ledoit_wolf() == pytest.approx(expected, rel=1e-9)
+    x = np.random.default_rng(1).normal(size=(n, d)) * np.linspace(2, 0.2, d)
+    S = np.cov(x.T, ddof=0)
+    squares, square = np.trace(S @ S), np.trace(S) ** 2
+    expected = min(((1 - 2 / d) * squares + square) / ((n + 1 - 2 / d) * (squares - square / d)), 1)
+    found = Decomposition.of(Moments().update(x)).oas(n)
+    assert found == pytest.approx(expected, rel=1e-10)
+    theirs = covariance.OAS().fit(x).shrinkage_
+    omitted = (squares + square) / ((n + 1) * (squares - square / d))
+    assert theirs == pytest.approx(min(omitted, 1), rel=1e-10)
+    assert found <= theirs <= found + 2 / d
+
+
+def test_oas_of_equal_variances_shrinks_fully():
+    assert decomposition([2.0, 2.0, 2.0]).oas(10) == 1.0
+    assert decomposition([0.0, 0.0]).oas(10) == 1.0
+    assert decomposition([3.0]).oas(10) == 1.0

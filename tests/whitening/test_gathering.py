@@ -3,7 +3,8 @@
 import numpy as np
 
 from jaxwhiten import Moments
-from jaxwhiten.whitening import gathering, merge_moments
+from jaxwhiten.whitening import merge_moments
+from jaxwhiten.whitening import moments as module
 
 
 def test_merged_moments_are_a_copy():
@@ -17,11 +18,9 @@ def test_merged_moments_are_a_copy():
 
 def test_moments_travel_bit_for_bit():
     moments = Moments().update(np.random.default_rng(1).standard_normal((7, 4)) * 1e-9 + 1e3)
-    words = gathering._pack(moments, 4).view(np.uint32).copy()
-    found = gathering._unpack(words.view(np.float64), 4)
-    assert (found.n, found.quartic, found.weights) == (moments.n, moments.quartic, ())
-    for name in ("mean", "M2", "cubic"):
+    words = module._pack(moments, 4).view(np.uint32).copy()
+    found = module._unpack(words.view(np.float64), 4)
+    assert found.n == moments.n
+    for name in ("mean", "M2"):
         assert getattr(found, name).tobytes() == getattr(moments, name).tobytes()
-    assert gathering._unpack(gathering._pack(Moments(), 4), 4).n == 0
-    weighted = Moments().update(np.eye(3), [1.0, 2.5, 1e-7])
-    assert gathering._unpack(gathering._pack(weighted, 3), 3).weights == weighted.weights
+    assert module._unpack(module._pack(Moments(), 4), 4).n == 0

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from jaxwhiten import arrays, io
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
 from jaxwhiten.whitening import normalize
-from jaxwhiten.whitening.decomposition import Decomposition
 from jaxwhiten.whitening.moments import Moments
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+from jaxwhiten.whitening.whitening import Decomposition, Whitening, WhiteningWarning
 
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Small samples are what these tests are made of; the warning has its own tests.
@@ -113,7 +112,7 @@ def test_beta_gamma_zero_leaves_cosines_unchanged(shape):
 
 
 @SOME
-@given(shapes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([None, 0.3, "ledoit-wolf"]))
+@given(shapes, st.floats(0, 1), st.floats(0, 1), st.sampled_from([None, 0.3, "oas"]))
 def test_inverse_transform(shape, beta, gamma, shrinkage):
     d, extra, offset, seed = shape
     X = sample(2 * d + extra, d, offset, seed=seed)
@@ -196,7 +195,7 @@ def test_rank_deficient_input_never_gives_nan(name, rank, dtype):
         "one row": sample(1, 5),
         "equal rows": np.full((100, 5), 0.3),
     }[name].astype(dtype)
-    for shrinkage in (None, "ledoit-wolf", 0.5):
+    for shrinkage in (None, "oas", 0.5):
         for gamma in (0.0, 0.5, 1.0):
             fitted = Whitening(gamma=gamma, shrinkage=shrinkage).fit(X)
             assert fitted.rank_ == rank
@@ -242,14 +241,17 @@ def test_one_fit_serves_every_setting(monkeypatch):
 
 @pytest.mark.parametrize(("n", "d"), [(60, 5), (40, 80), (2, 3), (300, 1)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ledoit_wolf_equals_sklearn(n, d, dtype):
-    covariance = pytest.importorskip("sklearn.covariance")
+def test_oas_follows_from_covariance_and_n(n, d, dtype):
     X = sample(n, d, offset=10.0, spread=5.0, dtype=dtype)
-    expected, coefficient = covariance.ledoit_wolf(X.astype(np.float64))
+    S = np.cov(X.astype(np.float64), rowvar=False, ddof=0).reshape(d, d)
+    squares, square = np.trace(S @ S), np.trace(S) ** 2
+    distance = (n + 1 - 2 / d) * (squares - square / d)
+    coefficient = min(1.0, ((1 - 2 / d) * squares + square) / distance) if d > 1 else 1.0
+    expected = (1 - coefficient) * S + coefficient * np.trace(S) / d * np.eye(d)
     for fitted in (
-        Whitening(shrinkage="ledoit-wolf").fit(X),
-        Whitening(shrinkage="ledoit-wolf").partial_fit(X[: n // 3 + 1]).partial_fit(X[n // 3 + 1 :]),
-        Whitening.from_moments(Moments().update(X[:1]).merge(Moments().update(X[1:])), shrinkage="ledoit-wolf"),
+        Whitening(shrinkage="oas").fit(X),
+        Whitening(shrinkage="oas").partial_fit(X[: n // 3 + 1]).partial_fit(X[n // 3 + 1 :]),
+        Whitening.from_moments(Moments().update(X[:1]).merge(Moments().update(X[1:])), shrinkage="oas"),
     ):
         assert fitted.shrinkage_ == pytest.approx(coefficient, abs=1e-5)
         found = fitted.components_ * fitted.eigenvalues_ @ fitted.components_.T
@@ -369,7 +371,7 @@ def test_warns_of_few_rows_and_of_columns_without_information():
         ({"gamma": float("nan")}, "gamma"),
         ({"eigenvalue_floor": "low"}, "eigenvalue_floor"),
         ({"shrinkage": 2}, "shrinkage"),
-        ({"shrinkage": "ledoit-wolff"}, "Did you mean 'ledoit-wolf'"),
+        ({"shrinkage": "oass"}, "Did you mean 'oas'"),
     ],
 )
 def test_parameters_are_checked(params, message):
@@ -435,7 +437,7 @@ def test_copies_are_independent():
 def test_save_and_load(tmp_path):
     path = tmp_path / "w.safetensors"
     X = sample(80, 5, offset=2.0)
-    fitted = Whitening(shrinkage="ledoit-wolf").set_params(n_components=np.int64(3), beta=np.float32(0.5)).fit(X)
+    fitted = Whitening(shrinkage="oas").set_params(n_components=np.int64(3), beta=np.float32(0.5)).fit(X)
     fitted.save(path, {"model": "m", "pooling": "cls"})
     back = Whitening.load(path)
     assert back.get_params() == fitted.get_params()
@@ -455,7 +457,7 @@ def test_save_and_load(tmp_path):
     wide = back.with_params(n_components=None, beta=1.0, gamma=0.5, shrinkage=None)
     assert np.allclose(wide.transform(X), plain(X, gamma=0.5), atol=1e-7)
     Y = sample(60, 5, seed=3)
-    whole = Whitening(shrinkage="ledoit-wolf").fit(np.concatenate([X, Y]))
+    whole = Whitening(shrinkage="oas").fit(np.concatenate([X, Y]))
     more = back.with_params(n_components=None, beta=1.0).partial_fit(Y)
     assert more.shrinkage_ == pytest.approx(whole.shrinkage_, rel=1e-9)
     assert np.allclose(more.transform(X), whole.transform(X))
@@ -571,26 +573,25 @@ def test_normalize_refuses_what_has_no_direction():
     assert arrays.normalize is normalize
 
 
-def test_weighted_moments(tmp_path):
-    rng = np.random.default_rng(0)
-    X, weights = rng.normal(size=(400, 4)) * [4, 3, 2, 1], rng.pareto(2.0, 400)
-    moments = Moments().update(X, weights)
-    whitening = Whitening.from_moments(moments, n_components=3)
-    z = whitening.transform(X)
-    assert np.allclose(np.cov(z, rowvar=False, aweights=weights, ddof=0), np.eye(3), atol=1e-9)
-    whitening.save(tmp_path / "w.safetensors")
-    back = Whitening.load(tmp_path / "w.safetensors")
-    assert back.provenance["effective_n"] == moments.effective_n
-    more = moments.merge(Moments().update(X + 1))
-    assert np.allclose(back.partial_fit(X + 1).transform(X), Whitening.from_moments(more, n_components=3).transform(X))
-    assert back.provenance["effective_n"] == pytest.approx(more.effective_n)
-    for refused in (
-        lambda: Whitening.from_moments(more, shrinkage="ledoit-wolf"),
-        lambda: back.with_params(shrinkage="ledoit-wolf").transform(X),
-    ):
-        with pytest.raises(InputError, match="unequal weights"):
-            refused()
-    equal = Whitening.from_moments(Moments().update(X, np.full(400, 3.0)), shrinkage="ledoit-wolf")
-    assert equal.shrinkage_ == pytest.approx(Whitening(shrinkage="ledoit-wolf").fit(X).shrinkage_)
-    with pytest.warns(WhiteningWarning, match="effective rows, 400 of unequal weights"):
-        Whitening.from_moments(Moments().update(X, 1.0 / np.arange(1, 401) ** 2))
+def test_files_shrunk_by_ledoit_wolf_are_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "w.safetensors"
+    Whitening(shrinkage="oas").fit(sample(80, 5)).save(path)
+    tensors, header = io.load_tensors(path, kind="whitening")
+    header["provenance"]["params"]["shrinkage"] = "ledoit-wolf"
+    io.save_tensors(path, tensors, kind="whitening", header={"provenance": header["provenance"]})
+    with pytest.raises(FormatError, match="'ledoit-wolf' became 'oas'"):
+        Whitening.load(path)
+
+
+def test_parameters_say_what_the_constructor_takes():
+    found = {parameter.name: parameter for parameter in Whitening.parameters()}
+    assert {name: parameter.default for name, parameter in found.items()} == Whitening().get_params()
+    read = {"n_components": "8", "beta": "0.5", "gamma": "0", "shrinkage": "oas", "eigenvalue_floor": "1e-3"}
+    values = {name: found[name].parse(text) for name, text in read.items()}
+    assert values == {"n_components": 8, "beta": 0.5, "gamma": 0.0, "shrinkage": "oas", "eigenvalue_floor": 1e-3}
+    assert found["shrinkage"].parse("0.25") == 0.25
+    for name in found:
+        with pytest.raises(ValueError, match="many"):
+            found[name].parse("many")
+        assert found[name].help
+    assert Whitening(**values).fit(sample(80, 9)).transform(sample(2, 9)).shape == (2, 8)

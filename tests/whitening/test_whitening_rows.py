@@ -6,9 +6,8 @@ import warnings
 import numpy as np
 import pytest
 
-from jaxwhiten.whitening.decomposition import Decomposition
 from jaxwhiten.whitening.moments import Moments
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+from jaxwhiten.whitening.whitening import Decomposition, Whitening, WhiteningWarning
 
 
 def sample(n, d, spread, seed=0):

@@ -26,7 +26,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "estimator", [Whitening(), Whitening(beta=0.5, gamma=0.5, shrinkage="ledoit-wolf")], ids=["default", "shrunk"]
+    "estimator", [Whitening(), Whitening(beta=0.5, gamma=0.5, shrinkage="oas")], ids=["default", "shrunk"]
 )
 def test_check_estimator(estimator):
     results = check_estimator(estimator, on_skip=None, on_fail="raise")
