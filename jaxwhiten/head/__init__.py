@@ -1,6 +1,6 @@
 """What follows the hidden states: a list of steps, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.coding import CODE_FILE, Code, code_steps
+from jaxwhiten.head.coding import CODE_FILE, Quantise, code_steps
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import Head, at_pooling, pool, run, write_steps
 from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
@@ -18,7 +18,6 @@ __all__ = [
     "STEPS",
     "WHITENING_FILE",
     "AfterPrompt",
-    "Code",
     "Dense",
     "Head",
     "LayerMix",
@@ -26,6 +25,7 @@ __all__ = [
     "Module",
     "Normalize",
     "Pooling",
+    "Quantise",
     "Settings",
     "StateStep",
     "States",

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.coding import CODE_FILE, Code
+from jaxwhiten.codes import load_code
+from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
+from jaxwhiten.head.coding import CODE_FILE, Quantise
 from jaxwhiten.head.head import Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import SETTINGS_FILE, Settings
@@ -72,7 +73,11 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
     if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
         raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
-        steps.append(Code.read(folder / CODE_FILE, width))
+        try:
+            steps.append(Quantise.of(load_code(folder / CODE_FILE)))
+            steps[-1].output_width(width)
+        except (FormatError, MismatchError) as error:
+            raise ModelError(f"{folder / CODE_FILE}: {error}") from error
     form, max_length = _text_form(folder, listed)
     return Head.of(tuple(steps), form), max_length
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
+from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError
-from jaxwhiten.head.coding import Code
+from jaxwhiten.head.coding import Quantise
 from jaxwhiten.head.names import AUTO, Steps, Tables, parse
 from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import GraphStates, States, Step
@@ -67,8 +68,8 @@ class Head:
 
     @property
     def code(self) -> Code | None:
-        """The step that turns vectors into bytes, which is the last one, if there is one."""
-        return self.steps[-1] if isinstance(self.steps[-1], Code) else None
+        """The code that turns vectors into bytes in the last step, if there is one."""
+        return self.steps[-1].code if isinstance(self.steps[-1], Quantise) else None
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -111,7 +112,7 @@ class Head:
           MismatchError: A step that takes vectors of another width.
         """
         width = config.hidden_size
-        if any(isinstance(step, Code) for step in self.steps[:-1]):
+        if any(isinstance(step, Quantise) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
         for step in self.steps:
             step.check(config)
