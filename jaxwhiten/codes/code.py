@@ -39,9 +39,11 @@ class Code(VectorMethod):
 
     Attributes:
       dtype: What sentence-transformers gives the bytes as; `encode` always gives uint8.
+      flip: 128 where bytes are read as int8, whose lowest value is −128.
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8
+    flip: ClassVar[np.uint8] = np.uint8(0)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -82,10 +84,11 @@ class Code(VectorMethod):
             for row in thresholds:
                 few = int(np.flatnonzero(row < np.inf)[-1]) + 1  # columns of many bits come first
                 levels[:, :few] += x[:, :few] > row[:few]
-            return (levels @ places).astype(np.uint8)
+            return (levels @ places).astype(np.uint8) ^ cls.flip
         below = x[:, None, :] > jnp.asarray(thresholds)[None]
         # Whole numbers up to 255 times powers of two: exact in every precision a device multiplies in.
-        return jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
+        codes = jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
+        return codes ^ cls.flip
 
     @classmethod
     def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
@@ -93,11 +96,19 @@ class Code(VectorMethod):
         thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
         above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
         levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
-        return graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"]))
+        return cls._flipped(graph, graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"])))
+
+    @classmethod
+    def _flipped(cls, graph: Any, x: str) -> str:
+        """Bytes as whole numbers in a graph, their highest bit turned over where `flip` says so."""
+        if not cls.flip:
+            return x
+        half = graph.number(float(cls.flip))
+        return str(graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half)))
 
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         bits, byte, shift = self.packing
-        level = (np.take(codes, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
+        level = (np.take(codes ^ self.flip, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
         return self.values[level, np.arange(len(bits))]
 
     @property
@@ -128,32 +139,25 @@ class Code(VectorMethod):
         return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
-        """The codes of vectors.
+        """The codes of vectors, in JAX for a JAX array.
 
         Args:
           x: [n, d] rows. A JAX array is coded where it lies, also inside a compiled function; of anything else blocks
             are coded on the host.
 
-        Returns:
-          uint8, in JAX for a JAX array.
-
         Raises:
           NonFiniteError: A row on the host holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or another number of columns.
         """
         if isinstance(x, jax.Array):
-            return self._encode_on_device(x)
+            if x.ndim != 2 or x.shape[1] != self.n_features_in_:
+                raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
+            return self.quantise(self.affine.on_device(x), self.constants)
         x = as_matrix(x, type(self).__name__, columns=self._fitted().d)
         codes = np.empty((len(x), self.nbytes), np.uint8)
         constants = self.constants
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             codes[part] = self.quantise(self.transform(x[part]), constants)
         return codes
-
-    def _encode_on_device(self, x: Array) -> Array:
-        if x.ndim != 2 or x.shape[1] != self.n_features_in_:
-            raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
-        return self.quantise(self.affine.on_device(x), self.constants)
 
     def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """What codes stand for, in the space of `transform`.

@@ -86,11 +86,8 @@ def allocate(variances: Float64[np.ndarray, " k"], total: int, most: int = MOST_
 
     Args:
       variances: Of the axes.
-      total: Bits to give away, at most `most` for each axis.
+      total: Bits to give away.
       most: Bits an axis can have.
-
-    Returns:
-      One number of bits per axis.
 
     References:
       Cover, Thomas 2006, theorem 10.3.3.

@@ -32,14 +32,12 @@ class _Ranges(NamedTuple):
 
 
 class PlainCode(Code):
-    """What the plain codes share: the ranges of the columns, and how their bytes are read.
+    """What the plain codes share: the ranges of the columns.
 
     Attributes:
-      flip: 128 where bytes are read as int8, whose lowest value is −128.
       needs_rows: Whether moments do not say enough to fit the code.
     """
 
-    flip: ClassVar[np.uint8] = np.uint8(0)
     needs_rows: ClassVar[bool] = False
 
     def fit(self: P, X: Any, y: Any = None) -> P:
@@ -83,14 +81,6 @@ class PlainCode(Code):
     @property
     def _columns(self) -> Int[np.ndarray, " d"]:
         return np.arange(self._fitted().d)
-
-    @classmethod
-    def _flipped(cls, graph: Any, x: str) -> str:
-        """Bytes as whole numbers in a graph, their highest bit turned over where they are read as int8."""
-        if not cls.flip:
-            return x
-        half = graph.number(float(cls.flip))
-        return graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half))
 
     def _pack(self, state: _Ranges) -> dict[str, np.ndarray]:
         return state._asdict()
@@ -164,13 +154,6 @@ class BinaryCode(PlainCode):
     def quantise(cls, x: Any, constants: Constants) -> Any:
         xp: Any = np if isinstance(x, np.ndarray) else jnp
         return xp.packbits(x > 0, axis=-1) ^ cls.flip
-
-    @classmethod
-    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
-        return cls._flipped(graph, super().quantise_onnx(graph, x, constants))
-
-    def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        return super()._decode(codes ^ self.flip)
 
 
 class Int8(ScalarCode):

@@ -124,12 +124,7 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
 def modules_of(
     head: Head, config: EncoderConfig, tokenizer: BulkTokenizer
 ) -> list[tuple[Step, list[tuple[str, Module]]]]:
-    """The modules of sentence-transformers that do what a head does, for each step, with their folders.
-
-    Raises:
-      InputError: A step that no module can do.
-      MismatchError: A step that takes vectors of another width.
-    """
+    """The modules of sentence-transformers that do what a head does, for each step, with their folders."""
     head.width(config)
     width, number, found = config.hidden_size, 0, list[tuple[Step, list[tuple[str, Module]]]]()
     if config.static and not isinstance(head.steps[0], Mean):
@@ -166,12 +161,8 @@ def write_folder(
       dtype: Type of the stored weights.
       card: Text of README.md; none is written without it.
 
-    Returns:
-      The folder.
-
     Raises:
-      InputError: A step that no module can do. Nothing was written.
-      MismatchError: A step that takes vectors of another width. Nothing was written.
+      InputError, MismatchError: A step that no module can do, or that does not fit. Nothing was written.
     """
     from safetensors.numpy import save_file
 
