@@ -49,9 +49,9 @@ Maker = Callable[[Tables], Steps]
 Reader = Callable[[str | None], tuple[str, Maker] | None]
 
 
-def _alone(make: Callable[[], Steps]) -> Reader:
+def _alone(*steps: Step) -> Reader:
     """A pooling without parameters."""
-    return lambda parameters: ("", lambda tables: make()) if parameters is None else None
+    return lambda parameters: ("", lambda tables: steps) if parameters is None else None
 
 
 def _mean_of(*layers: int) -> Steps:
@@ -67,19 +67,19 @@ def _integers(name: str, parameters: str | None, usage: str, count: int | None =
     return [int(n) for n in numbers]
 
 
-def _layers(parameters: str | None) -> tuple[str, Maker]:
+def layers(parameters: str | None) -> tuple[str, Maker]:
     """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
     chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
     return "+".join(map(str, chosen)), lambda tables: _mean_of(*chosen)
 
 
-def _ditto(parameters: str | None) -> tuple[str, Maker]:
+def ditto(parameters: str | None) -> tuple[str, Maker]:
     """`ditto:LAYER+HEAD`, see `Ditto`."""
     layer, head = _integers("ditto", parameters, "ditto:LAYER+HEAD, such as ditto:0+9 for bert-base", 2)
     return f"{layer}+{head}", lambda tables: (Ditto(layer, head),)
 
 
-def _promptbert(parameters: str | None) -> tuple[str, Maker]:
+def promptbert(parameters: str | None) -> tuple[str, Maker]:
     """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` takes another template."""
     template = parameters or PROMPTBERT_TEMPLATE
     if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
@@ -93,7 +93,7 @@ def _promptbert(parameters: str | None) -> tuple[str, Maker]:
     return parameters or "", steps
 
 
-def _idf(parameters: str | None) -> tuple[str, Maker]:
+def idf(parameters: str | None) -> tuple[str, Maker]:
     """`idf:TABLE`: mean of the last layer, each token weighted by its inverse document frequency.
 
     `Encoder.fit_idf` makes the table and gives the name.
@@ -115,14 +115,14 @@ def _idf(parameters: str | None) -> tuple[str, Maker]:
 
 
 POOLINGS: dict[str, Reader] = {
-    **{name: _alone(lambda pooling=pooling: (pooling(),)) for name, pooling in PLAIN_POOLINGS.items()},
-    "first_last_avg": _alone(lambda: _mean_of(1, -1)),
-    "embeddings_last_avg": _alone(lambda: _mean_of(0, -1)),
-    "last2avg": _alone(lambda: _mean_of(-1, -2)),
-    "layers": _layers,
-    "ditto": _ditto,
-    "promptbert": _promptbert,
-    "idf": _idf,
+    **{name: _alone(pooling()) for name, pooling in PLAIN_POOLINGS.items()},
+    "first_last_avg": _alone(*_mean_of(1, -1)),
+    "embeddings_last_avg": _alone(*_mean_of(0, -1)),
+    "last2avg": _alone(*_mean_of(-1, -2)),
+    "layers": layers,
+    "ditto": ditto,
+    "promptbert": promptbert,
+    "idf": idf,
 }
 """Poolings by name."""
 
@@ -133,8 +133,8 @@ def parse(name: str) -> tuple[str, Maker]:
     found = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
     if found is None:
         raise unknown_name("pooling", name, POOLINGS)
-    canonical, make = found
-    return f"{kind}:{canonical}" if canonical else kind, make
+    taken, make = found
+    return f"{kind}:{taken}" if taken else kind, make
 
 
 def canonical(name: str) -> str:
