@@ -71,9 +71,9 @@ class Code(VectorMethod):
         """What `quantise` works with: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels."""
 
     @property
-    @abstractmethod
     def values(self) -> Float32[np.ndarray, "levels k"]:
-        """What each level of each mapped column stands for."""
+        """What each level of each mapped column stands for; a subclass without them has its own `_decode`."""
+        raise NotImplementedError
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:

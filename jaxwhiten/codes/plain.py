@@ -41,14 +41,7 @@ class PlainCode(Code):
     needs_rows: ClassVar[bool] = False
 
     def fit(self: P, X: Any, y: Any = None) -> P:
-        """Learns from rows, or from moments where they say all that is needed, forgetting earlier ones.
-
-        Args:
-          X: [n, d] rows; or `Moments` or a `Whitening`, for codes that need no ranges.
-          y: Ignored.
-
-        Returns:
-          This object.
+        """Learns from [n, d] rows; codes that need no ranges take `Moments` or a `Whitening`, too.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
@@ -108,12 +101,6 @@ class ScalarCode(PlainCode):
         steps = (ends - starts) / np.float32(255)
         return {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
 
-    @property
-    def values(self) -> Float32[np.ndarray, "256 d"]:
-        starts, ends = self.ranges_
-        middle = starts + (ends - starts) / np.float32(510)  # of the lowest step
-        return np.arange(256, dtype=np.float32)[:, None] * self.constants["steps"] + middle
-
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
         xp: Any = np if isinstance(x, np.ndarray) else jnp
@@ -127,7 +114,9 @@ class ScalarCode(PlainCode):
         return cls._flipped(graph, graph.op("Clip", whole, graph.number(0.0), graph.number(255.0)))
 
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        return (codes ^ self.flip).astype(np.float32) * self.constants["steps"] + self.values[0]
+        starts, ends = self.ranges_
+        middle = starts + (ends - starts) / np.float32(510)  # of the lowest step
+        return (codes ^ self.flip).astype(np.float32) * self.constants["steps"] + middle
 
 
 class BinaryCode(PlainCode):

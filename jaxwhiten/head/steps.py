@@ -2,7 +2,7 @@
 
 A step owns all there is to know of it: its JAX function, what it asks of the model, its parameters, its modules in a
 sentence-transformers folder, its ONNX operators, and its words for a model card. A new step is a class with the
-decorator `step`; nothing else has to know of it:
+decorator `step`; nothing else has to know of it. What it does not define, it refuses in words:
 
     @step
     class Scale(VectorStep):
@@ -10,15 +10,6 @@ decorator `step`; nothing else has to know of it:
 
         def __call__(self, x):
             return x * self.factor
-
-        def to_folder(self, target):
-            return [dense_module(np.eye(target.width) * self.factor)]
-
-        def to_onnx(self, graph, x):
-            return graph.op("Mul", x, graph.number(self.factor))
-
-        def words(self):
-            return f"times {self.factor:g}"
 """
 
 from __future__ import annotations
