@@ -32,13 +32,9 @@ class _Ranges(NamedTuple):
 
 
 class PlainCode(Code):
-    """What the plain codes share: the ranges of the columns.
+    """What the plain codes share: the ranges of the columns."""
 
-    Attributes:
-      needs_rows: Whether moments do not say enough to fit the code.
-    """
-
-    needs_rows: ClassVar[bool] = False
+    needs_rows: ClassVar[bool] = False  # moments do not say enough to fit the code
 
     def fit(self: P, X: Any, y: Any = None) -> P:
         """Learns from [n, d] rows; codes that need no ranges take `Moments` or a `Whitening`, too.

@@ -26,14 +26,10 @@ S = TypeVar("S", bound="SpectrumCode")
 
 
 class Plan(NamedTuple):
-    """What a code of so many bytes is.
+    """What a code of so many bytes is: what `Code` asks for, and where it comes from.
 
     Attributes:
       whitening: In front of the code, with the columns that have bits.
-      affine: Its map, with the mean subtracted in whole.
-      packing: Where the bits of each column lie.
-      constants: As in `Code`.
-      values: As in `Code`.
       distortion: Expected share of the whitened vectors' variance that the code loses, if each axis is normal.
     """
 

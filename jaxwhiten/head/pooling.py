@@ -234,9 +234,6 @@ class Ditto(Pooling):
 
     Layers and heads are counted from 0. The paper's choices: 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and
     10 for ELECTRA.
-
-    Attributes:
-      layer, head: Of the attention map.
     """
 
     layer: int

@@ -114,14 +114,9 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder.
+    """A module found in a sentence-transformers folder: its own folder, the model's, and that of the Transformer.
 
-    Attributes:
-      folder: The module's own folder.
-      model: The model's folder.
-      transformer: The Transformer's folder.
-      config: The encoder's configuration.
-      width: Width of the vectors before the module.
+    `width` is that of the vectors before the module.
     """
 
     folder: Path
