@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding import CrossEncoder, Encoder
     from jaxwhiten.encoding.evaluation import evaluate
     from jaxwhiten.export import push_to_hub
-    from jaxwhiten.head import PARAMETRIC, POOLINGS
+    from jaxwhiten.head import POOLINGS
     from jaxwhiten.search import build_index, load_index, paraphrase_mining, semantic_search
     from jaxwhiten.whitening.moments import Moments
     from jaxwhiten.whitening.tuning import ScoredPairs, tune
@@ -26,7 +26,6 @@ _WHERE = {
     "CrossEncoder": "encoding",
     "Encoder": "encoding",
     "Moments": "whitening",
-    "PARAMETRIC": "head",
     "POOLINGS": "head",
     "ScoredPairs": "whitening",
     "Whitening": "whitening",
@@ -42,7 +41,6 @@ _WHERE = {
 }
 
 __all__ = [
-    "PARAMETRIC",
     "POOLINGS",
     "CrossEncoder",
     "Encoder",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flax import nnx
 
+from jaxwhiten import POOLINGS
 from jaxwhiten.models import EncoderConfig, PairClassifier, init_model, save_model
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, train_wordpiece
 
@@ -23,6 +24,8 @@ SENTENCES = [
     "A much longer sentence that goes on and on about nothing in particular, with commas, numbers such as 1984.",
 ]
 
+# Poolings that take no parameters.
+ALONE = tuple(name for name in POOLINGS if name not in ("layers", "ditto", "promptbert", "idf"))
 
 # What `tiny_config` takes for each family, beside its sizes.
 FAMILIES = {

@@ -9,12 +9,12 @@ A code is a linear map, unit length where it asks for that, and a quantiser of t
 quantiser with computed centroids, so that FAISS searches it as it is.
 """
 
-from jaxwhiten.codes.code import Code
+from jaxwhiten.codes.code import CODES, Code
 from jaxwhiten.codes.drift import Drift, drift
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
-from jaxwhiten.codes.registry import CODES, load_code, make_code
+from jaxwhiten.codes.registry import load_code, make_code
 from jaxwhiten.codes.spectrum import SpectrumCode
 
 __all__ = [

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float32, Int, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
+from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser
 from jaxwhiten.errors import InputError
+from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import VectorMethod
 
@@ -24,83 +27,131 @@ Constants = Mapping[str, Any]
 _BLOCK_BYTES = 4 << 20  # of mapped rows: what a quantiser makes of them stays in the cache
 _SCORE_ROWS = 16384
 
+CODES: dict[str, type[Code]] = {}
+"""Every code by name: a subclass of `Code` that has a name adds itself."""
+
 
 class Code(VectorMethod):
-    """A code of vectors. A subclass says what it learns, its linear map, its quantiser, and what bytes stand for.
+    """A code of vectors. A subclass says what it learns, where columns lie in bytes, and what their levels stand for.
 
-    `transform` gives the vectors that are quantised, which is also the side of a query: mapped, and scaled to unit
-    length where the code does that.
+    `transform` gives the vectors that are quantised, which is also the side of a query. The level of a column is the
+    number of thresholds below its value, unless a subclass finds it by other means.
 
     Attributes:
       dtype: What sentence-transformers gives the bytes as; `encode` always gives uint8.
+      flip: 128 where bytes are read as int8, whose lowest value is −128.
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8
+    flip: ClassVar[np.uint8] = np.uint8(0)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            CODES[cls.name] = cls
 
     @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of a vector's code."""
-
-    @property
-    @abstractmethod
     def affine(self) -> Affine:
-        """What is done to vectors before they are quantised: a map, and unit length where the code asks for it."""
+        """What is done to vectors before they are quantised: by default nothing."""
+        return Affine(np.zeros(self.n_features_in_))
+
+    @property
+    def whitening(self) -> Whitening | None:
+        """The whitening whose map `affine` is, if it is that of one."""
+        return None
 
     @property
     @abstractmethod
-    def byte_of_column(self) -> Int[np.ndarray, " k"]:
-        """The byte in which each mapped column lies; −1 for one that is in none."""
+    def packing(self) -> Packing:
+        """Where the bits of each mapped column lie."""
 
     @property
     @abstractmethod
     def constants(self) -> Constants:
-        """What `quantise` works with, as arrays."""
+        """What `quantise` works with: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels."""
 
-    @staticmethod
-    @abstractmethod
-    def quantise(x: Any, constants: Constants) -> Any:
+    @property
+    def values(self) -> Float32[np.ndarray, "levels k"]:
+        """What each level of each mapped column stands for; a subclass without them has its own `_decode`."""
+        raise NotImplementedError
+
+    @classmethod
+    def quantise(cls, x: Any, constants: Constants) -> Any:
         """Mapped rows to uint8 [n, bytes], in NumPy, or in JAX where the rows are a JAX array: also under `jit`."""
+        thresholds, places = constants["thresholds"], constants["places"]
+        if isinstance(x, np.ndarray):
+            levels = np.zeros(x.shape, np.float32)
+            for row in thresholds:
+                few = int(np.flatnonzero(row < np.inf)[-1]) + 1  # columns of many bits come first
+                levels[:, :few] += x[:, :few] > row[:few]
+            return (levels @ places).astype(np.uint8) ^ cls.flip
+        below = x[:, None, :] > jnp.asarray(thresholds)[None]
+        # Whole numbers up to 255 times powers of two: exact in every precision a device multiplies in.
+        codes = jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
+        return codes ^ cls.flip
 
-    @staticmethod
-    @abstractmethod
-    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
+    @classmethod
+    def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
         """The same as operators of an ONNX graph (`jaxwhiten.export.onnx`): the bytes as whole numbers in float32."""
+        thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
+        above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
+        levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
+        return cls._flipped(graph, graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"])))
 
-    @abstractmethod
+    @classmethod
+    def _flipped(cls, graph: Any, x: str) -> str:
+        """Bytes as whole numbers in a graph, their highest bit turned over where `flip` says so."""
+        if not cls.flip:
+            return x
+        half = graph.number(float(cls.flip))
+        return str(graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half)))
+
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """What the bytes stand for."""
+        bits, byte, shift = self.packing
+        level = (np.take(codes ^ self.flip, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
+        return self.values[level, np.arange(len(bits))]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a vector's code."""
+        return int(self.packing.group.max()) + 1
+
+    @property
+    def byte_of_column(self) -> Int[np.ndarray, " k"]:
+        """The byte in which each mapped column lies; −1 for one that is in none."""
+        return np.where(self.packing.bits > 0, self.packing.group, -1)
+
+    @property
+    def in_high_half(self) -> Bool[np.ndarray, " k"]:
+        """Whether each column lies in the high four bits of its byte; InputError if one lies in both halves."""
+        bits, _, shift = self.packing
+        if (shift % 4 + bits > 4).any():
+            what = f"The columns of the code {self.name}"
+            raise InputError(f"{what} do not lie in halves of bytes, as a fast scan asks for.")
+        return shift >= 4
 
     @property
     def one_bit(self) -> bool:
         """Whether every bit is the sign of a column of its own, so that codes can be compared by Hamming distance."""
-        return False
-
-    @property
-    def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
-        """W and b of the linear map x W + b, rounded once."""
-        return self.affine.kernel
+        return bool((self.packing.bits <= 1).all())
 
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
-        """The codes of vectors.
+        """The codes of vectors, in JAX for a JAX array.
 
         Args:
           x: [n, d] rows. A JAX array is coded where it lies, also inside a compiled function; of anything else blocks
             are coded on the host.
 
-        Returns:
-          uint8, in JAX for a JAX array.
-
         Raises:
-          NotFittedError: Nothing was fitted yet.
           NonFiniteError: A row on the host holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or another number of columns.
         """
         if isinstance(x, jax.Array):
-            return self._encode_on_device(x)
+            if x.ndim != 2 or x.shape[1] != self.n_features_in_:
+                raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
+            return self.quantise(self.affine.on_device(x), self.constants)
         x = as_matrix(x, type(self).__name__, columns=self._fitted().d)
         codes = np.empty((len(x), self.nbytes), np.uint8)
         constants = self.constants
@@ -108,23 +159,11 @@ class Code(VectorMethod):
             codes[part] = self.quantise(self.transform(x[part]), constants)
         return codes
 
-    def _encode_on_device(self, x: Array) -> Array:
-        if x.ndim != 2 or x.shape[1] != self.n_features_in_:
-            raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
-        return self.quantise(self.affine.on_device(x), self.constants)
-
     def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """What codes stand for, to be compared with what `transform` gives.
+        """What codes stand for, in the space of `transform`.
 
         Args:
           codes: As `encode` gave them, or the same bytes as int8.
-
-        Returns:
-          Vectors in the space of `transform`.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          InputError: Not bytes, or another number of them.
         """
         return self._decode(self._bytes(codes))
 
@@ -146,28 +185,17 @@ class Code(VectorMethod):
         Returns:
           Cosines of the queries' side and the decoded vectors; of two codes of signs 1 − 2 × distance / bits, which is
           the cosine of the signs.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          InputError: Rows or codes of another width.
         """
         codes = self._bytes(codes)
-        if np.asarray(queries).dtype not in (np.uint8, np.int8):
-            q = normalize(self.transform(queries)).astype(np.float32, copy=False)
-        elif self.one_bit:
-            return self._hamming(self._bytes(queries), codes)
-        else:
-            q = normalize(self.decode(queries))
+        coded = np.asarray(queries).dtype in (np.uint8, np.int8)
+        if coded and self.one_bit:
+            bits = int(self.packing.bits.sum())
+            distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
+            return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits).astype(np.float32)
+        q = normalize(self.decode(queries) if coded else self.transform(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):
             out[:, part] = q @ normalize(self._decode(codes[part])).T
-        return out
-
-    def _hamming(self, queries: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        bits = int((self.byte_of_column >= 0).sum())
-        out = np.empty((len(queries), len(codes)), np.float32)
-        for row, query in zip(out, queries, strict=True):
-            row[:] = 1 - 2 * np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) / bits
         return out
 
     def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
@@ -180,7 +208,7 @@ class Code(VectorMethod):
         Raises:
           InputError: Halves are wanted, and a column lies in both halves of a byte.
         """
-        byte, (weight, bias) = self.byte_of_column, self.kernel
+        byte, (weight, bias) = self.byte_of_column, self.affine.kernel
         if mapped:
             weight, bias = np.eye(len(byte), dtype=np.float32), np.zeros(len(byte), np.float32)
         decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
@@ -202,15 +230,6 @@ class Code(VectorMethod):
         centroids = np.ascontiguousarray(centroids.reshape(len(decoded), count, width).transpose(1, 0, 2))
         return Quantiser(self.name, Affine.of_kernel(padded, offset, unit_length=self.affine.unit_length), centroids)
 
-    @property
-    def in_high_half(self) -> Bool[np.ndarray, " k"]:
-        """Whether each column lies in the high four bits of its byte.
-
-        Raises:
-          InputError: A column lies in both halves.
-        """
-        raise InputError(f"The columns of the code {self.name} do not lie in halves of bytes, as a fast scan asks for.")
-
     def to_faiss(self) -> Any:
         """An empty FAISS index that codes the raw vectors added to it as `encode` does.
 
@@ -218,9 +237,5 @@ class Code(VectorMethod):
         an `IndexPQ` whose centroids are computed. It searches by the Euclidean distance of the query's side to what the
         codes stand for, which ranks as their cosine does but for the lengths that coding changed. No part of it needs
         training, and FAISS alone reads the file that `faiss.write_index` makes of it.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
-          MissingDependencyError: FAISS is not installed.
         """
         return self.quantiser().to_faiss()

@@ -9,30 +9,16 @@ import numpy as np
 from jaxwhiten.codes.spectrum import SpectrumCode
 from jaxwhiten.whitening import Moments, Whitening
 
-FINE, SOON, NOW = "fine", "refit soon", "refit now"
+VERDICTS = ("fine", "refit soon", "refit now")
 
 
 class Measure(NamedTuple):
-    """One measure of drift.
-
-    Attributes:
-      name: What it is.
-      value: Of the new vectors.
-      before: Of those fitted on.
-      soon: From where on a refit is due soon.
-      now: From where on it is due now.
-    """
+    """One measure of drift, of the new vectors and before, of those fitted on, and what it says alone."""
 
     name: str
     value: float
     before: float
-    soon: float
-    now: float
-
-    @property
-    def verdict(self) -> str:
-        """What this measure says alone."""
-        return NOW if self.value >= self.now else SOON if self.value >= self.soon else FINE
+    verdict: str
 
 
 class Drift(NamedTuple):
@@ -41,12 +27,15 @@ class Drift(NamedTuple):
     Attributes:
       n: New vectors.
       measures: One for the mean, the axes, what lies outside them, and the code's loss if there is a code.
-      verdict: The worst of theirs: "fine", "refit soon" or "refit now".
     """
 
     n: int
     measures: tuple[Measure, ...]
-    verdict: str
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the measures' verdicts: "fine", "refit soon" or "refit now"."""
+        return max((measure.verdict for measure in self.measures), key=VERDICTS.index)
 
 
 def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
@@ -62,13 +51,6 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
       fitted: A fitted whitening, or a spectrum code.
       new: Moments of the new raw vectors.
 
-    Returns:
-      The measures and the verdict.
-
-    Raises:
-      InputError: Empty moments, or of vectors of another width.
-      NotFittedError: Nothing was fitted yet.
-
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
     """
@@ -80,13 +62,13 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
     ratios = np.maximum(variances[:k], np.finfo(float).tiny) / old[:k]
     divergences = (ratios - 1 - np.log(ratios) + means[:k] ** 2 / old[:k]) / 2
     outside, before = (1 - float(values[:k].sum() / values.sum()) for values in (variances, old))
-    measures = [
-        Measure("mean shift", shift, 0.0, 0.05, 0.25),
-        Measure("divergence of the axes", max(0.0, float(divergences.mean()) - chance), 0.0, 0.1, 0.5),
-        Measure("variance outside the axes", outside, before, before + 0.05, before + 0.15),
+    rows = [  # the value, that of the fit, and from where on a refit is due soon and now
+        ("mean shift", shift, 0.0, 0.05, 0.25),
+        ("divergence of the axes", max(0.0, float(divergences.mean()) - chance), 0.0, 0.1, 0.5),
+        ("variance outside the axes", outside, before, before + 0.05, before + 0.15),
     ]
     if isinstance(fitted, SpectrumCode):
         loss = fitted.distortion_
-        measures.append(Measure("loss of the code", fitted.expected_loss(new), loss, 1.1 * loss, 1.5 * loss))
-    found = {measure.verdict for measure in measures}
-    return Drift(new.n, tuple(measures), next(verdict for verdict in (NOW, SOON, FINE) if verdict in found))
+        rows.append(("loss of the code", fitted.expected_loss(new), loss, 1.1 * loss, 1.5 * loss))
+    measures = (Measure(name, x, known, VERDICTS[(x >= soon) + (x >= now)]) for name, x, known, soon, now in rows)
+    return Drift(new.n, tuple(measures))

@@ -12,7 +12,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Float32, Float64, Int
 
 MOST_BITS = 8  # of an axis: codes are made of bytes
 _NEWTON_STEPS = 50
@@ -86,11 +86,8 @@ def allocate(variances: Float64[np.ndarray, " k"], total: int, most: int = MOST_
 
     Args:
       variances: Of the axes.
-      total: Bits to give away, at most `most` for each axis.
+      total: Bits to give away.
       most: Bits an axis can have.
-
-    Returns:
-      One number of bits per axis.
 
     References:
       Cover, Thomas 2006, theorem 10.3.3.
@@ -112,6 +109,13 @@ class Packing(NamedTuple):
     bits: Int[np.ndarray, " k"]
     group: Int[np.ndarray, " k"]
     shift: Int[np.ndarray, " k"]
+
+    @property
+    def places(self) -> Float32[np.ndarray, "k groups"]:
+        """What a level of each axis counts for in each group: a power of two in its own."""
+        places = np.zeros((len(self.bits), int(self.group.max()) + 1), np.float32)
+        places[np.arange(len(self.bits)), self.group] = np.where(self.bits > 0, 2.0**self.shift, 0.0)
+        return places
 
 
 def pack(variances: Float64[np.ndarray, " k"], groups: int, size: int = 8) -> Packing:

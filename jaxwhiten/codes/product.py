@@ -50,9 +50,6 @@ class Quantiser(NamedTuple):
         """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
 
         Of halves of bytes an `IndexPQFastScan`, which looks distances up in registers, rounded to a byte each.
-
-        Raises:
-          MissingDependencyError: FAISS is not installed.
         """
         faiss = import_faiss()
         count, _, width = self.centroids.shape
@@ -73,14 +70,9 @@ class Quantiser(NamedTuple):
 def nearest(
     coordinates: Float32[np.ndarray, "n coordinates"], centroids: Float32[np.ndarray, "bytes 256 width"]
 ) -> UInt8[np.ndarray, "n bytes"]:
-    """The codes of mapped vectors: for each byte the nearest of its centroids.
+    """The codes of vectors mapped by a `Quantiser`: for each byte the nearest of its centroids.
 
-    Args:
-      coordinates: Vectors mapped by a `Quantiser`.
-      centroids: Its centroids.
-
-    Returns:
-      What `Code.encode` gives, save where a coordinate lies within rounding of the middle of two levels.
+    They are what `Code.encode` gives, save where a coordinate lies within rounding of the middle of two levels.
     """
     out = np.empty((len(coordinates), len(centroids)), np.uint8)
     for part in blocks(len(coordinates), _ROWS):

@@ -1,30 +1,22 @@
-"""Codes by name."""
+"""Codes by name. The modules imported here hold all there are."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.codes.code import Code
-from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
-from jaxwhiten.codes.spectrum import SpectrumCode
+from jaxwhiten.codes import plain, spectrum  # noqa: F401 - their classes add themselves to CODES
+from jaxwhiten.codes.code import CODES, Code
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import load_tensors
 
-CODES: Mapping[str, type[Any]] = {code.name: code for code in (SpectrumCode, Int8, UInt8, Binary, UBinary)}
-"""Every code by name: called with parameters, it gives a code to be fitted."""
-
 
 def make_code(name: str, **params: Any) -> Any:
-    """A code by its name.
+    """A code by its name, not fitted yet.
 
     Args:
       name: One of `CODES`.
       **params: Arguments of its constructor.
-
-    Returns:
-      The code, not fitted yet.
 
     Raises:
       InputError: No such code, or no such parameter.
@@ -35,13 +27,7 @@ def make_code(name: str, **params: Any) -> Any:
 
 
 def load_code(path: str | os.PathLike[str]) -> Code:
-    """Loads any fitted code.
-
-    Args:
-      path: The file its `save` wrote.
-
-    Returns:
-      The fitted code.
+    """Loads any fitted code from the file its `save` wrote.
 
     Raises:
       FormatError: Missing, damaged, or not of a code that this version knows.

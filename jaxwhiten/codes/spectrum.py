@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float32, Int, UInt8
+from jaxtyping import Float32, Int
 
 from jaxwhiten.codes.code import Code, Constants
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
@@ -26,36 +25,60 @@ _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
 S = TypeVar("S", bound="SpectrumCode")
 
 
-class _State:
-    """The whitening of all axes, how many of them a code may use, and the γ that came with it, if any."""
+class Plan(NamedTuple):
+    """What a code of so many bytes is: what `Code` asks for, and where it comes from.
 
-    def __init__(self, whitening: Whitening, axes: int, gamma: float | None) -> None:
-        self.whitening, self.axes, self.gamma = whitening, axes, gamma
-        self._plans: dict[Any, _Plan] = {}
-
-    def plan(self, count: int, gamma: float | None, halves: bool | None) -> _Plan:
-        """The code of `count` bytes; kept, since nothing here changes."""
-        gamma = self.gamma if gamma is None else gamma
-        if gamma is None:
-            gamma = SpectrumCode.usual_gamma(self.whitening)
-        gamma = float(gamma)
-        key = count, gamma, halves
-        if key not in self._plans:
-            self._plans[key] = _plan(self.whitening.with_params(gamma=gamma), self.axes, count, halves)
-        return self._plans[key]
-
-
-class _Plan(NamedTuple):
-    """A code of so many bytes: its whitening and map, and where each column goes."""
+    Attributes:
+      whitening: In front of the code, with the columns that have bits.
+      distortion: Expected share of the whitened vectors' variance that the code loses, if each axis is normal.
+    """
 
     whitening: Whitening
     affine: Affine
-    bits: np.ndarray
-    byte: np.ndarray
-    shift: np.ndarray
-    spread: np.ndarray  # standard deviations of the columns, once rows have unit length
+    packing: Packing
     constants: dict[str, np.ndarray]
+    values: np.ndarray
     distortion: float
+
+    @classmethod
+    def of(cls, whitening: Whitening, axes: int, count: int, halves: bool | None) -> Plan:
+        """The code of `count` bytes of a whitening of all axes, of which the first `axes` may be used."""
+        scales = whitening.scales_[:axes]
+        variances = whitening.eigenvalues_[:axes] * scales**2
+        varying = min(axes, whitening.rank_)
+        if count > varying:
+            raise InputError(
+                f"bytes is {count}; the vectors vary along {varying} axes, which fill at most as many bytes."
+            )
+        packing = _packed(variances[:varying], count, halves)
+        left = variances.copy()
+        left[:varying] *= distortions()[packing.bits]
+        k = int(np.flatnonzero(packing.bits).max()) + 1
+        packing = Packing(*(column[:k] for column in packing))
+        spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, once rows have unit length
+        most = 2 ** int(packing.bits.max())
+        thresholds, values = np.full((most - 1, k), np.inf, np.float32), np.zeros((most, k), np.float32)
+        for axis, bits in enumerate(packing.bits):
+            levels = lloyd_max(int(bits))
+            thresholds[: 2**bits - 1, axis] = levels.thresholds * spread[axis]
+            values[: 2**bits, axis] = levels.values.astype(np.float32) * np.float32(spread[axis])
+        return cls(
+            whitening.with_params(n_components=k),
+            Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True),
+            packing,
+            {"thresholds": thresholds, "places": packing.places},
+            values,
+            float(left.sum() / variances.sum()),
+        )
+
+
+class _State(NamedTuple):
+    """The whitening of all axes, how many of them a code may use, the γ that came with it, if any, and plans made."""
+
+    whitening: Whitening
+    axes: int
+    gamma: float | None
+    plans: dict[Any, Plan]
 
 
 @parameters
@@ -100,7 +123,6 @@ class SpectrumCode(Code):
           This object.
 
         Raises:
-          NotFittedError: A whitening that was not fitted.
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
           InputError: Empty moments, more bytes than axes, a mean of another width, or a parameter that cannot be.
         """
@@ -111,8 +133,8 @@ class SpectrumCode(Code):
             X = X.with_mean(mean.mean if isinstance(mean, Moments) else mean)
         self._check_params(X.n_features_in_)
         whole = X.with_params(n_components=None, beta=1.0)
-        state = _State(whole, X.n_components or X.n_features_in_, gamma)
-        state.plan(self.bytes, self.gamma, self.halves)  # refuses what the axes cannot hold
+        state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
+        self._plan_of(state)  # refuses what the axes cannot hold
         self._learned = Learned(state, X.n_samples_seen_, X.n_features_in_, X.provenance)
         return self
 
@@ -123,9 +145,8 @@ class SpectrumCode(Code):
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""
-        whitening = Whitening() if state is None else copy.copy(state.whitening)
-        axes, gamma = (X.shape[1], None) if state is None else (state.axes, state.gamma)
-        return _State(whitening.partial_fit(X), axes, gamma)
+        whitening, axes, gamma, _ = state or (Whitening(), X.shape[1], None, {})
+        return _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
 
     def _check_params(self, d: int) -> None:
         check_integer("bytes", self.bytes, least=1)
@@ -137,120 +158,76 @@ class SpectrumCode(Code):
             raise InputError(f"halves must be None, True or False, got {self.halves!r}.")
 
     @property
-    def _plan(self) -> _Plan:
-        return self._fitted().state.plan(self.bytes, self.gamma, self.halves)
+    def plan(self) -> Plan:
+        """What the code of these parameters is."""
+        return self._plan_of(self._fitted().state)
+
+    def _plan_of(self, state: _State) -> Plan:
+        gamma = state.gamma if self.gamma is None else self.gamma
+        gamma = float(self.usual_gamma(state.whitening) if gamma is None else gamma)
+        key = self.bytes, gamma, self.halves
+        if key not in state.plans:
+            whitening = state.whitening.with_params(gamma=gamma)
+            state.plans[key] = Plan.of(whitening, state.axes, self.bytes, self.halves)
+        return state.plans[key]
 
     @property
-    def nbytes(self) -> int:
-        return self.bytes
+    def whitening(self) -> Whitening:
+        """The whitening in front of the code, with the columns that have bits: what a query is mapped by."""
+        return self.plan.whitening
+
+    @property
+    def affine(self) -> Affine:
+        return self.plan.affine
+
+    @property
+    def packing(self) -> Packing:
+        return self.plan.packing
+
+    @property
+    def constants(self) -> Constants:
+        return self.plan.constants
+
+    @property
+    def values(self) -> Float32[np.ndarray, "levels k"]:
+        return self.plan.values
 
     @property
     def gamma_(self) -> float:
         """The power of the scaling in use."""
-        return float(self._plan.whitening.gamma)
+        return float(self.plan.whitening.gamma)
 
     @property
     def bits_(self) -> Int[np.ndarray, " k"]:
         """Bits of each axis, by falling variance; the first k of them have any."""
-        return self._plan.bits
+        return self.plan.packing.bits
 
     @property
     def distortion_(self) -> float:
         """Expected share of the whitened vectors' variance that the code loses, if each axis is normal."""
-        return self._plan.distortion
+        return self.plan.distortion
 
     def expected_loss(self, moments: Moments) -> float:
-        """`distortion_` on vectors of these moments instead of those it was fitted on, if each axis is normal.
-
-        Args:
-          moments: Of raw vectors.
-
-        Raises:
-          InputError: Moments of another width, or empty.
-        """
-        whole = self._fitted().state
-        axes, plan = whole.axes, self._plan
-        means, variances = plan.whitening.along_axes(moments)
-        scale = whole.whitening.with_params(gamma=plan.whitening.gamma).scales_[:axes]
-        deviations = np.sqrt(np.maximum(whole.whitening.eigenvalues_[:axes], np.finfo(float).tiny)) * scale
+        """`distortion_` on raw vectors of these moments instead of those it was fitted on, if each axis is normal."""
+        whole, axes = self._fitted().state[:2]
+        means, variances = whole.along_axes(moments)
+        scale = whole.with_params(gamma=self.gamma_).scales_[:axes]
+        deviations = np.sqrt(np.maximum(whole.eigenvalues_[:axes], np.finfo(float).tiny)) * scale
         means, spread = means[:axes] * scale, np.sqrt(variances[:axes]) * scale
         lost = means**2 + spread**2
-        for axis, bits in enumerate(plan.bits):
+        for axis, bits in enumerate(self.bits_):
             x = (means[axis] + spread[axis] * _NORMAL) / deviations[axis]
             levels = lloyd_max(int(bits))
             error = x - levels.values[np.searchsorted(levels.thresholds, x)]
             lost[axis] = float(np.mean(error**2)) * deviations[axis] ** 2
         return float(lost.sum() / (means**2 + spread**2).sum())
 
-    @property
-    def whitening(self) -> Whitening:
-        """The whitening in front of the code, with the columns that have bits: what a query is mapped by."""
-        return self._plan.whitening
-
-    @property
-    def affine(self) -> Affine:
-        return self._plan.affine
-
-    @property
-    def byte_of_column(self) -> Int[np.ndarray, " k"]:
-        return np.where(self._plan.bits > 0, self._plan.byte, -1)
-
-    @property
-    def in_high_half(self) -> Bool[np.ndarray, " k"]:
-        plan = self._plan
-        if (plan.shift % 4 + plan.bits > 4).any():
-            return super().in_high_half
-        return plan.shift >= 4
-
-    @property
-    def one_bit(self) -> bool:
-        return bool((self._plan.bits <= 1).all())
-
-    @property
-    def constants(self) -> Constants:
-        return self._plan.constants
-
-    @staticmethod
-    def quantise(x: Any, constants: Constants) -> Any:
-        thresholds, places = constants["thresholds"], constants["places"]
-        if isinstance(x, np.ndarray):
-            levels = np.zeros(x.shape, np.float32)
-            for row in thresholds:
-                few = int(np.flatnonzero(row < np.inf)[-1]) + 1  # columns of many bits come first
-                levels[:, :few] += x[:, :few] > row[:few]
-            return (levels @ places).astype(np.uint8)
-        below = x[:, None, :] > jnp.asarray(thresholds)[None]
-        # Whole numbers up to 255 times powers of two: exact in every precision a device multiplies in.
-        return jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
-
-    @staticmethod
-    def quantise_onnx(graph: Any, x: str, constants: Constants) -> str:
-        thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
-        above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
-        levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
-        return graph.op("MatMul", levels, graph.constant(f"{x}.places", constants["places"]))
-
-    def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        plan = self._plan
-        level = (codes[:, plan.byte] >> plan.shift.astype(np.uint8)) & (2**plan.bits - 1).astype(np.uint8)
-        out = np.zeros((len(codes), len(plan.bits)), np.float32)
-        for bits in np.unique(plan.bits):
-            columns = np.flatnonzero(plan.bits == bits)
-            values = lloyd_max(int(bits)).values.astype(np.float32)
-            out[:, columns] = values[level[:, columns]] * plan.spread[columns].astype(np.float32)
-        return out
-
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_}
 
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
-        whitening = state.whitening
-        numbers = [
-            -1.0 if state.gamma is None else state.gamma,
-            whitening.shrinkage_,
-            whitening.eigenvalue_floor,
-            state.axes,
-        ]
+        whitening, gamma = state.whitening, -1.0 if state.gamma is None else state.gamma
+        numbers = [gamma, whitening.shrinkage_, whitening.eigenvalue_floor, state.axes]
         return {**whitening._pack(whitening._fitted().state), "settings": np.array(numbers, np.float64)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
@@ -260,55 +237,22 @@ class SpectrumCode(Code):
         if not 1 <= axes <= d or gamma > 1:
             raise ValueError(f"{axes} axes of {d}, γ {gamma}")
         whitening._learned = Learned(whitening._unpack(tensors, d), int(tensors["n"].item()), d, {})
-        state = _State(whitening, int(axes), None if gamma < 0 else gamma)
-        state.plan(self.bytes, self.gamma, self.halves)
+        state = _State(whitening, int(axes), None if gamma < 0 else gamma, {})
+        self._plan_of(state)
         return state
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
     """Axes in bytes, or in halves of bytes; by default in halves where that loses next to nothing."""
-    if halves is not False and 2 * count <= len(variances):
-        bits, half, shift = pack(variances, 2 * count, 4)
-        in_halves = Packing(bits, half // 2, shift + 4 * (half % 2))
+    if 2 * count > len(variances):
         if halves:
-            return in_halves
-    elif halves:
-        raise InputError(
-            f"Halves of {count} bytes hold at least {2 * count} axes; the vectors vary along {len(variances)}."
-        )
-    else:
+            raise InputError(
+                f"Halves of {count} bytes hold at least {2 * count} axes; the vectors vary along {len(variances)}."
+            )
         return pack(variances, count)
-    whole = pack(variances, count)
-    losses = [float((variances * distortions()[packing.bits]).sum()) for packing in (in_halves, whole)]
-    return in_halves if losses[0] <= _NEXT_TO_NOTHING * losses[1] else whole
-
-
-def _plan(whitening: Whitening, axes: int, count: int, halves: bool | None) -> _Plan:
-    """The code of `count` bytes of a whitening, of which the first axes may be used."""
-    scales = whitening.scales_[:axes]
-    variances = whitening.eigenvalues_[:axes] * scales**2
-    varying = min(axes, whitening.rank_)
-    if count > varying:
-        raise InputError(f"bytes is {count}; the vectors vary along {varying} axes, which fill at most as many bytes.")
-    bits, byte, shift = _packed(variances[:varying], count, halves)
-    left = variances.copy()
-    left[:varying] *= distortions()[bits]
-    k = int(np.flatnonzero(bits).max()) + 1
-    bits, byte, shift = bits[:k], byte[:k], shift[:k]
-    spread = np.sqrt(variances[:k] / variances[:k].sum())
-    thresholds = np.full((2 ** int(bits.max()) - 1, k), np.inf, np.float32)
-    for axis, bits_of in enumerate(bits):
-        found = lloyd_max(int(bits_of)).thresholds * spread[axis]
-        thresholds[: len(found), axis] = found
-    places = np.zeros((k, count), np.float32)
-    places[np.arange(k), byte] = np.where(bits > 0, 2.0**shift, 0.0)
-    return _Plan(
-        whitening.with_params(n_components=k),
-        Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True),
-        bits,
-        byte,
-        shift,
-        spread,
-        {"thresholds": thresholds, "places": places},
-        float(left.sum() / variances.sum()),
-    )
+    bits, half, shift = pack(variances, 2 * count, 4)
+    found = {True: Packing(bits, half // 2, shift + 4 * (half % 2)), False: pack(variances, count)}
+    if halves is None:
+        lost = {name: float((variances * distortions()[packing.bits]).sum()) for name, packing in found.items()}
+        halves = lost[True] <= _NEXT_TO_NOTHING * lost[False]
+    return found[halves]

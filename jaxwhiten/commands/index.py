@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
     codes = args.codes
     if encoder.head.code is not None:
         if not (args.codes or args.bytes or args.whitening or args.whiten):
-            codes = encoder.head.code.code.quantiser(mapped=True)
+            codes = encoder.head.code.quantiser(mapped=True)
         encoder = encoder.without_code()
     prompt = encoder.prompt_for("document")
     vectors = encode(args, encoder, texts, "document")

@@ -337,7 +337,7 @@ def _add_contexts(
     output = nnx.merge(graph, state)(ids, mask)
     states: Any = States(output, mask, mask.astype(jnp.float32), ids)
     for step in steps:
-        states = step(states)  # type: ignore[operator]
+        states = step(states)
     x = sum(share * output.hidden_states[layer].astype(jnp.float32) for layer, share in states.mix)
     rows = jnp.concatenate([x, jnp.ones((*ids.shape, 1))], axis=2) * mask[:, :, None]
     return sums.at[ids].add(rows)

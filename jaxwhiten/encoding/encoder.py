@@ -91,7 +91,7 @@ class Encoder(ModelWithHead):
         Args:
           model: Folder or hub id; plain Hugging Face and sentence-transformers layouts, whitened ones included.
           pooling: `"auto"` for all that a sentence-transformers folder does after its Transformer, and the mean with a
-            warning where the folder does not say; or a name of `jaxwhiten.POOLINGS` or `jaxwhiten.PARAMETRIC`.
+            warning where the folder does not say; or a name of `jaxwhiten.POOLINGS`.
           max_length: Longest sentence in tokens; by default what the folder says with `"auto"`, else 64.
           dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
             `"int8"`, where the folder has such weights (`jaxwhiten.export.save_int8`).

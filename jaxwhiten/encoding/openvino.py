@@ -22,7 +22,7 @@ from jaxtyping import Float32, Int
 from jaxwhiten.encoding.forward import Forward, Heads, contents
 from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
-from jaxwhiten.head import Code, Step, at_pooling, write_steps
+from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.runtime.hardware import cores
@@ -73,7 +73,7 @@ class _Head(NamedTuple):
 
     pooled: int
     tail: Any | None
-    code: Code | None
+    code: Quantise | None
 
 
 class _Program:
@@ -105,7 +105,7 @@ class _Program:
 def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
     if head.tail is not None:
         x = np.array(head.tail.create_infer_request().infer({"vectors": x})[0])
-    return x if head.code is None else head.code.on_host(x)
+    return x if head.code is None else np.asarray(head.code(x))
 
 
 class OpenVINOForward(Forward):
@@ -210,7 +210,7 @@ class OpenVINOForward(Forward):
                 key_of_pooled = _key(pooled)
                 poolings.setdefault(key_of_pooled, pooled)
                 number = list(poolings).index(key_of_pooled)
-                code = steps[-1] if isinstance(steps[-1], Code) else None
+                code = steps[-1] if isinstance(steps[-1], Quantise) else None
                 rest = rest if code is None else rest[:-1]
                 parts[name] = _Head(number, self._tail(rest, self._width(pooled)), code)
             compiled = self._kept(("poolings", *poolings), lambda: self._encoder(list(poolings.values())))

@@ -21,7 +21,7 @@ from jaxwhiten.text import TokenIds
 def _applied(steps: tuple[Step, ...], x: jax.Array) -> jax.Array:
     found: Any = x
     for step in steps:
-        found = step(found)  # type: ignore[operator]
+        found = step(found)
     return found
 
 

@@ -29,7 +29,7 @@ _USE_CODE = """from jaxwhiten import Encoder
 encoder = Encoder.from_pretrained("FOLDER")
 documents = encoder.encode(["A sentence."])  # uint8, a code per sentence
 queries = encoder.without_code().encode(["A question?"])  # float32
-scores = queries @ encoder.head.code.code.decode(documents).T
+scores = queries @ encoder.head.code.decode(documents).T
 """
 
 
@@ -110,8 +110,8 @@ encoder was changed.
         text += f"""
 ## Code
 
-`{CODE_FILE}` holds the code: {code.words()}, where float32 takes {4 * code.takes:,}. jaxwhiten gives the bytes
-of documents; other libraries read the vectors, which are what queries are compared with.
+`{CODE_FILE}` holds the code: {code.name} code of {code.nbytes} bytes, where float32 takes {4 * floats.dimension:,}.
+jaxwhiten gives the bytes of documents; other libraries read the vectors, which are what queries are compared with.
 """
     if whitening is not None:
         text += f"""
@@ -141,7 +141,7 @@ def _whitening_rows(whitening: Whitening) -> list[tuple[str, str]]:
 def _torch(encoder: Encoder) -> str | None:
     """Code for plain transformers, where every step of the head is a few lines of it."""
     steps = modules_of(encoder.head, encoder.config, encoder.tokenizer)
-    codes = [step.to_torch(modules[0][0] if modules else "") for step, modules in steps]
+    codes = [step.torch and step.torch.replace("MODULE", modules[0][0] if modules else "") for step, modules in steps]
     if encoder.head.form != PLAIN or None in codes:
         return None
     body = "\n".join(["x = states[-1]", *filter(None, codes)])

@@ -12,7 +12,7 @@ from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export.sentence_transformers import as_encoder
-from jaxwhiten.head import AUTO
+from jaxwhiten.head import AUTO, write_steps
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.whitening import Whitening
 
@@ -52,7 +52,7 @@ def save_onnx(
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
     folder = Path(folder)
-    vectors = encoder.head.to_onnx(encoder_graph(graph, encoder.model(), encoder.max_length))
+    vectors = write_steps(encoder.head.steps, encoder_graph(graph, encoder.model(), encoder.max_length))
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     if graph.nbytes > MAX_BYTES:

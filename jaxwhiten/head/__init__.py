@@ -1,24 +1,22 @@
 """What follows the hidden states: a list of steps, from the mix of layers and the pooling to whitening and code."""
 
-from jaxwhiten.head.coding import CODE_FILE, Code, code_steps
+from jaxwhiten.head.coding import CODE_FILE, Quantise, code_steps
 from jaxwhiten.head.folder import modules_of, read_head, says_head, write_folder
 from jaxwhiten.head.head import Head, at_pooling, pool, run, write_steps
-from jaxwhiten.head.names import AUTO, PARAMETRIC, POOLINGS, Tables, canonical
+from jaxwhiten.head.names import AUTO, POOLINGS, Tables, canonical
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import Settings
-from jaxwhiten.head.states import LayerMix, TokenWeights
-from jaxwhiten.head.steps import STEPS, Module, States, StateStep, Step, Target, VectorStep, array, dense_module, step
-from jaxwhiten.head.vectors import WHITENING_FILE, Dense, Normalize, Truncate, Whiten
+from jaxwhiten.head.states import LayerMix
+from jaxwhiten.head.steps import STEPS, Module, States, Step, Target, VectorStep, array, step
+from jaxwhiten.head.vectors import WHITENING_FILE, Dense, Normalize, Truncate, Whiten, dense_module
 
 __all__ = [
     "AUTO",
     "CODE_FILE",
-    "PARAMETRIC",
     "POOLINGS",
     "STEPS",
     "WHITENING_FILE",
     "AfterPrompt",
-    "Code",
     "Dense",
     "Head",
     "LayerMix",
@@ -26,13 +24,12 @@ __all__ = [
     "Module",
     "Normalize",
     "Pooling",
+    "Quantise",
     "Settings",
-    "StateStep",
     "States",
     "Step",
     "Tables",
     "Target",
-    "TokenWeights",
     "Truncate",
     "VectorStep",
     "Whiten",

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.coding import CODE_FILE, Code
+from jaxwhiten.codes import load_code
+from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
+from jaxwhiten.head.coding import CODE_FILE, Quantise
 from jaxwhiten.head.head import Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.settings import SETTINGS_FILE, Settings
@@ -72,7 +73,11 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
     if any(isinstance(step, TokenWeights) for step in steps) and any(isinstance(step, AfterPrompt) for step in steps):
         raise ModelError(f"{where}: WordWeights before a Pooling with include_prompt false, which is not supported.")
     if (folder / CODE_FILE).is_file():
-        steps.append(Code.read(folder / CODE_FILE, width))
+        try:
+            steps.append(Quantise.of(load_code(folder / CODE_FILE)))
+            steps[-1].output_width(width)
+        except (FormatError, MismatchError) as error:
+            raise ModelError(f"{folder / CODE_FILE}: {error}") from error
     form, max_length = _text_form(folder, listed)
     return Head.of(tuple(steps), form), max_length
 
@@ -119,12 +124,7 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
 def modules_of(
     head: Head, config: EncoderConfig, tokenizer: BulkTokenizer
 ) -> list[tuple[Step, list[tuple[str, Module]]]]:
-    """The modules of sentence-transformers that do what a head does, for each step, with their folders.
-
-    Raises:
-      InputError: A step that no module can do.
-      MismatchError: A step that takes vectors of another width.
-    """
+    """The modules of sentence-transformers that do what a head does, for each step, with their folders."""
     head.width(config)
     width, number, found = config.hidden_size, 0, list[tuple[Step, list[tuple[str, Module]]]]()
     if config.static and not isinstance(head.steps[0], Mean):
@@ -161,12 +161,8 @@ def write_folder(
       dtype: Type of the stored weights.
       card: Text of README.md; none is written without it.
 
-    Returns:
-      The folder.
-
     Raises:
-      InputError: A step that no module can do. Nothing was written.
-      MismatchError: A step that takes vectors of another width. Nothing was written.
+      InputError, MismatchError: A step that no module can do, or that does not fit. Nothing was written.
     """
     from safetensors.numpy import save_file
 

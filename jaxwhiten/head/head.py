@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
+from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError
-from jaxwhiten.head.coding import Code
+from jaxwhiten.head.coding import Quantise
 from jaxwhiten.head.names import AUTO, Steps, Tables, parse
 from jaxwhiten.head.pooling import Pooling
-from jaxwhiten.head.steps import GraphStates, States, Step
+from jaxwhiten.head.steps import States, Step
 from jaxwhiten.head.vectors import Whiten
 from jaxwhiten.models import EncoderConfig, EncoderOutput
 from jaxwhiten.models.graph import EncoderGraph
@@ -41,11 +42,7 @@ class Head:
 
     @classmethod
     def named(cls, name: str, tables: Tables | None = None) -> Head:
-        """The head that the name of a pooling is short for.
-
-        Args:
-          name: As in `jaxwhiten.POOLINGS` and `jaxwhiten.PARAMETRIC`.
-          tables: What the name may refer to.
+        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for.
 
         Raises:
           InputError: No such pooling, parameters that cannot be read, or a table that is not there.
@@ -56,19 +53,15 @@ class Head:
 
     @classmethod
     def of(cls, steps: Steps, form: TextForm = PLAIN) -> Head:
-        """A head of any steps; one that does no more than a pooling gets its name.
-
-        Raises:
-          InputError: Not one pooling, or steps on the wrong side of it.
-        """
+        """A head of any steps around one pooling; one that does no more than a pooling gets its name."""
         pooling = _pooling(steps)
         alone = len(steps) == 1 and form == PLAIN and pooling.mode is not None
         return cls(str(pooling.mode) if alone else AUTO, steps, form if form != PLAIN else pooling.form)
 
     @property
     def code(self) -> Code | None:
-        """The step that turns vectors into bytes, which is the last one, if there is one."""
-        return self.steps[-1] if isinstance(self.steps[-1], Code) else None
+        """The code that turns vectors into bytes in the last step, if there is one."""
+        return self.steps[-1].code if isinstance(self.steps[-1], Quantise) else None
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -78,7 +71,7 @@ class Head:
     @property
     def by_segment(self) -> bool:
         """Whether rows may hold several sentences."""
-        return all(step.by_segment() for step in self.steps)
+        return all(step.segmented for step in self.steps)
 
     def without_code(self) -> Head:
         """This head up to the vectors: what queries of coded documents are encoded by."""
@@ -94,11 +87,7 @@ class Head:
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
 
     def with_prompt(self, text: str) -> Head:
-        """This head with another text in front of every sentence; none for an empty one.
-
-        Raises:
-          InputError: A pooling with a template around the sentence, or a text that cannot be a prompt.
-        """
+        """This head with another text in front of every sentence; none for an empty one."""
         form = self.form.with_prompt(text)
         return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
 
@@ -106,12 +95,11 @@ class Head:
         """Width of the vectors, after every step was checked against the model.
 
         Raises:
-          InputError: A layer or an attention head the model does not have, or a step that follows a code.
-          ModelError: A pooler the model does not have.
+          InputError, ModelError: A layer, an attention head or a pooler that the model does not have.
           MismatchError: A step that takes vectors of another width.
         """
         width = config.hidden_size
-        if any(isinstance(step, Code) for step in self.steps[:-1]):
+        if any(isinstance(step, Quantise) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
         for step in self.steps:
             step.check(config)
@@ -136,14 +124,6 @@ class Head:
         for path, leaf in jax.tree.leaves_with_path(self.steps):
             yield jax.tree_util.keystr(path).encode()
             yield np.asarray(leaf, np.float32).tobytes()
-
-    def to_onnx(self, encoder: EncoderGraph) -> str:
-        """Adds the steps' operators to a graph, and gives the name of the vectors.
-
-        Raises:
-          InputError: A step that has none.
-        """
-        return write_steps(self.steps, encoder)
 
 
 def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
@@ -175,7 +155,7 @@ def run(
         ids = None if ids is None else ids[:, None]
     x: Any = States(output, mask, mask.astype(jnp.float32), ids, segments=segments)
     for step in steps:
-        x = step(x)  # type: ignore[operator]
+        x = step(x)
         if isinstance(step, Pooling) and segments is not None:
             x = x.reshape(-1, x.shape[-1])
     return x
@@ -183,11 +163,11 @@ def run(
 
 def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
     """`run` as operators of a graph: adds those of the steps, and gives the name of the result."""
-    graph = encoder.graph
-    x: Any = GraphStates(encoder, encoder.hidden_states[-1], graph.op("Cast", "attention_mask", to=1))  # float32
+    mask = encoder.graph.op("Cast", "attention_mask", to=1)  # float32
+    x: Any = States(encoder, "attention_mask", mask, "input_ids")
     for step in steps:
-        x = step.to_onnx(graph, x)
-    return x
+        x = step.to_onnx(encoder.graph, x)
+    return str(x)
 
 
 def pool(
@@ -211,10 +191,6 @@ def pool(
 
     Returns:
       One float32 array per name.
-
-    Raises:
-      InputError: No such pooling, or one whose ids or table are missing.
-      ModelError: The model has no pooler.
     """
     tables = Tables(mask_token, idf or {})
     return {name: run(Head.named(name, tables).steps, output, mask, ids) for name in names}

@@ -1,7 +1,7 @@
-"""Names of poolings: one registry, short for the first steps of a head.
+"""Names of poolings: one table, short for the first steps of a head.
 
-`POOLINGS` holds names that stand alone. Those in `PARAMETRIC` take parameters after a colon: `layers:1+12`,
-`ditto:0+9`, `promptbert`, `idf:…`. `"auto"` is what the model's own folder says, see `jaxwhiten.head.folder`.
+Some take parameters after a colon: `layers:1+12`, `ditto:0+9`, `promptbert:…`, `idf:…`. `"auto"` stands for what the
+model's own folder says, see `jaxwhiten.head.folder`.
 
 References:
   Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
@@ -12,7 +12,6 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,35 +19,16 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.head.pooling import MODES, Ditto, MaskToken, Mean, Pooler, Pooling
+from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import Step
 
 AUTO = "auto"
 PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
-Steps = tuple[Step, ...]
-
-
-def _alone(pooling: type[Pooling]) -> Steps:
-    return (pooling(),)
-
-
-def _mean_of(*layers: int) -> Steps:
-    """Masked mean of an average of hidden states. The release sums them; no cosine and no whitening differs."""
-    return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
-
-
-POOLINGS: dict[str, Callable[[], Steps]] = {
-    **{mode: functools.partial(_alone, pooling) for mode, pooling in MODES.items()},
-    "first_last_avg": lambda: _mean_of(1, -1),
-    "embeddings_last_avg": lambda: _mean_of(0, -1),
-    "last2avg": lambda: _mean_of(-1, -2),
-    "pooler": functools.partial(_alone, Pooler),
-}
-"""Poolings whose names stand alone: called, the steps they are short for."""
-
 ALIASES = {"last_avg": "mean"}
+
+Steps = tuple[Step, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,27 +44,42 @@ class Tables:
     idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def _integers(name: str, parameters: str, usage: str, count: int | None = None) -> list[int]:
+Maker = Callable[[Tables], Steps]
+# From what follows the colon, None without one, to its canonical form and to the steps; None where it takes none.
+Reader = Callable[[str | None], tuple[str, Maker] | None]
+
+
+def _alone(*steps: Step) -> Reader:
+    """A pooling without parameters."""
+    return lambda parameters: ("", lambda tables: steps) if parameters is None else None
+
+
+def _mean_of(*layers: int) -> Steps:
+    """Masked mean of an average of hidden states. The release sums them; no cosine and no whitening differs."""
+    return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
+
+
+def _integers(name: str, parameters: str | None, usage: str, count: int | None = None) -> list[int]:
     """Whole numbers between "+" or ",". The canonical form has "+", so that names can stand in a list with commas."""
-    numbers = re.split(r"\s*[,+]\s*", parameters.strip())
+    numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
     if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
-        raise InputError(f"Pooling {name}:{parameters}: expected {usage}.")
+        raise InputError(f"Pooling {name}:{parameters or ''}: expected {usage}.")
     return [int(n) for n in numbers]
 
 
-def layers(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+def layers(parameters: str | None) -> tuple[str, Maker]:
     """`layers:I+J+...`: masked mean of the average of these hidden states. 0 is the embedding output, -1 the last."""
     chosen = _integers("layers", parameters, "layers:I+J+..., such as layers:1+12")
-    return "layers:" + "+".join(map(str, chosen)), lambda tables: _mean_of(*chosen)
+    return "+".join(map(str, chosen)), lambda tables: _mean_of(*chosen)
 
 
-def ditto(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+def ditto(parameters: str | None) -> tuple[str, Maker]:
     """`ditto:LAYER+HEAD`, see `Ditto`."""
     layer, head = _integers("ditto", parameters, "ditto:LAYER+HEAD, such as ditto:0+9 for bert-base", 2)
-    return f"ditto:{layer}+{head}", lambda tables: (Ditto(layer, head),)
+    return f"{layer}+{head}", lambda tables: (Ditto(layer, head),)
 
 
-def promptbert(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+def promptbert(parameters: str | None) -> tuple[str, Maker]:
     """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` takes another template."""
     template = parameters or PROMPTBERT_TEMPLATE
     if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
@@ -95,10 +90,10 @@ def promptbert(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
             raise InputError("Pooling 'promptbert' needs a mask token, and the model's tokenizer has none.")
         return (MaskToken(template, tables.mask_id),)
 
-    return f"promptbert:{parameters}" if parameters else "promptbert", steps
+    return parameters or "", steps
 
 
-def idf(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
+def idf(parameters: str | None) -> tuple[str, Maker]:
     """`idf:TABLE`: mean of the last layer, each token weighted by its inverse document frequency.
 
     `Encoder.fit_idf` makes the table and gives the name.
@@ -116,26 +111,30 @@ def idf(parameters: str) -> tuple[str, Callable[[Tables], Steps]]:
             )
         return (TokenWeights(tables.idf[parameters], parameters), Mean())
 
-    return f"idf:{parameters}", steps
+    return parameters, steps
 
 
-PARAMETRIC: dict[str, Callable[[str], tuple[str, Callable[[Tables], Steps]]]] = {
+POOLINGS: dict[str, Reader] = {
+    **{name: _alone(pooling()) for name, pooling in PLAIN_POOLINGS.items()},
+    "first_last_avg": _alone(*_mean_of(1, -1)),
+    "embeddings_last_avg": _alone(*_mean_of(0, -1)),
+    "last2avg": _alone(*_mean_of(-1, -2)),
     "layers": layers,
     "ditto": ditto,
     "promptbert": promptbert,
     "idf": idf,
 }
-"""Poolings with parameters: from what follows the colon to the canonical name, and to the steps it is short for."""
+"""Poolings by name."""
 
 
-def parse(name: str) -> tuple[str, Callable[[Tables], Steps]]:
+def parse(name: str) -> tuple[str, Maker]:
     """The canonical name of a pooling or alias, and what gives the steps it is short for."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
-    if kind in PARAMETRIC:
-        return PARAMETRIC[kind](parameters)
-    if kind not in POOLINGS or colon:
-        raise unknown_name("pooling", name, [*POOLINGS, *PARAMETRIC])
-    return kind, lambda tables: POOLINGS[kind]()
+    found = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
+    if found is None:
+        raise unknown_name("pooling", name, POOLINGS)
+    taken, make = found
+    return f"{kind}:{taken}" if taken else kind, make
 
 
 def canonical(name: str) -> str:

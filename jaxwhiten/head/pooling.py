@@ -20,7 +20,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.steps import Found, GraphStates, Module, States, Step, Target, array, step, word_weights_module
+from jaxwhiten.head.states import word_weights_module
+from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 
@@ -57,19 +58,19 @@ class Pooling(Step):
         """How sentences are written before they are tokenised. Another form takes another forward pass."""
         return PLAIN
 
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Modes of a Pooling module of sentence-transformers that does the same, in its order; none for none."""
+        return () if self.mode is None else (self.mode,)
+
     def to_folder(self, target: Target) -> list[Module]:
-        if self.mode is None:
+        if not self.modes:
             return super().to_folder(target)
-        return [pooling_module(self.mode, width=target.config.hidden_size)]
+        known = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # which old and new versions read
+        return [Module("Pooling", {"word_embedding_dimension": target.config.hidden_size, **known})]
 
     def words(self) -> str:
         return self.mode or super().words()
-
-
-def pooling_module(*modes: str, width: int) -> Module:
-    """A Pooling module of sentence-transformers, in the spelling that old and new versions read."""
-    known = {key: mode in modes for mode, key in _OLDER_KEYS.items()}
-    return Module("Pooling", {"word_embedding_dimension": width, **known})
 
 
 def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Pooled:
@@ -95,7 +96,7 @@ def _onnx_places(graph: Any) -> str:
     return graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
 
 
-def _onnx_pooled(graph: Any, x: GraphStates) -> str:
+def _onnx_pooled(graph: Any, x: States) -> str:
     """Which tokens are pooled, bool [batch, length]."""
     tokens = graph.op("Cast", "attention_mask", to=9)
     if not x.start:
@@ -116,8 +117,8 @@ class Cls(Pooling):
             return x[:, states.start].astype(jnp.float32)
         return _token(x, states.place(states.start))
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return graph.op("Gather", x.mixed, graph.constant(f"token.{x.start}", np.int64(x.start)), axis=1)
+    def to_onnx(self, graph: Any, x: States) -> str:
+        return graph.op("Gather", x.mixed(graph), graph.constant(f"token.{x.start}", np.int64(x.start)), axis=1)
 
 
 @step
@@ -140,9 +141,9 @@ class Max(Pooling):
             return largest(pooled)
         return jax.lax.map(largest, pooled.swapaxes(0, 1)).swapaxes(0, 1)
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         mask = graph.op("Unsqueeze", _onnx_pooled(graph, x), graph.integers(2))
-        kept = graph.op("Where", mask, x.mixed, graph.constant("lowest", np.finfo(np.float32).min))
+        kept = graph.op("Where", mask, x.mixed(graph), graph.constant("lowest", np.finfo(np.float32).min))
         return graph.op("ReduceMax", kept, axes=[1], keepdims=0)
 
 
@@ -159,13 +160,13 @@ class _Weighted(Pooling):
         total = jnp.sqrt(total) if self.root else total
         return _weighted_sum(x, weights) / jnp.where(total > 0, total, 1.0)
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         weights = graph.op("Mul", _onnx_places(graph), x.weights) if self.by_position else x.weights
         total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
         total = graph.op("Sqrt", total) if self.root else total
         some = graph.op("Greater", total, graph.number(0.0))
         over = graph.op("Where", some, total, graph.number(1.0))
-        return graph.op("Div", _onnx_sum(graph, x.mixed, weights), over)
+        return graph.op("Div", _onnx_sum(graph, x.mixed(graph), weights), over)
 
 
 @step
@@ -203,9 +204,9 @@ class LastToken(Pooling):
     def pool(self, x: HiddenState, states: States) -> Pooled:
         return _token(x, states.place(jnp.maximum(jnp.sum(states.mask, axis=-1) - 1, 0)))
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         length = graph.op("ReduceSum", "attention_mask", graph.integers(1), keepdims=1)
-        return graph.op("GatherND", x.mixed, graph.op("Sub", length, graph.integers(1)), batch_dims=1)
+        return graph.op("GatherND", x.mixed(graph), graph.op("Sub", length, graph.integers(1)), batch_dims=1)
 
 
 @step
@@ -223,8 +224,8 @@ class Pooler(Pooling):
         if not config.pooler:
             raise ModelError("This model has no pooler; take another pooling, such as 'cls' or 'mean'.")
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        return x.encoder.pooler()
+    def to_onnx(self, graph: Any, x: States) -> str:
+        return x.output.pooler()
 
 
 @step
@@ -233,9 +234,6 @@ class Ditto(Pooling):
 
     Layers and heads are counted from 0. The paper's choices: 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and
     10 for ELECTRA.
-
-    Attributes:
-      layer, head: Of the attention map.
     """
 
     layer: int
@@ -251,10 +249,10 @@ class Ditto(Pooling):
             if not -size <= number < size:
                 raise InputError(f"There is no {what} {number}; this model has {what}s 0 to {size - 1}.")
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
-        diagonal = x.encoder.attention_diagonal(self.layer, self.head)
+    def to_onnx(self, graph: Any, x: States) -> str:
+        diagonal = x.output.attention_diagonal(self.layer, self.head)
         weights = graph.op("Mul", diagonal, graph.op("Cast", "attention_mask", to=1))
-        states = x.encoder.hidden_states
+        states = x.output.hidden_states
         mean = graph.op("Mul", graph.op("Add", states[0], states[-1]), graph.number(0.5))
         return _onnx_sum(graph, mean, weights)
 
@@ -298,7 +296,7 @@ class MaskToken(Pooling):
         one = (np.arange(target.config.vocab_size) == self.mask_id).astype(np.float32)
         return [word_weights_module(one, target.tokenizer.vocabulary), *Mean().to_folder(target)]
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         here = graph.op("Equal", "input_ids", graph.constant("mask_id", np.int64(self.mask_id)))
         places = _onnx_places(graph) if self._is_last else graph.op("Neg", _onnx_places(graph))
         places = graph.op("Where", here, places, graph.constant("lowest", np.finfo(np.float32).min))
@@ -320,17 +318,17 @@ class Concat(Pooling):
     def __call__(self, states: States) -> Pooled:
         return jnp.concatenate([part(states) for part in self.parts], axis=-1)
 
-    def by_segment(self) -> bool:
-        return all(part.by_segment() for part in self.parts)
+    @property
+    def segmented(self) -> bool:
+        return all(part.segmented for part in self.parts)
 
     def output_width(self, width: int) -> int:
         return width * len(self.parts)
 
-    def to_folder(self, target: Target) -> list[Module]:
-        modes = [part.mode for part in self.parts]
-        if None in modes or modes != [mode for mode in MODES if mode in modes]:
-            return super().to_folder(target)
-        return [pooling_module(*filter(None, modes), width=target.config.hidden_size)]
+    @property
+    def modes(self) -> tuple[str, ...]:
+        modes = tuple(str(part.mode) for part in self.parts)
+        return modes if list(modes) == [mode for mode in MODES if mode in modes] else ()
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
@@ -349,7 +347,7 @@ class Concat(Pooling):
         pooling = parts[0] if len(parts) == 1 else cls(parts)
         return AfterPrompt(pooling, np.int32(0)) if raw.get("include_prompt") is False else pooling
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         return graph.op("Concat", *(part.to_onnx(graph, x) for part in self.parts), axis=-1)
 
     def words(self) -> str:
@@ -372,8 +370,9 @@ class AfterPrompt(Pooling):
         behind = states.positions >= self.length
         return self.pooling(dataclasses.replace(states, start=self.length, weights=states.weights * behind))
 
-    def by_segment(self) -> bool:
-        return bool(self.pooling.by_segment())
+    @property
+    def segmented(self) -> bool:
+        return bool(self.pooling.segmented)
 
     def output_width(self, width: int) -> int:
         return int(self.pooling.output_width(width))
@@ -382,7 +381,7 @@ class AfterPrompt(Pooling):
         (module,) = self.pooling.to_folder(target)
         return [dataclasses.replace(module, config={**module.config, "include_prompt": False})]
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> str:
+    def to_onnx(self, graph: Any, x: States) -> str:
         here = dataclasses.replace(x, start=int(self.length))
         kept = graph.op("Cast", _onnx_pooled(graph, here), to=1)
         return self.pooling.to_onnx(graph, dataclasses.replace(here, weights=graph.op("Mul", x.weights, kept)))
@@ -397,3 +396,6 @@ MODES: dict[str, type[Pooling]] = {
 }
 _KEYS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _OLDER_KEYS = {mode: f"pooling_mode_{key}" for mode, key in zip(MODES, _KEYS, strict=True)}
+
+PLAIN_POOLINGS: dict[str, type[Pooling]] = {**MODES, "pooler": Pooler}
+"""Poolings that are made without parameters, by name."""

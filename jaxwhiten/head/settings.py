@@ -43,13 +43,15 @@ class Settings:
         raw = read_optional(file)
         prompts, default, similarity, columns = (raw.get(field.name) for field in dataclasses.fields(cls))
         prompts = {} if prompts is None else prompts
-        if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-            raise ModelError(f"{file}: prompts is {prompts!r:.80}; expected texts by name.")
-        if columns is not None and (isinstance(columns, bool) or not isinstance(columns, int) or columns < 1):
-            raise ModelError(f"{file}: truncate_dim is {columns!r:.80}; expected a number of columns.")
-        for name, value in (("default_prompt_name", default), ("similarity_fn_name", similarity)):
-            if not isinstance(value, str | None):
-                raise ModelError(f"{file}: {name} is {value!r:.80}; expected a name.")
+        of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
+        for name, value, good, expected in (
+            ("prompts", prompts, of_texts, "texts by name"),
+            ("truncate_dim", columns, columns is None or (type(columns) is int and columns > 0), "a number of columns"),
+            ("default_prompt_name", default, isinstance(default, str | None), "a name"),
+            ("similarity_fn_name", similarity, isinstance(similarity, str | None), "a name"),
+        ):
+            if not good:
+                raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
         settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns)
         try:
             settings.default_prompt  # noqa: B018 - the name is looked up
@@ -59,11 +61,7 @@ class Settings:
 
     @property
     def default_prompt(self) -> str:
-        """The text put in front of a sentence unasked.
-
-        Raises:
-          InputError: There is no prompt of the default's name.
-        """
+        """The text put in front of a sentence unasked; `InputError` if there is no prompt of the default's name."""
         return prompt_named(self.prompts, self.default_prompt_name) if self.default_prompt_name else ""
 
     def write(self, folder: Path) -> None:

@@ -7,20 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.head.steps import (
-    Found,
-    GraphStates,
-    Module,
-    States,
-    StateStep,
-    Step,
-    Target,
-    array,
-    step,
-    word_weights_module,
-)
+from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
 from jaxwhiten.models import EncoderConfig, checkpoint, loading
 
 
@@ -51,16 +41,12 @@ class LayerMix(StateStep):
                     f"There is no hidden state {layer}; this model has hidden states 0 to {config.num_layers}."
                 )
 
-    def _by_layer(self, num_layers: int) -> dict[int, float]:
-        weights: dict[int, float] = {}
-        for layer, weight in zip(self.layers, np.asarray(self.weights).tolist(), strict=True):
-            place = layer % (num_layers + 1)
-            weights[place] = weights.get(place, 0.0) + weight
-        return dict(sorted(weights.items()))
-
     def to_folder(self, target: Target) -> list[Module]:
         last = target.config.num_layers
-        weights = self._by_layer(last)
+        weights: dict[int, float] = {}
+        for layer, weight in zip(self.layers, np.asarray(self.weights).tolist(), strict=True):
+            place = layer % (last + 1)
+            weights[place] = weights.get(place, 0.0) + weight
         if set(weights) == {last}:
             return []
         first = min(weights)
@@ -81,14 +67,11 @@ class LayerMix(StateStep):
         layers = np.flatnonzero(weights)
         return cls(tuple(int(first + i) for i in layers), weights[layers].astype(np.float32))
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> GraphStates:
-        states = x.encoder.hidden_states
-        weights = self._by_layer(len(states) - 1)
-        total = sum(weights.values())
-        parts = [graph.op("Mul", states[i], graph.number(w / total)) for i, w in weights.items()]
-        return dataclasses.replace(x, mixed=parts[0] if len(parts) == 1 else graph.op("Sum", *parts))
+    def to_onnx(self, graph: Any, x: States) -> States:
+        return self(x)
 
-    def to_torch(self, folder: str) -> str:
+    @property
+    def torch(self) -> str:
         weights = np.asarray(self.weights).tolist()
         parts = [
             f"states[{layer}]" if weight == 1 else f"{weight:.9g} * states[{layer}]"
@@ -142,7 +125,7 @@ class TokenWeights(StateStep):
             raise ModelError(f"{found.file}: a weight of a token is below 0 or not finite.")
         return cls(weights)
 
-    def to_onnx(self, graph: Any, x: GraphStates) -> GraphStates:
+    def to_onnx(self, graph: Any, x: States) -> States:
         table = graph.constant("head.token_weights", np.asarray(self.weights, np.float32))
         weights = graph.op("Mul", graph.op("Gather", table, "input_ids"), x.weights)
         total = graph.op("ReduceSum", weights, graph.integers(1), keepdims=1)
@@ -151,3 +134,19 @@ class TokenWeights(StateStep):
 
     def words(self) -> str:
         return "weighted tokens"
+
+
+def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
+    """Weights of tokens as a WordWeights module.
+
+    Args:
+      weights: One weight per row of the word embedding.
+      vocabulary: All tokens, in the order of their ids; there may be fewer of them than rows.
+    """
+    tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
+    values, counts = np.unique(weights, return_counts=True)
+    common = float(values[np.argmax(counts)])
+    named = {token: float(value) for token, value in zip(tokens, weights, strict=True) if value != common}
+    # The library looks a token up in lower case, too: what would be found by mistake is named as well.
+    named |= {token: common for token in tokens if token not in named and token.lower() in named}
+    return Module("WordWeights", {"vocab": tokens, "word_weights": named, "unknown_word_weight": common})

@@ -2,7 +2,7 @@
 
 A step owns all there is to know of it: its JAX function, what it asks of the model, its parameters, its modules in a
 sentence-transformers folder, its ONNX operators, and its words for a model card. A new step is a class with the
-decorator `step`; nothing else has to know of it:
+decorator `step`; nothing else has to know of it. What it does not define, it refuses in words:
 
     @step
     class Scale(VectorStep):
@@ -10,15 +10,6 @@ decorator `step`; nothing else has to know of it:
 
         def __call__(self, x):
             return x * self.factor
-
-        def to_folder(self, target):
-            return [dense_module(np.eye(target.width) * self.factor)]
-
-        def to_onnx(self, graph, x):
-            return graph.op("Mul", x, graph.number(self.factor))
-
-        def words(self):
-            return f"times {self.factor:g}"
 """
 
 from __future__ import annotations
@@ -34,8 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import EncoderConfig, EncoderOutput, loading
-from jaxwhiten.models.graph import EncoderGraph
+from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
@@ -57,21 +47,23 @@ def record(default: Any = None) -> Any:
 class States:
     """What the steps before the pooling work on: hidden states, how they are mixed, and how much each token counts.
 
+    In an ONNX graph names of values stand for arrays.
+
     Attributes:
-      output: What the encoder returned.
-      mask: 1 for tokens, 0 for padding.
-      weights: How much each token counts; the mask, unless a step says otherwise.
-      ids: Token ids, or None where they are not at hand.
-      mix: Hidden states and their shares, which sum to 1.
+      output: `EncoderOutput`, or in a graph `EncoderGraph`.
+      mask: int [*batch, length], 1 for tokens, 0 for padding.
+      weights: float32 [*batch, length]. How much each token counts; the mask, unless a step says otherwise.
+      ids: int [*rows, length] token ids, or None where they are not at hand.
+      mix: Numbers of hidden states and their shares, which sum to 1.
       start: Position of the first token that is pooled; those before it are a prompt that is left out.
-      segments: The sentences of each row, where rows hold several; `*batch` is then rows and sentences, `rows` of ids
-        is rows and 1, and hidden states are [rows, length, d]. Only steps that say so (`by_segment`) see it.
+      segments: The sentences of each row, where rows hold several; `*batch` is then rows and sentences, `*rows` is
+        rows and 1, and hidden states are [rows, length, d]. Only steps that are `segmented` see it.
     """
 
-    output: EncoderOutput
-    mask: Int[Array, "*batch length"]
-    weights: Float[Array, "*batch length"]
-    ids: Int[Array, "*rows length"] | None = None
+    output: Any
+    mask: Any
+    weights: Any
+    ids: Any = None
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
     start: Any = 0
     segments: Segments | None = None
@@ -87,22 +79,11 @@ class States:
             return jnp.broadcast_to(position, self.mask.shape[:-1])
         return jnp.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
 
-
-@dataclasses.dataclass(frozen=True)
-class GraphStates:
-    """`States` in an ONNX graph.
-
-    Attributes:
-      encoder: What the graph has of the encoder (`jaxwhiten.models.graph`).
-      mixed: Name of the mixed hidden state.
-      weights: Name of the tokens' weights.
-      start: Position of the first token that is pooled.
-    """
-
-    encoder: EncoderGraph
-    mixed: str
-    weights: str
-    start: int = 0
+    def mixed(self, graph: Any) -> str:
+        """Name of the mixed hidden state in a graph."""
+        hidden = self.output.hidden_states
+        parts = [graph.op("Mul", hidden[layer], graph.number(float(share))) for layer, share in self.mix]
+        return parts[0] if len(parts) == 1 else str(graph.op("Sum", *parts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,13 +105,7 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a step may know of the folder it is written to.
-
-    Attributes:
-      config: The encoder's configuration.
-      width: Width of the vectors before the step.
-      tokenizer: The encoder's tokenizer.
-    """
+    """What a step may know of the folder it is written to: the encoder, and the width of vectors before the step."""
 
     config: EncoderConfig
     width: int
@@ -139,14 +114,9 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder.
+    """A module found in a sentence-transformers folder: its own folder, the model's, and that of the Transformer.
 
-    Attributes:
-      folder: The module's own folder.
-      model: The model's folder.
-      transformer: The Transformer's folder.
-      config: The encoder's configuration.
-      width: Width of the vectors before the module.
+    `width` is that of the vectors before the module.
     """
 
     folder: Path
@@ -161,7 +131,7 @@ class Found:
         return self.folder / "config.json"
 
     def read(self) -> dict[str, Any]:
-        """Its contents."""
+        """Contents of the file."""
         return loading.read_json(self.file)
 
     def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
@@ -182,38 +152,38 @@ class Step:
     Attributes:
       kinds: Modules of sentence-transformers that `from_folder` reads.
       dtype: Of what the step gives.
-      segmented: Whether it takes rows that hold several sentences, see `States.segments`.
       instead: Advice at the end of messages of what cannot be written.
-      torch: What `to_torch` gives, where that is always the same.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
     dtype: ClassVar[type[np.generic]] = np.float32
-    segmented: ClassVar[bool] = False
     instead: ClassVar[str] = ""
-    torch: ClassVar[str | None] = None
 
-    def by_segment(self) -> bool:
-        """Whether this step and those it is made of take rows that hold several sentences."""
-        return self.segmented
+    def __call__(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def segmented(self) -> bool:
+        """Whether it takes rows that hold several sentences, see `States.segments`."""
+        return False
+
+    @property
+    def torch(self) -> str | None:
+        """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
+
+        MODULE stands for the folder of the step's first module.
+        """
+        return None
 
     def check(self, config: EncoderConfig) -> None:
         """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
 
     def output_width(self, width: int) -> int:
-        """Width of the vectors after the step, `width` being that before it.
-
-        Raises:
-          MismatchError: The step takes vectors of another width.
-        """
+        """Width of the vectors after the step; `MismatchError` if it does not take vectors of this width."""
         return width
 
     def to_folder(self, target: Target) -> list[Module]:
-        """The modules that do the same in sentence-transformers.
-
-        Raises:
-          InputError: There are none.
-        """
+        """The modules that do the same in sentence-transformers; `InputError` if there are none."""
         raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{self.instead}.")
 
     def save_beside(self, folder: Path) -> None:
@@ -221,28 +191,12 @@ class Step:
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        """The step a module stands for; None for a module that does nothing or belongs to another class.
-
-        Raises:
-          ModelError: The module cannot be read, or does what is not supported.
-        """
+        """The step a module stands for; None for a module that does nothing or belongs to another class."""
         return None
 
     def to_onnx(self, graph: Any, x: Any) -> Any:
-        """Adds the step's operators to a graph (`jaxwhiten.models.graph`), and gives the name of the result.
-
-        Raises:
-          InputError: There are none.
-        """
+        """Adds the step's operators to a graph (`jaxwhiten.models.graph`), and gives the name of the result."""
         raise InputError(f"{self.words()}: cannot be exported to ONNX{self.instead}.")
-
-    def to_torch(self, folder: str) -> str | None:
-        """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
-
-        Args:
-          folder: Where the step's first module lies.
-        """
-        return self.torch
 
     def words(self) -> str:
         """What the step does, in a few words that differ for steps that differ in more than parameters."""
@@ -250,19 +204,13 @@ class Step:
 
 
 class StateStep(Step):
-    """A step before the pooling: `States` to `States`, in ONNX `GraphStates` to `GraphStates`."""
-
-    def __call__(self, states: States) -> States:
-        raise NotImplementedError
+    """A step before the pooling: `States` to `States`, also in ONNX."""
 
 
 class VectorStep(Step):
     """A step after the pooling: [batch, d] to [batch, k]."""
 
     segmented = True
-
-    def __call__(self, x: Vectors) -> Mapped:
-        raise NotImplementedError
 
 
 STEPS: dict[str, list[type[Step]]] = {}
@@ -273,7 +221,7 @@ S = TypeVar("S", bound=type[Step])
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, array, record))
 def step(cls: S) -> S:
-    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and an entry of `STEPS`."""
+    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and entries of `STEPS`."""
     made = dataclasses.dataclass(frozen=True)(cls)
     names: dict[str | None, list[str]] = {None: [], "array": []}
     for field in dataclasses.fields(made):  # type: ignore[arg-type]
@@ -293,36 +241,3 @@ def step(cls: S) -> S:
     for kind in cls.kinds:
         STEPS.setdefault(kind, []).append(made)
     return made  # type: ignore[return-value]
-
-
-def dense_module(
-    weight: Float[np.ndarray, "inputs outputs"], bias: Float[np.ndarray, " outputs"] | None = None
-) -> Module:
-    """The map x ↦ x W + b as a Dense layer, which is what a folder has for every linear step.
-
-    Args:
-      weight: W.
-      bias: b; None for zeros.
-    """
-    inputs, outputs = weight.shape
-    config = {"in_features": inputs, "out_features": outputs, "bias": True}
-    config["activation_function"] = "torch.nn.modules.linear.Identity"
-    offset = np.zeros(outputs) if bias is None else bias
-    tensors = {"linear.weight": weight.T.astype(np.float32), "linear.bias": offset.astype(np.float32)}
-    return Module("Dense", config, tensors)
-
-
-def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
-    """Weights of tokens as a WordWeights module.
-
-    Args:
-      weights: One weight per row of the word embedding.
-      vocabulary: All tokens, in the order of their ids; there may be fewer of them than rows.
-    """
-    tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
-    values, counts = np.unique(weights, return_counts=True)
-    common = float(values[np.argmax(counts)])
-    named = {token: float(value) for token, value in zip(tokens, weights, strict=True) if value != common}
-    # The library looks a token up in lower case, too: what would be found by mistake is named as well.
-    named |= {token: common for token in tokens if token not in named and token.lower() in named}
-    return Module("WordWeights", {"vocab": tokens, "word_weights": named, "unknown_word_weight": common})

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
@@ -22,7 +22,6 @@ from jaxwhiten.head.steps import (
     Vectors,
     VectorStep,
     array,
-    dense_module,
     read_optional,
     record,
     step,
@@ -43,6 +42,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "SiLU": jax.nn.silu,
     "Sigmoid": jax.nn.sigmoid,
 }
+
+
+def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
+    """The map x W + b as a Dense layer, which is what a folder has for every linear step; no bias is zeros."""
+    offset = np.zeros(weight.shape[1]) if bias is None else bias
+    return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
+
+
+def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
+    """`linear` in a graph; its constants are named after x and the part of a step that they belong to."""
+    y = graph.op("MatMul", x, graph.constant(f"{x}.{part}weight", np.asarray(weight)))
+    return y if bias is None else str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias))))
 
 
 def _check_width(what: str, takes: int, width: int) -> None:
@@ -84,14 +95,12 @@ class Whiten(VectorStep):
             self.whitening.save(folder / WHITENING_FILE)
 
     def to_onnx(self, graph: Any, x: str) -> str:
-        x = graph.op("MatMul", x, graph.constant(f"{x}.weight", np.asarray(self.weight)))
-        return graph.op("Add", x, graph.constant(f"{x}.bias", np.asarray(self.bias)))
+        return _onnx_linear(graph, x, "", self.weight, self.bias)
 
-    def to_torch(self, folder: str) -> str:
-        return (
-            f'dense = load_file("FOLDER/{folder}/model.safetensors")\n'
-            'pooled = pooled @ dense["linear.weight"].T + dense["linear.bias"]'
-        )
+    torch = (
+        'dense = load_file("FOLDER/MODULE/model.safetensors")\n'
+        'pooled = pooled @ dense["linear.weight"].T + dense["linear.bias"]'
+    )
 
     def words(self) -> str:
         return f"whitening {self.weight.shape[0]} → {self.weight.shape[1]}"
@@ -128,6 +137,10 @@ class Dense(VectorStep):
         return self.weight.shape[0]
 
     def to_folder(self, target: Target) -> list[Module]:
+        return [self.module()]
+
+    def module(self) -> Module:
+        """This layer as a module of a folder."""
         outputs, inputs = self.weight.shape
         package = "linear" if self.activation == "Identity" else "activation"
         config = {
@@ -138,7 +151,7 @@ class Dense(VectorStep):
         }
         parts = {"linear.weight": self.weight, "linear.bias": self.bias, "residual.weight": self.residual_weight}
         tensors = {name: np.asarray(value) for name, value in parts.items() if value is not None}
-        return [Module("Dense", config | ({"use_residual": True} if self.residual else {}), tensors)]
+        return Module("Dense", config | ({"use_residual": True} if self.residual else {}), tensors)
 
     @classmethod
     def from_folder(cls, found: Found) -> Dense | Whiten:
@@ -163,11 +176,12 @@ class Dense(VectorStep):
         read = {key: np.asarray(checkpoint.read_tensor(tensors, key, shape, where)) for key, shape in shapes.items()}
         weight, bias, more = (read.get(key) for key in ("linear.weight", "linear.bias", "residual.weight"))
         dense = cls(weight, bias, more, name, residual)
-        return dense._as_whitening(found.model / WHITENING_FILE) or dense
+        fits = name == "Identity" and bias is not None and not residual
+        return (dense._whitening(found.model / WHITENING_FILE) if fits else None) or dense
 
-    def _as_whitening(self, file: Path) -> Whiten | None:
+    def _whitening(self, file: Path) -> Whiten | None:
         """The whitening saved in a file, if this layer is its map."""
-        if not file.is_file() or self.activation != "Identity" or self.bias is None or self.residual:
+        if not file.is_file():
             return None
         try:
             whitening = Whitening.load(file)
@@ -175,20 +189,15 @@ class Dense(VectorStep):
             raise ModelError(str(error)) from error
         weight, bias = np.ascontiguousarray(self.weight.T), self.bias
         own = whitening.kernel
-        if own[0].shape != weight.shape or not all(map(np.allclose, own, (weight, bias))):
-            return None
-        return Whiten(weight, bias, whitening)
+        same = own[0].shape == weight.shape and all(map(np.allclose, own, (weight, bias)))
+        return Whiten(weight, bias, whitening) if same else None
 
     def to_onnx(self, graph: Any, x: str) -> str:
-        y = graph.op("MatMul", x, graph.constant(f"{x}.dense", np.asarray(self.weight).T))
-        if self.bias is not None:
-            y = graph.op("Add", y, graph.constant(f"{x}.bias", np.asarray(self.bias)))
-        y = graph.activation(self.activation, y)
+        y = graph.activation(self.activation, _onnx_linear(graph, x, "", self.weight.T, self.bias))
         if not self.residual:
             return y
-        if self.residual_weight is not None:
-            x = graph.op("MatMul", x, graph.constant(f"{x}.residual", np.asarray(self.residual_weight).T))
-        return graph.op("Add", y, x)
+        more = x if self.residual_weight is None else _onnx_linear(graph, x, "residual.", self.residual_weight.T, None)
+        return graph.op("Add", y, more)
 
     def words(self) -> str:
         return f"dense {self.activation}{' + residual' if self.residual else ''}"
@@ -221,7 +230,8 @@ class Truncate(VectorStep):
     def to_onnx(self, graph: Any, x: str) -> str:
         return graph.op("Slice", x, graph.integers(0), graph.integers(self.k), graph.integers(1))
 
-    def to_torch(self, folder: str) -> str:
+    @property
+    def torch(self) -> str:
         return f"pooled = pooled[:, :{self.k}]"
 
     def words(self) -> str:

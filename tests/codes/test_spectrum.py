@@ -170,7 +170,9 @@ def test_halves_of_bytes_hold_whole_axes(vectors, moments, count):
     codes = code.encode(vectors[:9])
     halves = np.stack([codes & 15, codes >> 4], axis=2).reshape(9, -1)
     decoded = quantiser.centroids[np.arange(2 * count), halves].reshape(9, -1)
-    np.testing.assert_allclose(decoded @ quantiser.affine.kernel[0].T, code.decode(codes) @ code.kernel[0].T, atol=1e-5)
+    np.testing.assert_allclose(
+        decoded @ quantiser.affine.kernel[0].T, code.decode(codes) @ code.affine.kernel[0].T, atol=1e-5
+    )
     whole = SpectrumCode(bytes=count, gamma=0.2, halves=False).fit(moments)
     assert whole.distortion_ <= code.distortion_
 

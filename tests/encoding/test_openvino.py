@@ -9,14 +9,14 @@ import threading
 import numpy as np
 import pytest
 
-from jaxwhiten import POOLINGS, Encoder, Whitening, normalize
+from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.models import StaticEncoder, init_model
 from tests.commands.conftest import generated
-from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
+from tests.tiny import ALONE, FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
 SMALL = {"num_layers": 2}
 TEXTS = generated(60)
@@ -57,7 +57,7 @@ def test_every_family(tmp_path, family):
 def test_every_pooling(pair):
     idf = [encoder.fit_idf(SENTENCES) for encoder in pair]
     assert idf[0] == idf[1]
-    names = [name for name in POOLINGS if name != "promptbert"]
+    names = list(ALONE)
     compare(pair, pooling=[*names, "layers:0+1", "ditto:-1+0", idf[0]])
 
 

@@ -23,7 +23,7 @@ from jaxwhiten.head import (
     step,
 )
 from tests.graphs import run as run_onnx
-from tests.tiny import SENTENCES
+from tests.tiny import ALONE, SENTENCES
 
 
 @step
@@ -61,9 +61,9 @@ class MeanAndMax(Pooling):
 
     def to_onnx(self, graph, x):
         weights = graph.op("Unsqueeze", x.weights, graph.integers(2))
-        total = graph.op("ReduceSum", graph.op("Mul", x.mixed, weights), graph.integers(1), keepdims=0)
+        total = graph.op("ReduceSum", graph.op("Mul", x.mixed(graph), weights), graph.integers(1), keepdims=0)
         mean = graph.op("Div", total, graph.op("ReduceSum", weights, graph.integers(1), keepdims=0))
-        masked = graph.op("Where", graph.op("Cast", weights, to=9), x.mixed, graph.number(-1e30))
+        masked = graph.op("Where", graph.op("Cast", weights, to=9), x.mixed(graph), graph.number(-1e30))
         most = graph.op("ReduceMax", masked, axes=[1], keepdims=0)
         return graph.op("Mul", graph.op("Add", mean, most), graph.number(0.5))
 
@@ -73,7 +73,7 @@ class MeanAndMax(Pooling):
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(POOLINGS, "mean_and_max", lambda: (MeanAndMax(),))
+    monkeypatch.setitem(POOLINGS, "mean_and_max", lambda parameters: ("", lambda tables: (MeanAndMax(),)))
 
 
 def encoders(tiny_model):
@@ -114,9 +114,9 @@ def test_in_onnx(tiny_model, tmp_path, registered):
 def test_a_head_has_one_pooling_and_steps_that_fit():
     with pytest.raises(InputError, match="one pooling; this one has 0"):
         Head.of((Normalize(),))
-    head = Head.of((LayerMix((0, 2), np.ones(2, np.float32)), *POOLINGS["max"](), Normalize()))
+    head = Head.of((LayerMix((0, 2), np.ones(2, np.float32)), *Head.named("max").steps, Normalize()))
     assert head.summary == "layers 0+2 > max > normalize"
-    assert (head.name, Head.of(POOLINGS["cls"]()).name) == ("auto", "cls")
+    assert (head.name, Head.of(Head.named("cls").steps).name) == ("auto", "cls")
     from tests.tiny import tiny_config
 
     with pytest.raises(MismatchError, match="Dense layer takes vectors of 8 dimensions; the model gives 32"):
@@ -149,7 +149,7 @@ def test_a_dense_layer_with_a_residual(outputs):
 
 def test_tree_structures_of_different_steps_differ():
     """A compiled program is found by the tree structure of its heads."""
-    structures = [jax.tree.structure(steps()) for steps in POOLINGS.values()]
+    structures = [jax.tree.structure(Head.named(name).steps) for name in ALONE]
     for number, one in enumerate(structures):
         assert [one == other for other in structures] == [i == number for i in range(len(structures))]
     assert jax.tree.structure(Truncate(3)) != jax.tree.structure(Truncate(4))
