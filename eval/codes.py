@@ -4,9 +4,8 @@
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
 sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
-With `classify` pairs of decoded vectors are classified, too; with `pseudo_queries` γ is chosen without labels, to be
-held against the γ that labels ask for. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot to the
-folder `out`.
+With `classify` pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
+`report.html` and a plot to the folder `out`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
-from jaxwhiten.search import TRAINED, CodeTuning, Index, build_index, pseudo_queries, tune_codes
+from jaxwhiten.search import TRAINED, Index, build_index
 
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW, SEARCH = "float32", "search"
@@ -59,7 +58,6 @@ class Searched:
     sentences: np.ndarray
     pair_tasks: tuple[classification.PairTask, ...]
     pairs: np.ndarray
-    pseudo: tuple[np.ndarray, np.ndarray] | None  # queries, and the document of each
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,6 @@ def main(config: ConfigDict) -> None:
     raw: dict[str, np.ndarray] = {}
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
-    tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
         for name, size in settings(of_fit, sizes, rotated, first=not raw):
@@ -115,10 +112,6 @@ def main(config: ConfigDict) -> None:
                 of_spectrum[row["bytes"]] = per_item[SEARCH]
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
             estimates = intervals(per_item, raw, peer, config) if config.bootstrap else {}
-            if searched.pseudo is not None and name == "spectrum":
-                if (key := (fit.name, size)) not in tuned:
-                    tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
-                estimates |= without_labels(tuned[key], fit.whitening.gamma)
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
@@ -142,11 +135,8 @@ def encode(
     documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
     none = np.zeros((0, encoder.dimension), np.float32)
     vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
-    copies, pseudo = jaxwhiten.normalize(documents).astype(np.float16), None
-    if config.pseudo_queries:
-        made, sources = pseudo_queries(data.documents, config.pseudo_queries)
-        pseudo = store.encode(encoder, made), sources
-    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs, pseudo)
+    copies = jaxwhiten.normalize(documents).astype(np.float16)
+    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs)
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
@@ -313,12 +303,6 @@ def intervals(
         found["versus_spectrum"] = None if spectrum is None else points(per_item[SEARCH] - spectrum)
         found["accuracy_versus_raw"] = {name: points(per_item[name] - raw[name]) for name in tasks} or None
     return found
-
-
-def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
-    """What pseudo-queries say about the spectrum code at a γ."""
-    trial = next(trial for trial in tuning.trials if trial.gamma == gamma)
-    return {"expected": results.Estimate(*trial[-3:]), "chosen": trial == tuning.best}
 
 
 def make_header(
