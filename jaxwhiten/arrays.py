@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from jaxwhiten.errors import InputError, NonFiniteError
 
@@ -167,3 +168,10 @@ def normalize(x: Float[np.ndarray | jax.Array, "*batch d"]) -> Float[np.ndarray,
         lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
         out[odd] = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
     return out.reshape(x.shape)
+
+
+def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+    """`normalize` in JAX, also inside a compiled function: zero vectors stay zero, with finite gradients."""
+    squares = jnp.sum(x * x, axis=-1, keepdims=True)
+    positive = squares > 0
+    return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)

@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float32, Int, UInt8
 
-from jaxwhiten.arrays import as_matrix, block_rows, blocks, check_finite, normalize, work_dtype
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.codes.product import Quantiser
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
@@ -34,11 +32,9 @@ class Code(VectorMethod):
     length where the code does that.
 
     Attributes:
-      normalize: Whether mapped vectors are scaled to unit length.
       dtype: What sentence-transformers gives the bytes as; `encode` always gives uint8.
     """
 
-    normalize: ClassVar[bool] = False
     dtype: ClassVar[type[np.generic]] = np.uint8
 
     @property
@@ -48,8 +44,8 @@ class Code(VectorMethod):
 
     @property
     @abstractmethod
-    def affine(self) -> Affine | None:
-        """The linear map in float64, or None where vectors are taken as they are."""
+    def affine(self) -> Affine:
+        """What is done to vectors before they are quantised: a map, and unit length where the code asks for it."""
 
     @property
     @abstractmethod
@@ -83,19 +79,10 @@ class Code(VectorMethod):
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and b of the linear map x W + b, rounded once."""
-        affine = self.affine
-        if affine is None:
-            return np.eye(self.n_features_in_, dtype=np.float32), np.zeros(self.n_features_in_, np.float32)
-        return affine.matrix.astype(np.float32), (affine.offset - affine.shift @ affine.matrix).astype(np.float32)
+        return self.affine.kernel
 
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
-        affine = self.affine
-        if affine is None:
-            check_finite(X)
-            mapped = X.astype(work_dtype(X.dtype), copy=False)
-        else:
-            mapped = affine(X)
-        return normalize(mapped) if self.normalize else mapped
+        return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
         """The codes of vectors.
@@ -124,12 +111,7 @@ class Code(VectorMethod):
     def _encode_on_device(self, x: Array) -> Array:
         if x.ndim != 2 or x.shape[1] != self.n_features_in_:
             raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
-        if self.affine is not None:
-            weight, bias = self.kernel
-            x = jnp.matmul(x.astype(jnp.float32), weight, precision=lax.Precision.HIGHEST) + bias
-        if self.normalize:
-            x = x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-        return self.quantise(x, self.constants)
+        return self.quantise(self.affine.on_device(x), self.constants)
 
     def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """What codes stand for, to be compared with what `transform` gives.
@@ -218,7 +200,7 @@ class Code(VectorMethod):
         centroids = np.zeros((len(decoded), columns), np.float32)
         centroids[:, place] = decoded[:, used]
         centroids = np.ascontiguousarray(centroids.reshape(len(decoded), count, width).transpose(1, 0, 2))
-        return Quantiser(self.name, padded, offset, self.normalize, centroids)
+        return Quantiser(self.name, Affine.of_kernel(padded, offset, unit_length=self.affine.unit_length), centroids)
 
     @property
     def in_high_half(self) -> Bool[np.ndarray, " k"]:

@@ -110,11 +110,11 @@ class PlainCode(Code):
         check_integer("seed", self.seed, least=0)
 
     @property
-    def affine(self) -> Affine | None:
+    def affine(self) -> Affine:
         state: _State = self._fitted().state
-        if not self.center and not len(state.rotation):
-            return None
         d = len(state.mean)
+        if not self.center and not len(state.rotation):
+            return Affine(np.zeros(d))
         rotation = state.rotation if len(state.rotation) else np.eye(d)
         return Affine(state.mean if self.center else np.zeros(d), rotation)
 

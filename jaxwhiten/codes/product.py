@@ -18,6 +18,7 @@ from jaxtyping import Array, Float32, UInt8
 
 from jaxwhiten.arrays import blocks, pad_rows, row_bucket
 from jaxwhiten.errors import missing_dependency
+from jaxwhiten.whitening.affine import Affine
 
 _ROWS = 1024  # coded at a time: each with 256 distances per byte
 
@@ -27,16 +28,12 @@ class Quantiser(NamedTuple):
 
     Attributes:
       name: Of the code.
-      weight: W: a vector x has the coordinates x W + b, those of each byte side by side, padded with zeros.
-      bias: b.
-      normalize: Whether coordinates are scaled to unit length.
+      affine: Maps a vector to its coordinates, those of each byte side by side, padded with zeros.
       centroids: What the values of each byte, or of each half of one, stand for in these coordinates.
     """
 
     name: str
-    weight: Float32[np.ndarray, "d coordinates"]
-    bias: Float32[np.ndarray, " coordinates"]
-    normalize: bool
+    affine: Affine
     centroids: Float32[np.ndarray, "groups values width"]
 
     @property
@@ -70,7 +67,7 @@ class Quantiser(NamedTuple):
 
     def to_faiss(self) -> Any:
         """The `faiss.IndexPQ` behind the linear map, see `Code.to_faiss`."""
-        return behind(transforms(self.weight, self.bias, len(self.bias), self.normalize), self.empty_pq())
+        return behind(transforms(self.affine), self.empty_pq())
 
 
 def nearest(
@@ -110,19 +107,18 @@ def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -
     return faiss
 
 
-def transforms(
-    weight: Float32[np.ndarray, "d k"] | None, bias: Float32[np.ndarray, " k"] | None, dimension: int, normalize: bool
-) -> list[Any]:
-    """The map x W + b, where there is one, and unit length of vectors of a dimension as FAISS vector transforms."""
+def transforms(affine: Affine) -> list[Any]:
+    """A map, unless it is the identity, and unit length as FAISS vector transforms."""
     faiss, steps = import_faiss(), []
-    if weight is not None and bias is not None:
+    if affine.matrix is not None:
+        weight, bias = affine.kernel
         linear = faiss.LinearTransform(*weight.shape, True)
         faiss.copy_array_to_vector(np.ascontiguousarray(weight.T).ravel(), linear.A)
         faiss.copy_array_to_vector(bias, linear.b)
         linear.is_trained = True
         steps.append(linear)
-    if normalize:
-        steps.append(faiss.NormalizationTransform(dimension, 2.0))
+    if affine.unit_length:
+        steps.append(faiss.NormalizationTransform(affine.outputs, 2.0))
     return steps
 
 

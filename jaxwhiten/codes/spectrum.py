@@ -82,7 +82,6 @@ class SpectrumCode(Code):
     """
 
     name = "spectrum"
-    normalize = True
 
     bytes: int = 48
     gamma: float | None = None
@@ -305,7 +304,7 @@ def _plan(whitening: Whitening, axes: int, count: int, halves: bool | None) -> _
     places[np.arange(k), byte] = np.where(bits > 0, 2.0**shift, 0.0)
     return _Plan(
         whitening.with_params(n_components=k),
-        Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k]),
+        Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True),
         bits,
         byte,
         shift,

@@ -19,12 +19,12 @@ from flax import nnx
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Float32
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.stream import progress
 from jaxwhiten.errors import DataError, InputError, spelled
-from jaxwhiten.losses import normalize_rows
 from jaxwhiten.text import checked_text
 
 
@@ -111,7 +111,7 @@ def _scored(
     for ids, count in texts:
         mask = jnp.arange(ids.shape[1]) < count[:, None]
         states = model(ids, mask.astype(jnp.int32)).hidden_states[layer].astype(jnp.float32)
-        sides.append((normalize_rows(states), mask, jnp.where(mask, weights[ids], 0.0)))
+        sides.append((normalize_on_device(states), mask, jnp.where(mask, weights[ids], 0.0)))
     (x, in_x, of_x), (y, in_y, of_y) = sides
     similarity = jnp.einsum("bid,bjd->bij", x, y, precision="highest")
     similarity = jnp.where(in_x[:, :, None] & in_y[:, None, :], similarity, -1.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening.affine import Affine
 
 TRANSFORM, INDEX = "whitening.vt", "index.faiss"
 
@@ -30,9 +31,9 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
       MissingDependencyError: FAISS is not installed.
     """
     faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)
-    weight, bias = whitening.kernel
-    chain = transforms(weight, bias, len(bias), True)
-    flat = faiss.IndexFlatIP(len(bias))
+    affine = Affine.of_kernel(*whitening.kernel, unit_length=True)
+    chain = transforms(affine)
+    flat = faiss.IndexFlatIP(affine.outputs)
     index = behind(chain, flat)
     with io.atomic_path(folder / TRANSFORM) as temporary:
         faiss.write_VectorTransform(chain[0], str(temporary))

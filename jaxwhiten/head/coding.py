@@ -90,9 +90,9 @@ def code_steps(code: codes.Code) -> tuple[Step, ...]:
     found: list[Step] = []
     if isinstance(code, codes.SpectrumCode):
         found.append(Whiten.of(code.whitening))
-    elif code.affine is not None:
+    elif code.affine.matrix is not None:
         weight, bias = code.kernel
         found.append(Dense(np.ascontiguousarray(weight.T), bias, None, "Identity"))
-    if code.normalize:
+    if code.affine.unit_length:
         found.append(Normalize())
     return (*found, Code.of(code))

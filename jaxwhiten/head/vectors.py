@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
 from jaxwhiten.head.steps import (
     Found,
@@ -28,10 +29,10 @@ from jaxwhiten.head.steps import (
 )
 from jaxwhiten.models import checkpoint
 from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening.affine import linear
 
 # What a whitening is saved as in a model folder, beside the Dense layer that other libraries read.
 WHITENING_FILE = "whitening.safetensors"
-_PRECISION = jax.lax.Precision.HIGHEST
 
 # Activations of Dense: the function, by the name of the class in torch.nn.
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -42,10 +43,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "SiLU": jax.nn.silu,
     "Sigmoid": jax.nn.sigmoid,
 }
-
-
-def _times(x: Vectors, weight: Float[Array, "d k"]) -> Mapped:
-    return jnp.matmul(x, weight, precision=_PRECISION)
 
 
 def _check_width(what: str, takes: int, width: int) -> None:
@@ -73,7 +70,7 @@ class Whiten(VectorStep):
         return cls(*whitening.kernel, whitening)
 
     def __call__(self, x: Vectors) -> Mapped:
-        return _times(x, self.weight) + self.bias
+        return linear(x, self.weight, self.bias)
 
     def output_width(self, width: int) -> int:
         _check_width("whitening", self.weight.shape[0], width)
@@ -121,11 +118,10 @@ class Dense(VectorStep):
     kinds = ("Dense",)
 
     def __call__(self, x: Vectors) -> Mapped:
-        y = _times(x, self.weight.T)
-        y = ACTIVATIONS[self.activation](y if self.bias is None else y + self.bias)
+        y = ACTIVATIONS[self.activation](linear(x, self.weight.T, self.bias))
         if not self.residual:
             return y
-        return y + (x if self.residual_weight is None else _times(x, self.residual_weight.T))
+        return y + (x if self.residual_weight is None else linear(x, self.residual_weight.T))
 
     def output_width(self, width: int) -> int:
         _check_width("Dense layer", self.weight.shape[1], width)
@@ -240,7 +236,7 @@ class Normalize(VectorStep):
     torch = "pooled = torch.nn.functional.normalize(pooled)"
 
     def __call__(self, x: Vectors) -> Mapped:
-        return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+        return normalize_on_device(x)
 
     def to_folder(self, target: Target) -> list[Module]:
         return [Module("Normalize")]

@@ -28,7 +28,7 @@ from jaxwhiten.losses.supervised import (
     softmax_classification,
     triplet,
 )
-from jaxwhiten.losses.vectors import cosine, normalize_rows
+from jaxwhiten.losses.vectors import cosine
 from jaxwhiten.losses.whitened import group_whiten, inverse_sqrt, whitenedcse
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "margin_mse",
     "matryoshka",
     "multiple_negatives_ranking",
-    "normalize_rows",
     "objective",
     "objective_kind",
     "parse_concatenation",

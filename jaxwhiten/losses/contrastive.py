@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
-from jaxwhiten.losses.vectors import normalize_rows
 
 
 def multiple_negatives_ranking(
@@ -31,7 +31,7 @@ def multiple_negatives_ranking(
     candidates = positive
     if negatives is not None:
         candidates = jnp.concatenate([positive, negatives.reshape(-1, negatives.shape[-1])])
-    scores = scale * jnp.matmul(normalize_rows(anchor), normalize_rows(candidates).T, precision="highest")
+    scores = scale * jnp.matmul(normalize_on_device(anchor), normalize_on_device(candidates).T, precision="highest")
     log_probability = jax.nn.log_softmax(scores, axis=-1)
     return -jnp.mean(jnp.diagonal(log_probability))
 

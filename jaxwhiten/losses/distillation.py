@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from jaxwhiten.losses.vectors import cosine, normalize_rows
+from jaxwhiten.arrays import normalize_on_device
+from jaxwhiten.losses.vectors import cosine
 
 
 def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
@@ -45,7 +46,7 @@ def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], 
     """
 
     def log_shares(x: Array) -> Array:
-        x = normalize_rows(x)
+        x = normalize_on_device(x)
         cosines = jnp.matmul(x, x.T, precision="highest")
         itself = jnp.eye(len(x), dtype=bool)
         return jax.nn.log_softmax(jnp.where(itself, jnp.finfo(x.dtype).min, scale * cosines), axis=-1)

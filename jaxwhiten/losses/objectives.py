@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.losses.contrastive import contrastive_tension, multiple_negatives_ranking, simcse
 from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
 from jaxwhiten.losses.supervised import cosent, cosine_regression, parse_concatenation, softmax_classification, triplet
-from jaxwhiten.losses.vectors import cosine, normalize_rows
+from jaxwhiten.losses.vectors import cosine
 from jaxwhiten.losses.whitened import whitenedcse
 
 Head = Mapping[str, Array]
@@ -53,7 +54,7 @@ def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None 
         total = jnp.zeros((), columns[0].dtype)
         for k, weight in zip(dims, weights, strict=True):
             cut = {name: value[:, :k] if name == "kernel" else value for name, value in head.items()}
-            total += weight * loss([normalize_rows(column[:, :k]) for column in columns], labels, cut)
+            total += weight * loss([normalize_on_device(column[:, :k]) for column in columns], labels, cut)
         return total
 
     return prefix_loss

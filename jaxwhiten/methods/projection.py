@@ -36,22 +36,22 @@ class RandomProjection(VectorMethod):
             check_integer("n_components", self.n_components, least=1)
         check_integer("seed", self.seed, least=0)
 
-    def _learn(self, X: np.ndarray, state: Affine | None) -> Affine:
+    def _learn(self, X: np.ndarray, state: np.ndarray | None) -> np.ndarray:
         check_finite(X)
         if state is not None:
             return state
         d = X.shape[1]
         k = self.n_components or d
-        return Affine(np.zeros(d), np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k))
+        return np.random.default_rng(self.seed).standard_normal((d, k)) / np.sqrt(k)
 
-    def _apply(self, state: Affine, X: np.ndarray) -> np.ndarray:
-        return state(X)
+    def _apply(self, state: np.ndarray, X: np.ndarray) -> np.ndarray:
+        return Affine(np.zeros(len(state)), state)(X)
 
-    def _pack(self, state: Affine) -> dict[str, np.ndarray]:
-        return {"matrix": state.matrix}
+    def _pack(self, state: np.ndarray) -> dict[str, np.ndarray]:
+        return {"matrix": state}
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Affine:
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> np.ndarray:
         matrix = tensors["matrix"]
         if matrix.dtype != np.float64 or matrix.ndim != 2 or len(matrix) != d:
             raise ValueError(f"a {matrix.dtype} matrix of shape {matrix.shape}")
-        return Affine(np.zeros(d), matrix)
+        return matrix

@@ -80,10 +80,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
 
 def cosine_pairs(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
     """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; a zero vector gives 0."""
-    dot = np.einsum("nd,nd->n", a, b)
-    scale = np.sqrt(np.einsum("nd,nd->n", a, a)) * np.sqrt(np.einsum("nd,nd->n", b, b))
-    cosines: np.ndarray = np.divide(dot, scale, out=np.zeros_like(dot), where=scale > 0)
-    return cosines
+    return np.einsum("nd,nd->n", normalize(a), normalize(b))
 
 
 def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> STSScores:
@@ -140,11 +137,9 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     n = len(x)
     if n < 2:
         raise InputError(f"The average cosine needs at least two vectors, got {n}.")
-    x64 = x.astype(np.float64)
-    norms = np.linalg.norm(x64, axis=1)
-    used = norms > 0
-    total = (x64[used] / norms[used, None]).sum(axis=0)
-    return float((total @ total - used.sum()) / (n * (n - 1)))
+    unit = normalize(x.astype(np.float64))
+    total = unit.sum(axis=0)
+    return float((total @ total - np.count_nonzero(unit.any(axis=1))) / (n * (n - 1)))
 
 
 def partner_ranks(

@@ -23,9 +23,10 @@ from jaxwhiten.errors import InputError, MismatchError, OutputError, spelled
 from jaxwhiten.io import FORMAT_VERSION, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import ATTRIBUTES, DOCUMENTS, FITTED, HEADER, KIND, LEFTOVER
-from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.search.prepare import check_vectors
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.whitening import Whitening
+from jaxwhiten.whitening.affine import Affine
 
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
@@ -62,7 +63,7 @@ class Index(ABC):
     size: int
     input_dimension: int
     dimension: int
-    prepare: Prepare
+    prepare: Affine
     encoding: dict[str, Any] | None = None
     whitening: dict[str, Any] | None = None
     codes: dict[str, Any] | None = None
@@ -297,5 +298,5 @@ class Index(ABC):
     def _header(self, files: Mapping[str, Any]) -> dict[str, Any]:
         header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__}
         header |= {key: getattr(self, key) for key in ATTRIBUTES}
-        header |= {"normalize": self.prepare.normalize, "files": dict(files)}
+        header |= {"normalize": self.prepare.unit_length, "files": dict(files)}
         return seal(json.loads(json.dumps(header)))

@@ -7,7 +7,6 @@ product alone does not.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +15,9 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import CODES, Code, Quantiser, SpectrumCode, make_code
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
+from jaxwhiten.search.prepare import BLOCK_ROWS, preparation
 from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
+from jaxwhiten.whitening.affine import Affine
 
 AUTO = "auto"
 TRAINED = ("pq", "opq", "rabitq", "eden", "sq4", "sq8")
@@ -60,7 +60,7 @@ class Coding(NamedTuple):
     """
 
     facts: dict[str, Any]
-    prepare: Prepare
+    prepare: Affine
     quantiser: Quantiser | None
     factory: str | None
     notes: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def choose(
             raise InputError(f"Codes {codes!r} are trained by FAISS, but not by this backend; take codes='spectrum'.")
         raise unknown_name("codes", codes, names)
     if codes in CODES and codes != "spectrum":
-        prepare = Prepare.from_whitening(whitening)
+        prepare = preparation(whitening, vectors.shape[1])
         code = make_code(codes)
         for part in blocks(len(vectors), BLOCK_ROWS):
             code.partial_fit(prepare(vectors[part]))
@@ -117,7 +117,7 @@ def choose(
     if codes == "spectrum":
         code = SpectrumCode(bytes=size, halves=halves or None).fit(whitening)
         return _computed(code.quantiser(halves=halves), size)._replace(notes=note, fitted=code)
-    trained_by_faiss = _trained(codes, size, halves, Prepare.from_whitening(whitening), vectors.shape[1])
+    trained_by_faiss = _trained(codes, size, halves, preparation(whitening, vectors.shape[1]))
     return trained_by_faiss._replace(notes=note, fitted=whitening if isinstance(whitening, Whitening) else None)
 
 
@@ -146,27 +146,31 @@ def best_code(size: int, n: int, whitening: Any, trained: Sequence[str]) -> tupl
 def _computed(quantiser: Quantiser, size: int | None) -> Coding:
     if size is not None and size != quantiser.nbytes:
         raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector, not {size}.")
-    prepare = Prepare(quantiser.weight, quantiser.bias, True)
+    prepare = (
+        quantiser.affine
+        if quantiser.affine.unit_length
+        else Affine.of_kernel(*quantiser.affine.kernel, unit_length=True)
+    )
     return Coding({"name": quantiser.name, "bytes": quantiser.nbytes}, prepare, quantiser, None)
 
 
-def _behind(prepare: Prepare, quantiser: Quantiser) -> Quantiser:
+def _behind(prepare: Affine, quantiser: Quantiser) -> Quantiser:
     """A quantiser that only moves columns, behind a linear map: unit length is the same before and after it."""
-    if prepare.weight is None or prepare.bias is None:
-        return quantiser._replace(normalize=True)
-    weight, bias = prepare.weight @ quantiser.weight, prepare.bias @ quantiser.weight
-    return quantiser._replace(weight=weight, bias=bias, normalize=True)
+    moves, bias = quantiser.affine.kernel
+    if prepare.matrix is not None:
+        moves, bias = (part @ moves for part in prepare.kernel)
+    return quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True))
 
 
-def _trained(name: str, size: int, halves: bool, prepare: Prepare, d: int) -> Coding:
-    k = prepare.dimension(d)
+def _trained(name: str, size: int, halves: bool, prepare: Affine) -> Coding:
+    k = prepare.outputs
     if name in ("pq", "opq"):
         parts = 2 * size if halves else size
         if parts > k:
             raise InputError(f"codes={name!r} of {size} bytes cuts vectors into {parts} parts: they have {k} columns.")
         columns = -(-k // parts) * parts
         factory = ("" if name == "pq" else f"OPQ{parts},") + f"PQ{parts}{'x4fs' if halves else 'x8np'}"
-        return Coding({"name": name, "bytes": size}, _columns(prepare, d, columns), None, factory)
+        return Coding({"name": name, "bytes": size}, _columns(prepare, columns), None, factory)
     if name in _FACTORS:
         one, more, most = _FACTORS[name]
         bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
@@ -179,18 +183,17 @@ def _trained(name: str, size: int, halves: bool, prepare: Prepare, d: int) -> Co
         used, factory = -(-columns * bits // 8), f"SQ{bits}"
     if columns < 1:
         raise InputError(f"codes={name!r} needs more than {size} bytes.")
-    if columns < k and prepare.weight is None:
+    if columns < k and prepare.matrix is None:
         raise InputError(
             f"codes={name!r} of {size} bytes holds {columns} of the {k} dimensions: give a whitening, whose first"
             " columns say most."
         )
-    return Coding({"name": name, "bytes": used}, _columns(prepare, d, columns), None, factory)
+    return Coding({"name": name, "bytes": used}, _columns(prepare, columns), None, factory)
 
 
-def _columns(prepare: Prepare, d: int, columns: int) -> Prepare:
+def _columns(prepare: Affine, columns: int) -> Affine:
     """The map with its first columns only, or padded with zeros."""
-    weight = np.eye(d, dtype=np.float32) if prepare.weight is None else prepare.weight
-    bias = np.zeros(d, np.float32) if prepare.bias is None else prepare.bias
+    weight, bias = prepare.kernel
     more = max(0, columns - len(bias))
     weight, bias = np.pad(weight, ((0, 0), (0, more)))[:, :columns], np.pad(bias, (0, more))[:columns]
-    return dataclasses.replace(prepare, weight=np.ascontiguousarray(weight), bias=np.ascontiguousarray(bias))
+    return Affine.of_kernel(np.ascontiguousarray(weight), np.ascontiguousarray(bias), unit_length=prepare.unit_length)

@@ -21,7 +21,8 @@ from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.errors import InputError, MissingDependencyError, install_command
 from jaxwhiten.search.base import Index
 from jaxwhiten.search.coding import TRAINED, Coding
-from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
+from jaxwhiten.search.prepare import BLOCK_ROWS, check_lengths
+from jaxwhiten.whitening.affine import Affine
 
 # k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
@@ -70,7 +71,7 @@ class FaissIndex(Index):
 
     def _build(self, vectors: np.ndarray) -> None:
         faiss = _import_faiss(self.backend)
-        self._chain = transforms(self.prepare.weight, self.prepare.bias, self.dimension, self.prepare.normalize)
+        self._chain = transforms(self.prepare)
         inner = self._empty(faiss)
         if self.backend.startswith("faiss-gpu"):
             inner = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner)
@@ -247,7 +248,7 @@ class FaissIndex(Index):
         self._index = index
         self._inner = faiss.downcast_index(index.index)
         self._chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
-        self.prepare = _prepare_from(faiss, self._chain)
+        self.prepare = _affine_of(faiss, self._chain, index.d)
         if self.backend.startswith("faiss-gpu"):
             self._read_index = index  # owns the chain
             self._inner = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._inner)
@@ -265,19 +266,18 @@ def _one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(threads)
 
 
-def _prepare_from(faiss: Any, chain: list[Any]) -> Prepare:
+def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
     """The inverse of `transforms`."""
-    weight = bias = None
-    normalize = False
+    result = Affine(np.zeros(dimension, np.float32))
     for step in chain:
         if isinstance(step, faiss.LinearTransform):
             weight = np.ascontiguousarray(faiss.vector_to_array(step.A).reshape(step.d_out, step.d_in).T)
-            bias = faiss.vector_to_array(step.b)
+            result = Affine.of_kernel(weight, faiss.vector_to_array(step.b))
         elif isinstance(step, faiss.NormalizationTransform):
-            normalize = True
+            result.unit_length = True
         else:
             raise ValueError(f"an unexpected step {type(step).__name__} in the FAISS file")
-    return Prepare(weight, bias, normalize)
+    return result
 
 
 def _bytes_per_vector(dimension: int, wanted: int | None) -> int:

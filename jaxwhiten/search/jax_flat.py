@@ -30,12 +30,13 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Float32, Int, Shaped
 
-from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
+from jaxwhiten.arrays import block_rows, blocks, normalize_on_device, one_ahead, pad_rows
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import load_tensors, map_array, save_tensors
 from jaxwhiten.search.base import Index
-from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare, check_lengths
+from jaxwhiten.search.prepare import BLOCK_ROWS, check_lengths
+from jaxwhiten.whitening.affine import Affine, linear
 
 _AXIS = "documents"
 _TILE = 128  # rows per device are a multiple of this
@@ -115,13 +116,13 @@ class JaxIndex(Index):
             on_cpu = self._mesh.devices.flat[0].platform == "cpu"
             decoder = jnp.asarray(self._centroids, jnp.float32 if on_cpu else jnp.bfloat16)
             self._decoder = jax.device_put(decoder, NamedSharding(self._mesh, P()))
-        if self.prepare.weight is not None:
-            self._kernel = jax.device_put((self.prepare.weight, self.prepare.bias), NamedSharding(self._mesh, P()))
+        if self.prepare.matrix is not None:
+            self._kernel = jax.device_put(self.prepare.kernel, NamedSharding(self._mesh, P()))
 
     def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         batch, block = self._batch_and_block(len(queries), k)
         kernel = None if prepared else self._kernel
-        normalize = self.prepare.normalize and not prepared
+        normalize = self.prepare.unit_length and not prepared
         recall_target = float(self.options["recall_target"]) if self.options["approximate"] else None
         run = _searcher(self._mesh, k, block, normalize, recall_target)
         scores = np.empty((len(queries), k), np.float32)
@@ -155,15 +156,14 @@ class JaxIndex(Index):
         np.lib.format.write_array_header_1_0(
             header, {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size, self._columns)}
         )
-        weight, centroids = self.prepare.weight, self._centroids
-        transform = 0 if weight is None else 4 * self.dimension * (weight.shape[0] + 1)
-        transform += 0 if centroids is None else centroids.nbytes
+        transform = 0 if self.prepare.matrix is None else 4 * self.dimension * (self.prepare.inputs + 1)
+        transform += 0 if self._centroids is None else self._centroids.nbytes
         return header.tell() + self._dtype.itemsize * self.size * self._columns + transform
 
     def _write(self, folder: Path) -> None:
         np.save(folder / (_VECTORS if self.codes is None else _CODES), self._on_host())
-        if self.prepare.weight is not None and self.prepare.bias is not None:
-            tensors = {"weight": self.prepare.weight, "bias": self.prepare.bias}
+        if self.prepare.matrix is not None:
+            tensors = dict(zip(("weight", "bias"), self.prepare.kernel, strict=True))
             if self._centroids is not None:
                 tensors["centroids"] = self._centroids
             save_tensors(folder / _TRANSFORM, tensors, kind="index transform", header={})
@@ -175,13 +175,13 @@ class JaxIndex(Index):
         self._centroids = None
         if _TRANSFORM in files:
             tensors, _ = load_tensors(files[_TRANSFORM], kind="index transform")
-            self.prepare = Prepare(tensors["weight"], tensors["bias"], self.prepare.normalize)
+            self.prepare = Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=self.prepare.unit_length)
             self._centroids = tensors.get("centroids")
         found = None if self._centroids is None else (len(self._centroids), self._centroids[0, 0].size * self._columns)
         if found != (None if self.codes is None else (self._columns, self.dimension)):
             raise ValueError(f"centroids of {found} bytes and columns, unlike the header")
-        if (dimension := self.prepare.dimension(self.input_dimension)) != self.dimension:
-            raise ValueError(f"stored vectors of dimension {dimension}, unlike the header")
+        if (self.prepare.inputs, self.prepare.outputs) != (self.input_dimension, self.dimension):
+            raise ValueError(f"stored vectors of dimension {self.prepare.outputs}, unlike the header")
         self._check_options()
         self._place(stored)
 
@@ -210,10 +210,9 @@ def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: fl
         queries: Array, documents: Array, kernel: tuple[Array, Array] | None, decoder: Array | None, size: Array
     ) -> Any:
         if kernel is not None:
-            queries = jnp.matmul(queries, kernel[0], precision=lax.Precision.HIGHEST) + kernel[1]
+            queries = linear(queries, *kernel)
         if normalize:
-            length = jnp.linalg.norm(queries, axis=1, keepdims=True)
-            queries = queries / jnp.where(length > 0, length, 1)
+            queries = normalize_on_device(queries)
         sharded = jax.shard_map(
             local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
 
@@ -43,51 +41,22 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Prepare:
-    """Turns raw vectors into what an index stores: x W + b if there is a W, then unit length if `normalize`."""
+def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
+    """What an index does to raw vectors: x W + b if there is a whitening, then unit length if `normalize`.
 
-    weight: Float32[np.ndarray, "d k"] | None = None
-    bias: Float32[np.ndarray, " k"] | None = None
-    normalize: bool = True
-
-    @classmethod
-    def from_whitening(cls, whitening: Any | None, normalize: bool = True) -> Prepare:
-        """From a fitted `Whitening` (anything with a `kernel` (W, b)), or None for raw vectors."""
-        if whitening is None:
-            return cls(normalize=normalize)
-        kernel = getattr(whitening, "kernel", None)
-        if kernel is None:
-            raise InputError(
-                f"{type(whitening).__name__} is not a map x W + b, so it cannot be put inside an index:"
-                " transform the vectors first and build the index without it."
-            )
-        weight, bias = kernel() if callable(kernel) else kernel
-        return cls(np.ascontiguousarray(weight, np.float32), np.ascontiguousarray(bias, np.float32), normalize)
-
-    def dimension(self, raw: int) -> int:
-        """The dimension stored for raw vectors of dimension `raw`."""
-        if self.weight is None:
-            return raw
-        if self.weight.shape[0] != raw:
-            raise InputError(f"The whitening takes {self.weight.shape[0]} dimensions, the vectors have {raw}.")
-        return self.weight.shape[1]
-
-    def hash(self) -> str | None:
-        """SHA-256 over W and b, or None without a whitening."""
-        if self.weight is None or self.bias is None:
-            return None
-        digest = hashlib.sha256(f"{self.weight.shape}".encode())
-        digest.update(np.ascontiguousarray(self.weight).tobytes())
-        digest.update(np.ascontiguousarray(self.bias).tobytes())
-        return digest.hexdigest()
-
-    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float32[np.ndarray, "n k"]:
-        """The stored form of a block of raw vectors."""
-        x = np.asarray(x, np.float32)
-        if self.weight is not None:
-            x = x @ self.weight + self.bias
-        if self.normalize:
-            lengths = np.sqrt(np.einsum("nd,nd->n", x, x))[:, None]
-            x = np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0)
-        return np.ascontiguousarray(x)
+    Args:
+      whitening: A fitted `Whitening` (anything with a `kernel` (W, b)), or None.
+      dimension: Of the raw vectors.
+      normalize: Whether mapped vectors are scaled to unit length.
+    """
+    if whitening is None:
+        return Affine(np.zeros(dimension, np.float32), unit_length=normalize)
+    if not hasattr(whitening, "kernel"):
+        raise InputError(
+            f"{type(whitening).__name__} is not a map x W + b, so it cannot be put inside an index:"
+            " transform the vectors first and build the index without it."
+        )
+    affine = Affine.of_kernel(*whitening.kernel, unit_length=normalize)
+    if affine.inputs != dimension:
+        raise InputError(f"The whitening takes {affine.inputs} dimensions, the vectors have {dimension}.")
+    return affine

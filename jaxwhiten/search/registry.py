@@ -19,7 +19,7 @@ from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.faiss import FaissIndex
 from jaxwhiten.search.header import ATTRIBUTES, DOCUMENTS, FITTED, read_documents, read_header, verified
 from jaxwhiten.search.jax_flat import JaxIndex
-from jaxwhiten.search.prepare import Prepare, check_vectors
+from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import Rescoring
 from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.estimator import check_integer
@@ -77,12 +77,12 @@ def build_index(
         raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
     index.backend, index.documents, index.rescore, index.notes = backend, documents, rescore, []
     index.size, index.input_dimension = vectors.shape
-    index.prepare = Prepare.from_whitening(whitening, normalize)
+    index.prepare = preparation(whitening, index.input_dimension, normalize)
     if rescore is not None:
         index._rescoring = Rescoring.of(rescore, vectors, index.prepare)
     if codes is not None or bytes is not None or backend in index.halves:
         _set_codes(index, AUTO if codes is None else codes, bytes, vectors, whitening)
-    index.dimension = index.prepare.dimension(index.input_dimension)
+    index.dimension = index.prepare.outputs
     index.encoding = dict(encoding) if encoding is not None else None
     source = codes if isinstance(codes, Code) else whitening
     if source is not None:
@@ -104,7 +104,7 @@ def build_index(
 def _set_codes(index: Index, codes: Any, size: int | None, vectors: np.ndarray, whitening: Any | None) -> None:
     if index.backend not in index.coded:
         raise InputError(f"{index.backend} keeps no codes; of these backends some do: {', '.join(index.coded)}.")
-    if not index.prepare.normalize:
+    if not index.prepare.unit_length:
         raise InputError("Codes are of vectors of unit length: leave normalize=True.")
     if size is not None:
         check_integer("bytes", size, least=1)
@@ -138,7 +138,7 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     index = BACKENDS[backend]()
     for key in ATTRIBUTES:
         setattr(index, key, header[key])
-    index.prepare = Prepare(normalize=header["normalize"])
+    index.prepare = preparation(None, index.input_dimension, header["normalize"])
     files = {name: verified(folder, entry) for name, entry in header["files"].items()}
     if DOCUMENTS in files:
         index.documents = read_documents(files[DOCUMENTS], index.size)
@@ -147,7 +147,7 @@ def load_index(path: str | os.PathLike[str]) -> Index:
         index.fitted = CODES.get(about["kind"], Whitening).from_tensors(files[FITTED], tensors, about)
     try:
         if index.rescore is not None:
-            index._rescoring = Rescoring.read(index.rescore, files, index.size, index.input_dimension, index.prepare)
+            index._rescoring = Rescoring.read(index.rescore, files, index.size, index.prepare)
         index._read(files)
     except (KeyError, OSError, EOFError, ValueError, TypeError, RuntimeError) as error:
         raise FormatError(f"{folder}: the index cannot be read ({error}). Build it again.") from error

@@ -5,10 +5,8 @@ The copy is a memory-mapped file, of which a search reads a few rows per query.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
@@ -17,7 +15,8 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Code, load_code, make_code
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.io import load_tensors, map_array, save_tensors
-from jaxwhiten.search.prepare import BLOCK_ROWS, Prepare
+from jaxwhiten.search.prepare import BLOCK_ROWS
+from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
@@ -35,11 +34,11 @@ class Rescoring:
       code: What gives its bytes, or None for float16.
     """
 
-    def __init__(self, copy: str, prepare: Prepare, rows: Shaped[np.ndarray, "n k"], code: Code | None):
+    def __init__(self, copy: str, prepare: Affine, rows: Shaped[np.ndarray, "n k"], code: Code | None):
         self.copy, self.prepare, self.rows, self.code = copy, prepare, rows, code
 
     @classmethod
-    def of(cls, copy: str, vectors: np.ndarray, prepare: Prepare) -> Rescoring:
+    def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
         """The copy of raw vectors.
 
         Raises:
@@ -53,7 +52,7 @@ class Rescoring:
             code = make_code("uint8")
             for part in parts:
                 code.partial_fit(prepare(vectors[part]))
-        result = cls(copy, prepare, np.empty((0, prepare.dimension(vectors.shape[1]))), code)
+        result = cls(copy, prepare, np.empty((0, prepare.outputs)), code)
         result.rows = np.concatenate([result.kept(vectors[part]) for part in parts])
         return result
 
@@ -86,27 +85,26 @@ class Rescoring:
         np.save(folder / _ROWS, self.rows)
         if self.code is not None:
             self.code.save(folder / _CODE)
-        if self.prepare.weight is not None and self.prepare.bias is not None:
-            tensors = {"weight": self.prepare.weight, "bias": self.prepare.bias}
+        if self.prepare.matrix is not None:
+            tensors = dict(zip(("weight", "bias"), self.prepare.kernel, strict=True))
             save_tensors(folder / _MAP, tensors, kind=_KIND, header={})
 
     @classmethod
-    def read(cls, copy: str, files: Mapping[str, Path], size: int, width: int, prepare: Prepare) -> Rescoring:
+    def read(cls, copy: str, files: Mapping[str, Path], size: int, prepare: Affine) -> Rescoring:
         """The reverse of `write`; ValueError or KeyError where the files do not fit an index of raw vectors.
 
         Args:
           copy: As the header says.
           files: By the names `write` gave them.
           size: Documents.
-          width: Of raw vectors.
           prepare: Of the index, without its map.
         """
         if _MAP in files:
-            tensors: dict[str, Any] = load_tensors(files[_MAP], kind=_KIND)[0]
-            prepare = dataclasses.replace(prepare, **tensors)
+            tensors, _ = load_tensors(files[_MAP], kind=_KIND)
+            prepare = Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=prepare.unit_length)
         rows = map_array(files[_ROWS])
         code = load_code(files[_CODE]) if copy == "int8" else None
-        wanted = (size, prepare.dimension(width)), np.dtype(np.float16 if code is None else np.uint8)
+        wanted = (size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)
         if (rows.shape, rows.dtype) != wanted or (code is not None and code.nbytes != rows.shape[1]):
             raise ValueError(f"{rows.dtype} rows of shape {rows.shape} to rescore by, unlike the header")
         return cls(copy, prepare, rows, code)

@@ -1,14 +1,16 @@
-"""Linear maps of rows, (x − shift) A + offset, in blocks: what every linear transform ends in."""
+"""The one affine map of rows, (x − shift) A + offset, on the host and on devices; as a kernel x W + b."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Float, Float64, Shaped
+from jaxtyping import Array, Float, Float32, Shaped
 
 from jaxwhiten.arrays import (
     block_rows,
@@ -16,6 +18,8 @@ from jaxwhiten.arrays import (
     check_finite,
     device_block,
     first_nonfinite_row,
+    normalize,
+    normalize_on_device,
     one_ahead,
     pad_rows,
     row_bucket,
@@ -30,53 +34,102 @@ _CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
 
 
+def linear(
+    x: Float[Array, "*batch d"],
+    weight: Float[Array | np.ndarray, "d k"],
+    bias: Float[Array | np.ndarray, " k"] | None = None,
+) -> Float[Array, "*batch k"]:
+    """x W + b in JAX, with float32 products on every device; for use inside compiled functions."""
+    product = jnp.matmul(x, weight, precision=lax.Precision.HIGHEST)
+    return product if bias is None else product + bias
+
+
 @jax.jit
 def _map_block(
     x: Shaped[jax.Array, "n d"], shift: Float[jax.Array, " d"], matrix: Float[jax.Array, "d k"], offset: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    y = jnp.matmul(x.astype(shift.dtype) - shift, matrix, precision=lax.Precision.HIGHEST) + offset
+    y = linear(x.astype(shift.dtype) - shift, matrix, offset)
     return y, jnp.isfinite(y).all()
 
 
 class Affine:
-    """The map x ↦ (x − shift) A + offset, given in float64; no offset is zero.
+    """The map x ↦ (x − shift) A + offset, and unit length after it where that is asked for.
 
     float32 rows (and those of at most 16 bits) are mapped in float32: on the accelerator, or where there is none by the
     host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
     carried over to the offset, so that rows far from the origin keep their digits. Other rows, and those whose map is
-    made of numbers at the ends of float32's range, are mapped in float64 on the host. May be called from several
-    threads.
+    made of numbers at the ends of float32's range, are mapped in float64 on the host. A map given in float32 gives
+    float32, whatever the rows are. May be called from several threads.
+
+    Args:
+      shift: Subtracted first; in float64, or float32 for a map that has no more digits.
+      matrix: A; None for the identity, whose shift and offset are zero.
+      offset: Added to the product; None for zero.
+      unit_length: Whether mapped rows are scaled to unit length; zero rows stay zero.
     """
 
     def __init__(
         self,
-        shift: Float64[np.ndarray, " d"],
-        matrix: Float64[np.ndarray, "d k"],
-        offset: Float64[np.ndarray, " k"] | None = None,
+        shift: Float[np.ndarray, " d"],
+        matrix: Float[np.ndarray, "d k"] | None = None,
+        offset: Float[np.ndarray, " k"] | None = None,
+        *,
+        unit_length: bool = False,
     ) -> None:
-        self.shift, self.matrix = shift, matrix
-        self.offset = np.zeros(matrix.shape[1]) if offset is None else offset
-        size = float(np.abs(matrix).max(initial=0.0))
+        self.shift, self.matrix, self.unit_length = shift, matrix, unit_length
+        self.inputs, self.outputs = len(shift), len(shift) if matrix is None else matrix.shape[1]
+        self.offset = np.zeros(self.outputs, shift.dtype) if offset is None else offset
+        size = 1.0 if matrix is None else float(np.abs(matrix).max(initial=0.0))
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    def _in(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-        """shift, A and offset in `dtype`. Threads that race here compute the same arrays."""
-        if dtype not in self._constants:
-            with np.errstate(over="ignore"):
-                shift = self.shift.astype(dtype)
-                offset = self.offset - (self.shift - shift) @ self.matrix
-                self._constants[dtype] = (shift, self.matrix.astype(dtype), offset.astype(dtype))
-        return self._constants[dtype]
+    @classmethod
+    def of_kernel(
+        cls, weight: Float32[np.ndarray, "d k"], bias: Float32[np.ndarray, " k"], *, unit_length: bool = False
+    ) -> Affine:
+        """The map x W + b, as `kernel` gives it."""
+        return cls(np.zeros(len(weight), np.float32), weight, bias, unit_length=unit_length)
+
+    @functools.cached_property
+    def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
+        """W and b of the map as x W + b, rounded once; without the unit length."""
+        if self.matrix is None:
+            return np.eye(self.inputs, dtype=np.float32), np.zeros(self.outputs, np.float32)
+        bias = self.offset - self.shift @ self.matrix
+        return np.ascontiguousarray(self.matrix, np.float32), bias.astype(np.float32)
+
+    def hash(self) -> str | None:
+        """SHA-256 over W and b, or None for the identity."""
+        if self.matrix is None:
+            return None
+        weight, bias = self.kernel
+        digest = hashlib.sha256(f"{weight.shape}".encode())
+        digest.update(weight.tobytes())
+        digest.update(bias.tobytes())
+        return digest.hexdigest()
+
+    def on_device(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
+        """Maps a JAX array where it lies, also inside a compiled function."""
+        if self.matrix is not None:
+            x = linear(x.astype(jnp.float32), *self.kernel)
+        return normalize_on_device(x) if self.unit_length else x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Maps rows that `arrays.as_matrix` has checked: to float32, or to float64 where they have more digits.
 
         Refuses rows that are not finite, or whose results do not fit the dtype.
         """
-        out_dtype = work_dtype(X.dtype)
+        out_dtype = min(work_dtype(X.dtype), self.shift.dtype, key=lambda dtype: dtype.itemsize)
+        if self.matrix is None:
+            check_finite(X)
+            mapped = np.asarray(X, out_dtype)
+        else:
+            mapped = self._mapped(X, out_dtype)
+        return normalize(mapped) if self.unit_length else mapped
+
+    def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
-        out = np.empty((len(X), self.matrix.shape[1]), out_dtype)
+        out = np.empty((len(X), self.outputs), out_dtype)
         on_host = dtype == np.float64 or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
@@ -87,6 +140,16 @@ class Affine:
                     f"Row {part.start + row} of the input leaves the range of {out.dtype}: scale the input."
                 )
         return out
+
+    def _in(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+        """shift, A and offset in `dtype`. Threads that race here compute the same arrays."""
+        assert self.matrix is not None
+        if dtype not in self._constants:
+            with np.errstate(over="ignore"):
+                shift = self.shift.astype(dtype)
+                offset = self.offset - (self.shift - shift) @ self.matrix
+                self._constants[dtype] = (shift, self.matrix.astype(dtype), offset.astype(dtype))
+        return self._constants[dtype]
 
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
         """Fills `out`, every core its own chunks; returns those that may hold what is not finite, in order."""

@@ -205,13 +205,12 @@ class Whitening(SpectralMethod):
           InputError: Not a matrix of numbers, or not k columns.
         """
         inverse = self._affine(self._fitted().state, inverse=True)
-        return inverse(as_matrix(Z, type(self).__name__, columns=len(inverse.matrix)))
+        return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and bias with transform(X) = X W + bias, computed in float64 and rounded once."""
-        W = self._affine(self._fitted().state).matrix
-        return W.astype(np.float32), (-self.beta * (self.mean_ @ W)).astype(np.float32)
+        return self._affine(self._fitted().state).kernel
 
     def _scales(self, decomposition: Decomposition) -> np.ndarray:
         scales = decomposition.scales(self.gamma, self._coefficient(decomposition), self.eigenvalue_floor)

@@ -44,7 +44,8 @@ def test_decoded_vectors_are_the_nearest_of_all_codes(vectors, moments, count, g
     y = in_numpy(code, vectors)
     np.testing.assert_allclose(code.transform(vectors), y, atol=1e-4)
     quantiser = code.quantiser()
-    mapped = vectors @ quantiser.weight + quantiser.bias
+    weight, bias = quantiser.affine.kernel
+    mapped = vectors @ weight + bias
     mapped = (mapped / np.linalg.norm(mapped, axis=1, keepdims=True)).reshape(N, count, -1)
     for byte, centroids in enumerate(quantiser.centroids):
         distances = ((mapped[:, byte, None] - centroids[None]) ** 2).sum(-1)
@@ -169,7 +170,7 @@ def test_halves_of_bytes_hold_whole_axes(vectors, moments, count):
     codes = code.encode(vectors[:9])
     halves = np.stack([codes & 15, codes >> 4], axis=2).reshape(9, -1)
     decoded = quantiser.centroids[np.arange(2 * count), halves].reshape(9, -1)
-    np.testing.assert_allclose(decoded @ quantiser.weight.T, code.decode(codes) @ code.kernel[0].T, atol=1e-5)
+    np.testing.assert_allclose(decoded @ quantiser.affine.kernel[0].T, code.decode(codes) @ code.kernel[0].T, atol=1e-5)
     whole = SpectrumCode(bytes=count, gamma=0.2, halves=False).fit(moments)
     assert whole.distortion_ <= code.distortion_
 

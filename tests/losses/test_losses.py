@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxwhiten import losses
+from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
 
 CONCATENATIONS = ["(u,v)", "(|u-v|)", "(u*v)", "(|u-v|,u*v)", "(u,v,u*v)", "(u,v,|u-v|)", "(u,v,|u-v|,u*v)"]
@@ -157,7 +158,7 @@ def test_matryoshka_softmax_cuts_the_classifier_to_the_prefix():
     value, _, gradients = ours("softmax", {}, data, labels, head, dims=(D, 4), weights=(1.0, 3.0))
     expected = 0.0
     for k, weight in ((D, 1.0), (4, 3.0)):
-        cut = [losses.normalize_rows(jnp.asarray(c[:, :k])) for c in data]
+        cut = [normalize_on_device(jnp.asarray(c[:, :k])) for c in data]
         expected += weight * losses.softmax_classification(
             *cut, jnp.asarray(labels), jnp.asarray(head["kernel"][:, :k]), jnp.asarray(head["bias"])
         )

@@ -182,7 +182,7 @@ def test_the_whitening_that_is_given_decides_gamma_and_axes(vectors):
     whitening = Whitening(gamma=0.25, n_components=20).fit(vectors)
     index = build_index(vectors, "jax", whitening=whitening, codes="spectrum", bytes=5)
     code = SpectrumCode(bytes=5).fit(whitening)
-    np.testing.assert_array_equal(index.prepare.weight, code.quantiser().weight)
+    np.testing.assert_array_equal(index.prepare.kernel[0], code.quantiser().affine.kernel[0])
     assert index.whitening["provenance"]["n"] == N
 
 
