@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from eval import classification, measure
 from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
+from eval.comparators import COMPARATORS, Comparator
 from eval.intervals import estimate
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
@@ -36,8 +37,9 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
-from jaxwhiten.search import TRAINED, Index, build_index
+from jaxwhiten.search import Index, build_index
 
+TRAINED = ("pq", *COMPARATORS)
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW, SEARCH = "float32", "search"
 OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
@@ -214,7 +216,7 @@ def measured(
     }, per_item
 
 
-def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np.ndarray, int]:
+def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | Comparator, np.ndarray, int]:
     """The documents in an index that is exact but for their code, the queries for it, and the bytes per document."""
     documents, queries = searched.documents, searched.queries
     if name in (RAW, *FLOATS):
@@ -224,7 +226,10 @@ def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np
             stored = jaxwhiten.normalize(stored).astype(np.float16).astype(np.float32)
         index = build_index(stored, "faiss-flat")
         return index, index.prepare(change(queries)), stored.shape[1] * (4 if name == RAW else 2)
-    if name in TRAINED:
+    if name in COMPARATORS:
+        found = Comparator(name, size, fit.rows, fit.whitening, documents)
+        return found, found.prepare(queries), found.bytes
+    if name == "pq":
         index = trained(name, size, fit, documents)
     else:
         index = build_index(documents, "faiss-flat", codes=computed(name, size, fit))

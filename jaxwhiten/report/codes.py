@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -125,7 +124,7 @@ def classification_table(run: CodesRun) -> Table | None:
         return None
     columns: dict[str, Any] = {**_SETTING}
     for task in dict.fromkeys(name for row in rows for name in row.accuracy or {}):
-        columns[task] = functools.partial(_accuracy, task)
+        columns[task] = lambda row, task=task: _accuracy((row.accuracy or {}).get(task))
         columns[f"{task} − raw"] = lambda row, task=task: change((row.accuracy_versus_raw or {}).get(task))
     caption = (
         f"{run.header.model}: accuracy, {run.header.protocol['classified']}. {SIGNIFICANT}: the"
@@ -134,8 +133,7 @@ def classification_table(run: CodesRun) -> Table | None:
     return views.table(rows, columns, 2, caption, group=["whitening"], key_columns=3)
 
 
-def _accuracy(task: str, row: CodeRow) -> str:
-    found = (row.accuracy or {}).get(task)
+def _accuracy(found: Estimate | None) -> str:
     return f"{number(found.value)} ({ends(found)})" if found else number(None)
 
 
