@@ -128,7 +128,7 @@ $(VENV)/.gpu-compiler: $(call stamp,aot-train-test)
 aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV)/.gpu-compiler)
 	@$(BIN)/python -m tests.accelerators.aot --write $(if $(TARGETS),--targets $(TARGETS)) > /dev/null
 
-# Of both encoders: three searches with every code, γ without labels, and classification.
+# Of both encoders: three searches with every code, one with every γ, and classification.
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
@@ -144,7 +144,7 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	      --config.bytes=8,16,24,32,48,64 $$out-$$data; \
 	  done; \
 	  $(CODES) $$quora --config.queries=4000 --config.codes=spectrum --config.bytes=8,16,24,48 \
-	    --config.gamma=0,0.25,0.5,0.75,1 --config.pseudo_queries=1000 --config.rescore=0 $$out-gamma; \
+	    --config.gamma=0,0.25,0.5,0.75,1 --config.rescore=0 $$out-gamma; \
 	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
 	    --config.bytes=48,512,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
 	done

@@ -4,9 +4,8 @@
 
 Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
 sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
-With `classify` pairs of decoded vectors are classified, too; with `pseudo_queries` γ is chosen without labels, to be
-held against the γ that labels ask for. Writes `results.json`, `run.json`, `results.md`, `report.html` and a plot to the
-folder `out`.
+With `classify` pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
+`report.html` and a plot to the folder `out`.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from eval import classification, measure
 from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
+from eval.comparators import COMPARATORS, Comparator
 from eval.intervals import estimate
 from eval.scoring import with_params
 from eval.settings import choices, fractions, integers
@@ -37,8 +37,9 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
-from jaxwhiten.search import TRAINED, CodeTuning, Index, build_index, pseudo_queries, tune_codes
+from jaxwhiten.search import Index, build_index
 
+TRAINED = ("pq", *COMPARATORS)
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
 RAW, SEARCH = "float32", "search"
 OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
@@ -59,7 +60,6 @@ class Searched:
     sentences: np.ndarray
     pair_tasks: tuple[classification.PairTask, ...]
     pairs: np.ndarray
-    pseudo: tuple[np.ndarray, np.ndarray] | None  # queries, and the document of each
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,6 @@ def main(config: ConfigDict) -> None:
     raw: dict[str, np.ndarray] = {}
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
-    tuned: dict[tuple[str, int], CodeTuning] = {}
     for fit in fits(fitted_on, gammas):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
         for name, size in settings(of_fit, sizes, rotated, first=not raw):
@@ -115,10 +114,6 @@ def main(config: ConfigDict) -> None:
                 of_spectrum[row["bytes"]] = per_item[SEARCH]
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
             estimates = intervals(per_item, raw, peer, config) if config.bootstrap else {}
-            if searched.pseudo is not None and name == "spectrum":
-                if (key := (fit.name, size)) not in tuned:
-                    tuned[key] = tune_codes(searched.documents, *searched.pseudo, fit.whitening, size, gammas=gammas)
-                estimates |= without_labels(tuned[key], fit.whitening.gamma)
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
@@ -142,11 +137,8 @@ def encode(
     documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
     none = np.zeros((0, encoder.dimension), np.float32)
     vectors, pairs = (store.encode(encoder, texts) if texts else none for texts in (sentences, in_pairs))
-    copies, pseudo = jaxwhiten.normalize(documents).astype(np.float16), None
-    if config.pseudo_queries:
-        made, sources = pseudo_queries(data.documents, config.pseudo_queries)
-        pseudo = store.encode(encoder, made), sources
-    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs, pseudo)
+    copies = jaxwhiten.normalize(documents).astype(np.float16)
+    return Searched(data, documents, copies, queries, gold, tuple(indices), vectors, pair_tasks, pairs)
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
@@ -224,7 +216,7 @@ def measured(
     }, per_item
 
 
-def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np.ndarray, int]:
+def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | Comparator, np.ndarray, int]:
     """The documents in an index that is exact but for their code, the queries for it, and the bytes per document."""
     documents, queries = searched.documents, searched.queries
     if name in (RAW, *FLOATS):
@@ -234,7 +226,10 @@ def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index, np
             stored = jaxwhiten.normalize(stored).astype(np.float16).astype(np.float32)
         index = build_index(stored, "faiss-flat")
         return index, index.prepare(change(queries)), stored.shape[1] * (4 if name == RAW else 2)
-    if name in TRAINED:
+    if name in COMPARATORS:
+        found = Comparator(name, size, fit.rows, fit.whitening, documents)
+        return found, found.prepare(queries), found.bytes
+    if name == "pq":
         index = trained(name, size, fit, documents)
     else:
         index = build_index(documents, "faiss-flat", codes=computed(name, size, fit))
@@ -313,12 +308,6 @@ def intervals(
         found["versus_spectrum"] = None if spectrum is None else points(per_item[SEARCH] - spectrum)
         found["accuracy_versus_raw"] = {name: points(per_item[name] - raw[name]) for name in tasks} or None
     return found
-
-
-def without_labels(tuning: CodeTuning, gamma: float) -> dict[str, Any]:
-    """What pseudo-queries say about the spectrum code at a γ."""
-    trial = next(trial for trial in tuning.trials if trial.gamma == gamma)
-    return {"expected": results.Estimate(*trial[-3:]), "chosen": trial == tuning.best}
 
 
 def make_header(

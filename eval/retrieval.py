@@ -243,7 +243,7 @@ def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: i
 
 def backend_options(backend: str, config: ConfigDict) -> dict[str, Any]:
     """The options of a backend that the config names."""
-    known = BACKENDS[backend].default_options[backend]
+    known = {field.name for field in dataclasses.fields(BACKENDS[backend].Options)}
     return {name: config[name] for name in ("nlist", "nprobe") if name in known}
 
 

@@ -7,13 +7,17 @@ kind, format version, a checksum over the tensors' bytes, and whatever provenanc
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
 import time
+import types
+import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,6 +103,76 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def to_json(value: Any) -> Any:
+    """Dataclasses as dictionaries; NaN and infinities, which JSON has not, as None.
+
+    A field whose default is None is left out where it is None.
+    """
+    if dataclasses.is_dataclass(value):
+        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: to_json(item) for f, item in pairs if item is not None or f.default is not None}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
+    """A value read from JSON, checked against a type: the one check that a file holds what its program writes.
+
+    Args:
+      kind: A dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain type.
+        An int is taken for a float, and null for a NaN where None is not allowed.
+      value: What `json.loads` gave.
+      where: The place of the value, such as the path of its file, for the message.
+      remedy: What to do, for the message.
+      others: Whether keys that a dataclass or TypedDict does not name are left out, instead of refused.
+
+    Returns:
+      The value, with dataclasses in the place of their dictionaries.
+
+    Raises:
+      FormatError: The value is of another type; the message names the entry.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+
+    def inner(kind: Any, value: Any, at: str) -> Any:
+        return from_json(kind, value, f"{where}{at}", remedy, others=others)
+
+    if origin in (types.UnionType, typing.Union):
+        if value is None and types.NoneType in arguments:
+            return None
+        plain = [kind for kind in arguments if isinstance(kind, type) and type(value) is kind]
+        return inner((plain or [kind for kind in arguments if kind is not types.NoneType])[0], value, "")
+    if kind is Any:
+        return value
+    if kind is float and (value is None or isinstance(value, int | float)):
+        return math.nan if value is None else float(value)
+    typed = typing.is_typeddict(kind)
+    if typed or dataclasses.is_dataclass(kind):
+        if isinstance(value, dict):
+            hints = typing.get_type_hints(kind)
+            if typed:
+                needed = set(kind.__required_keys__)
+            else:
+                missing = dataclasses.MISSING
+                fields = dataclasses.fields(kind)
+                needed = {f.name for f in fields if f.default is missing and f.default_factory is missing}
+            wrong = sorted(needed - set(value) | (set() if others else set(value) - set(hints)))
+            if not wrong:
+                known = {name: item for name, item in value.items() if name in hints}
+                return kind(**{name: inner(hints[name], item, f": {name}") for name, item in known.items()})
+            where = f"{where}: {', '.join(wrong)}"
+    elif origin is dict and isinstance(value, dict):
+        return {key: inner(arguments[1], item, f": {key}") for key, item in value.items()}
+    elif origin in (list, tuple) and isinstance(value, list):
+        return origin(inner(arguments[0], item, f", item {i}") for i, item in enumerate(value))
+    elif origin is None and isinstance(value, kind):
+        return value
+    raise FormatError(f"{where}: not what this version of jaxwhiten writes there. {remedy}")
 
 
 def sha256_file(path: str | os.PathLike[str]) -> str:

@@ -110,10 +110,10 @@ def write_outputs(
 
 def _note_better(size: int, n: int, whitening: Whitening) -> None:
     """Says where an index would keep its texts in a better code of so many bytes, trained on them."""
-    from jaxwhiten.search.coding import TRAINED, best_code
+    from jaxwhiten.search.coding import best_code
 
-    name, why = best_code(size, n, whitening, TRAINED)
-    if name in TRAINED:
+    name, why = best_code(size, n, whitening, trains=True)
+    if name != "spectrum":
         print(
             f"note: the code written is 'spectrum', which follows from moments alone. {name!r} is ahead of it here:"
             f" {why}. `jaxwhiten index --bytes {size}` trains it.",

@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bytes", type=int, metavar="N", help="keep each text in so many bytes, by the best code; default: float32"
     )
-    parser.add_argument(
-        "--codes", help="which code: spectrum, ubinary, int8, or pq, opq, rabitq, eden, sq4, sq8 of FAISS"
-    )
+    parser.add_argument("--codes", help="which code: spectrum, ubinary, int8, or pq, which FAISS trains")
     parser.add_argument(
         "--rescore", metavar="COPY", help="float16 or int8: a copy on disk that scores the candidates of codes again"
     )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import load_encoder
 from jaxwhiten.errors import InputError, MismatchError
 
 if TYPE_CHECKING:
@@ -34,6 +32,7 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
 
     In float32 one `engine` may take the place of another.
     """
+    from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index
 
     index = load_index(path)
@@ -43,8 +42,13 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             " Build it with `jaxwhiten index`."
         )
     told = {"dtype": "float32", "engine": "jax"} | index.encoding
-    changes = {name: value for name, value in (("model", model), ("engine", engine)) if value}
-    return index, load_encoder(argparse.Namespace(**told | changes))
+    return index, Encoder.from_pretrained(
+        model or told["model"],
+        pooling=told["pooling"] or "auto",
+        max_length=told["max_length"],
+        dtype=told["dtype"],
+        engine=engine or told["engine"],
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -57,7 +61,8 @@ def run(args: argparse.Namespace) -> None:
     index, encoder = open_index(args.index, args.model, args.engine)
     reranker = CrossEncoder.from_pretrained(args.rerank) if args.rerank else None
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
-    for query in args.query or _lines():
+    # From stdin each query is answered before the next is read.
+    for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):
         (hits,) = search_text(index, encoder, [query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         if args.json:
@@ -68,10 +73,3 @@ def run(args: argparse.Namespace) -> None:
             for hit in hits:
                 print(f"{hit.score:.4f}\t{hit.id}\t{'' if hit.text is None else hit.text}")
         sys.stdout.flush()
-
-
-def _lines() -> Iterator[str]:
-    """Queries from stdin, each answered before the next is read."""
-    while line := sys.stdin.readline():
-        if query := line.strip():
-            yield query

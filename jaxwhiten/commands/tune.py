@@ -1,7 +1,4 @@
-"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs.
-
-With --bytes, `jaxwhiten.commands.tune_codes` chooses instead.
-"""
+"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands import tune_codes
 from jaxwhiten.commands.arguments import add_model, encode, load_encoder
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
@@ -46,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plot", metavar="PNG", help="draw the scores")
     parser.add_argument("--json", action="store_true", help="one JSON object with the whole grid")
     parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
-    tune_codes.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,11 +49,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.plots import check_plot, plot_tuning
     from jaxwhiten.whitening import GRID, tune
 
-    tune_codes.check(args)
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
-    if args.bytes is not None:
-        return tune_codes.run(args, whitening, _encoder(args, whitening))
     (name, pairs), held = _pairs(args)
     encoder = _encoder(args, whitening)
     scored = _encode(args, encoder, [pairs] if held is None else [pairs, held[1]])

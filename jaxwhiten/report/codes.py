@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -125,7 +124,7 @@ def classification_table(run: CodesRun) -> Table | None:
         return None
     columns: dict[str, Any] = {**_SETTING}
     for task in dict.fromkeys(name for row in rows for name in row.accuracy or {}):
-        columns[task] = functools.partial(_accuracy, task)
+        columns[task] = lambda row, task=task: _accuracy((row.accuracy or {}).get(task))
         columns[f"{task} − raw"] = lambda row, task=task: change((row.accuracy_versus_raw or {}).get(task))
     caption = (
         f"{run.header.model}: accuracy, {run.header.protocol['classified']}. {SIGNIFICANT}: the"
@@ -134,37 +133,8 @@ def classification_table(run: CodesRun) -> Table | None:
     return views.table(rows, columns, 2, caption, group=["whitening"], key_columns=3)
 
 
-def _accuracy(task: str, row: CodeRow) -> str:
-    found = (row.accuracy or {}).get(task)
+def _accuracy(found: Estimate | None) -> str:
     return f"{number(found.value)} ({ends(found)})" if found else number(None)
-
-
-def gamma_table(run: CodesRun) -> Table | None:
-    """The spectrum code at every γ, and what choosing it by pseudo-queries costs: a row per fit and size.
-
-    Returns:
-      Differences of the MRR@10 to float32 by γ, the γ chosen without labels, the difference that its pseudo-queries
-      expect, and its regret to the best γ in the row; None where no γ was chosen.
-    """
-    rows = [row for row in run.rows if row.chosen is not None and row.versus_raw is not None]
-    if not rows:
-        return None
-    gammas, cells = sorted({row.gamma or 0.0 for row in rows}), []
-    for fit, size in dict.fromkeys((row.whitening, row.bytes) for row in rows):
-        here = [row for row in rows if (row.whitening, row.bytes) == (fit, size)]
-        value = {row.gamma: row.versus_raw.value for row in here if row.versus_raw}
-        end = [number(None)] * 3
-        for row in here:
-            if row.chosen and row.expected:
-                regret = max(value.values()) - value[row.gamma]
-                end = [f"{row.gamma:g}", number(row.expected.value, signed=True), number(regret)]
-        shown = (number(value.get(gamma), signed=True) for gamma in gammas)
-        cells.append([fit, str(size), *shown, *end])
-    heads = ["fitted on", "bytes", *(f"γ = {gamma:g}" for gamma in gammas), "chosen", "expected", "regret"]
-    caption = (
-        f"{_caption(run)} MRR@10 x 100 as difference to float32; chosen and expected: by pseudo-queries, no labels."
-    )
-    return Table(heads, cells, 1, caption, groups=[row[0] for row in cells], key_columns=2)
 
 
 def figures_table(run: CodesRun) -> Table:
@@ -212,7 +182,6 @@ _VIEWS = views.Views(
     {
         "Quality": bytes_table,
         "Beside the spectrum code": spectrum_table,
-        "γ without labels": gamma_table,
         "Classification": classification_table,
         "All figures": figures_table,
     },

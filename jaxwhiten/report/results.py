@@ -196,8 +196,6 @@ class CodeRow(Row):
       build_us: Microseconds per document to fit or train, code and add.
       versus_raw: Difference of the MRR@10 to float32 vectors, in points.
       versus_spectrum: The same to the spectrum code of the same fit that has as many bytes, or else the next more.
-      expected: What pseudo-queries say of that difference, without labels.
-      chosen: Whether `jaxwhiten.search.tune_codes` chooses this γ by them.
       accuracy: Of classified pairs by task, in per cent.
       accuracy_versus_raw: Difference of that to float32 vectors, in points.
     """
@@ -213,8 +211,6 @@ class CodeRow(Row):
     sts: float | None = None
     versus_raw: Estimate | None = None
     versus_spectrum: Estimate | None = None
-    expected: Estimate | None = None
-    chosen: bool | None = None
     accuracy: dict[str, Estimate] | None = None
     accuracy_versus_raw: dict[str, Estimate] | None = None
 

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -37,6 +33,7 @@ from jaxwhiten.report.results import (
 )
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
+_REMEDY = "Run the evaluation again."
 _KINDS: dict[str, tuple[type[Header], type[Row]]] = {
     STSHeader.program: (STSHeader, STSRow),
     RetrievalHeader.program: (RetrievalHeader, RetrievalRow),
@@ -73,8 +70,8 @@ class Run(Generic[HeaderT, RowT]):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the three files, each atomically."""
         folder = Path(folder)
-        io.write_json(folder / _RESULTS, _to_json(self.rows))
-        io.write_json(folder / _HEADER, _to_json(self.header))
+        io.write_json(folder / _RESULTS, io.to_json(self.rows))
+        io.write_json(folder / _HEADER, io.to_json(self.header))
         if self.figures:
             io.save_tensors(folder / _FIGURES, self.figures, kind="figures", header={})
         else:
@@ -98,8 +95,8 @@ class Run(Generic[HeaderT, RowT]):
                 f"{FORMAT_VERSION} of {' and '.join(_KINDS)}. Run the evaluation again."
             )
         header_type, row_type = _KINDS[program]
-        header = _from_json(header_type, found, str(folder / _HEADER))
-        rows = _from_json(list[row_type], _read_json(folder / _RESULTS), str(folder / _RESULTS))  # type: ignore[valid-type]
+        header = io.from_json(header_type, found, folder / _HEADER, _REMEDY)
+        rows = io.from_json(list[row_type], _read_json(folder / _RESULTS), folder / _RESULTS, _REMEDY)  # type: ignore[valid-type]
         file = folder / _FIGURES
         return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 
@@ -115,45 +112,3 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FormatError(f"{path}: cannot be read ({error}). Run the evaluation again.") from error
-
-
-def _to_json(value: Any) -> Any:
-    """Dataclasses as dictionaries; NaN and infinities, which JSON has not, as None."""
-    if dataclasses.is_dataclass(value):
-        pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: _to_json(item) for f, item in pairs if item is not None or f.default is not None}
-    if isinstance(value, Mapping):
-        return {str(key): _to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _from_json(kind: Any, value: Any, where: str) -> Any:
-    """What `_to_json` made of a value of type `kind`, read back; `where` is its place, for errors."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if origin is types.UnionType:  # all unions here are `X | None`
-        return None if value is None else _from_json(arguments[0], value, where)
-    if kind is float and (value is None or isinstance(value, int | float)):
-        return math.nan if value is None else float(value)
-    typed = typing.is_typeddict(kind)
-    if isinstance(kind, type) and (typed or dataclasses.is_dataclass(kind)) and isinstance(value, dict):
-        hints = typing.get_type_hints(kind)
-        if typed:
-            required = typing.cast(Any, kind).__required_keys__
-            known = {name: name in required for name in hints}
-        else:
-            known = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(kind)}
-        wrong = sorted({name for name, needed in known.items() if needed} - set(value) | set(value) - set(known))
-        if not wrong:
-            return kind(**{name: _from_json(hints[name], item, f"{where}: {name}") for name, item in value.items()})
-        where = f"{where}: {', '.join(wrong)}"
-    elif origin is dict and isinstance(value, dict):
-        return {key: _from_json(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
-    elif origin in (list, tuple) and isinstance(value, list):
-        return origin(_from_json(arguments[0], item, f"{where}, item {i}") for i, item in enumerate(value))
-    elif origin is None and not dataclasses.is_dataclass(kind) and isinstance(value, kind):
-        return value
-    raise FormatError(f"{where}: not what this version of jaxwhiten writes there. Run the evaluation again.")

@@ -1,27 +1,20 @@
 """Nearest-neighbour search: one interface over FAISS and JAX; index folders remember how they were made."""
 
-from jaxwhiten.search.base import Index
-from jaxwhiten.search.coding import TRAINED
-from jaxwhiten.search.registry import BACKENDS, build_index, load_index
+from jaxwhiten.search.index import Index, build_index, load_index
+from jaxwhiten.search.registry import BACKENDS
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import Hit, add_text, rerank_hits, search_text
-from jaxwhiten.search.tuning import CodeTuning, Trial, pseudo_queries, tune_codes
 
 __all__ = [
     "BACKENDS",
-    "TRAINED",
-    "CodeTuning",
     "Hit",
     "Index",
-    "Trial",
     "add_text",
     "build_index",
     "load_index",
     "paraphrase_mining",
     "paraphrase_mining_embeddings",
-    "pseudo_queries",
     "rerank_hits",
     "search_text",
     "semantic_search",
-    "tune_codes",
 ]

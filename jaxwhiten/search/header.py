@@ -6,51 +6,89 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from jaxwhiten.errors import FormatError
-from jaxwhiten.io import check_version, seal, sha256_file
+from jaxwhiten.io import check_version, from_json, seal, sha256_file
 
 HEADER = "header.json"
 KIND = "index"
 DOCUMENTS, FITTED = "documents.jsonl", "fitted.safetensors"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
-# Attributes of an index that are entries of its header, and their types.
-ATTRIBUTES: Mapping[str, Any] = {
-    "backend": str,
-    "options": dict,
-    "size": int,
-    "input_dimension": int,
-    "dimension": int,
-    "encoding": dict | None,
-    "whitening": dict | None,
-    "codes": dict | None,
-    "rescore": str | None,
-    "notes": list,
-    "build_seconds": float,
-}
+_AGAIN = "Build the index again."
 
 
-def read_header(folder: str | os.PathLike[str]) -> dict[str, Any]:
+class Codes(TypedDict):
+    """Name and bytes per document of a code."""
+
+    name: str
+    bytes: int
+
+
+class File(TypedDict):
+    """A file of an index folder."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(kw_only=True)
+class About:
+    """What an index knows of itself, in memory and in its header.
+
+    Attributes:
+      backend: The name it was built under.
+      options: The backend's options, as they were used.
+      size: Number of documents.
+      input_dimension: Dimension of a raw vector.
+      dimension: Dimension of a stored vector.
+      encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
+      whitening: Hash, dimension and provenance of the whitening inside the index, or None.
+      codes: Name and bytes of the code that the documents are kept in, or None for float32.
+      rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
+      notes: What the user should know: an option lowered, a sample taken.
+      build_seconds: How long building took.
+    """
+
+    backend: str
+    options: dict[str, Any]
+    size: int
+    input_dimension: int
+    dimension: int
+    encoding: dict[str, Any] | None
+    whitening: dict[str, Any] | None
+    codes: Codes | None
+    rescore: str | None
+    notes: list[str]
+    build_seconds: float
+
+
+@dataclass(kw_only=True)
+class Header(About):
+    """A header as it is read: also whether vectors have unit length, and the files by what they hold."""
+
+    normalize: bool
+    files: dict[str, File]
+
+
+def read_header(folder: str | os.PathLike[str]) -> Header:
     """The header of an index folder; FormatError if there is none, it is damaged or of another version."""
     path = Path(folder, HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
     try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-        kind = header["kind"]
-        check_version(path, header)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["kind"] != KIND:
+            raise FormatError(f"{path}: describes a {found['kind']!r}, not an index.")
+        check_version(path, found)
+        header: Header = from_json(Header, found, str(path), _AGAIN, others=True)
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise FormatError(f"{path}: not a readable index header ({error}). Build the index again.") from error
-    if kind != KIND:
-        raise FormatError(f"{path}: describes a {kind!r}, not an index.")
-    for key, kind_of_value in {**ATTRIBUTES, "normalize": bool, "files": dict}.items():
-        if key not in header or not isinstance(header[key], kind_of_value):
-            raise FormatError(f"{path}: the entry {key!r} is missing or malformed. Build the index again.")
-    if header.get("checksum") != seal(header)["checksum"]:
+        raise FormatError(f"{path}: not a readable index header ({error}). {_AGAIN}") from error
+    if found.get("checksum") != seal(found)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return header
 
@@ -61,28 +99,24 @@ def read_documents(path: Path, size: int) -> list[str]:
         with open(path, encoding="utf-8") as file:
             texts = [json.loads(line) for line in file]
     except (OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not readable as texts ({error}). Build the index again.") from error
+        raise FormatError(f"{path}: not readable as texts ({error}). {_AGAIN}") from error
     if len(texts) != size or not all(isinstance(text, str) for text in texts):
-        raise FormatError(f"{path}: does not hold {size} texts, one per vector. Build the index again.")
+        raise FormatError(f"{path}: does not hold {size} texts, one per vector. {_AGAIN}")
     return texts
 
 
-def verified(folder: Path, entry: Any) -> Path:
+def verified(folder: Path, entry: File) -> Path:
     """The path of one file of an index after its size and checksum were compared with the header."""
-    try:
-        name, size, digest = str(entry["name"]), int(entry["bytes"]), str(entry["sha256"])
-    except (TypeError, KeyError, ValueError, OverflowError) as error:
-        raise FormatError(f"{folder / HEADER}: malformed list of files ({error}).") from error
-    path = folder / name
+    name, path = entry["name"], folder / entry["name"]
     if Path(name).name != name:
         raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r:.80}.")
     found = None
     with contextlib.suppress(OSError, ValueError):  # ValueError: a name that no file can have
         found = path.stat().st_size if path.is_file() else None
     if found is None:
-        raise FormatError(f"{folder / HEADER}: names the file {name!r:.80}, which is missing. Build the index again.")
-    if found != size:
-        raise FormatError(f"{path}: {found} bytes, the header says {size}: truncated or overwritten.")
-    if sha256_file(path) != digest:
+        raise FormatError(f"{folder / HEADER}: names the file {name!r:.80}, which is missing. {_AGAIN}")
+    if found != entry["bytes"]:
+        raise FormatError(f"{path}: {found} bytes, the header says {entry['bytes']}: truncated or overwritten.")
+    if sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path

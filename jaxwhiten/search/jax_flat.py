@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -34,8 +35,10 @@ from jaxwhiten.arrays import block_rows, blocks, normalize_on_device, one_ahead,
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import load_tensors, map_array, save_tensors
-from jaxwhiten.search.base import Index
-from jaxwhiten.search.prepare import BLOCK_ROWS, check_lengths
+from jaxwhiten.search.backend import Backend
+from jaxwhiten.search.coding import Coding
+from jaxwhiten.search.header import Header
+from jaxwhiten.search.prepare import map_from, map_tensors, prepared
 from jaxwhiten.whitening.affine import Affine, linear
 
 _AXIS = "documents"
@@ -47,89 +50,77 @@ _AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share o
 _VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
 
 
-class JaxIndex(Index):
-    """Inner-product search by matrix product; on unit vectors that is cosine.
+@dataclass
+class JaxOptions:
+    """How the best are found."""
 
-    Options of the backend `jax`:
-      approximate: Use `lax.approx_max_k`, which is fast on TPU; elsewhere XLA runs it as an exact top-k, slower than
-        the one by tiles.
-      recall_target: The recall `approx_max_k` aims at.
-    """
+    approximate: bool = False  # by `lax.approx_max_k`: fast on TPU, elsewhere slower than the exact top-k by tiles
+    recall_target: float = 0.95  # that it aims at
 
-    default_options = MappingProxyType({"jax": {"approximate": False, "recall_target": 0.95}})
-    coded = removes = ("jax",)
 
-    def _build(self, vectors: np.ndarray) -> None:
-        self._check_options()
-        coding = self._coding and self._coding.quantiser
-        self._centroids = None if coding is None else coding.centroids
-        self._place(self._stored(vectors))
+class JaxFlat(Backend):
+    """Inner-product search by matrix product; on unit vectors that is cosine."""
 
-    def _add(self, vectors: np.ndarray) -> None:
-        self._place(np.concatenate([self._on_host(), self._stored(vectors)]))
+    name, Options = "jax", JaxOptions
+    removes = codes = True
 
-    def _remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
-        self._place(self._on_host()[keep])
-
-    def _on_host(self) -> np.ndarray:
-        return np.asarray(self._documents)[: self.size]
-
-    def _stored(self, vectors: np.ndarray) -> np.ndarray:
-        """What is kept of raw vectors: whitened ones, or their codes."""
-        stored = np.empty((len(vectors), self._columns), self._dtype)
-        for part in blocks(len(vectors), BLOCK_ROWS):
-            x = self.prepare(vectors[part])
-            check_lengths("document vectors after the whitening", x, part.start)
-            stored[part] = x if self._centroids is None else nearest(x, self._centroids)
-        return stored
-
-    @property
-    def _columns(self) -> int:
-        return self.dimension if self.codes is None else self.codes["bytes"]
-
-    @property
-    def _dtype(self) -> np.dtype:
-        return np.dtype(np.float32 if self.codes is None else np.uint8)
-
-    def _check_options(self) -> None:
-        target = self.options["recall_target"]
+    def __init__(
+        self, options: JaxOptions, prepare: Affine, stored: np.ndarray, centroids: np.ndarray | None = None
+    ) -> None:
+        """Spreads stored vectors, or codes with what they stand for, over the devices."""
+        target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
             raise InputError(f"Option recall_target of jax must lie in (0, 1], not {target!r}.")
-        if not isinstance(self.options["approximate"], bool):
-            raise InputError(f"Option approximate of jax must be True or False, not {self.options['approximate']!r}.")
+        if not isinstance(options.approximate, bool):
+            raise InputError(f"Option approximate of jax must be True or False, not {options.approximate!r}.")
+        self.options, self.prepare, self._centroids = options, prepare, centroids
+        self._mesh = Mesh(np.array(jax.local_devices()), (_AXIS,))
+        self._platform = self._mesh.devices.flat[0].platform
+        everywhere = NamedSharding(self._mesh, P())
+        self._kernel = self._decoder = None
+        if centroids is not None:
+            dtype = jnp.float32 if self._platform == "cpu" else jnp.bfloat16
+            self._decoder = jax.device_put(jnp.asarray(centroids, dtype), everywhere)
+        if prepare.matrix is not None:
+            self._kernel = jax.device_put(prepare.kernel, everywhere)
+        self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
-        """Spreads the stored vectors over the devices, each with the same number of rows."""
-        self._mesh = Mesh(np.array(jax.local_devices()), (_AXIS,))
-        devices = self._mesh.size
-        rows = -(-len(stored) // (devices * _TILE)) * _TILE
+        """Spreads rows over the devices, each with the same number of them."""
+        self._size, devices = len(stored), self._mesh.size
+        self._rows = rows = -(-len(stored) // (devices * _TILE)) * _TILE
 
         def shard(index: Any) -> np.ndarray:
             return pad_rows(stored[index[0]], rows)
 
-        self._documents = jax.make_array_from_callback(
-            (rows * devices, self._columns), NamedSharding(self._mesh, P(_AXIS)), shard
-        )
-        self._rows = rows
-        self._kernel = self._decoder = None
-        if self._centroids is not None:
-            on_cpu = self._mesh.devices.flat[0].platform == "cpu"
-            decoder = jnp.asarray(self._centroids, jnp.float32 if on_cpu else jnp.bfloat16)
-            self._decoder = jax.device_put(decoder, NamedSharding(self._mesh, P()))
-        if self.prepare.matrix is not None:
-            self._kernel = jax.device_put(self.prepare.kernel, NamedSharding(self._mesh, P()))
+        sharding = NamedSharding(self._mesh, P(_AXIS))
+        self._documents = jax.make_array_from_callback((rows * devices, stored.shape[1]), sharding, shard)
 
-    def _search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+    @classmethod
+    def build(cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None) -> JaxFlat:
+        centroids = coding.quantiser.centroids if coding is not None and coding.quantiser is not None else None
+        return cls(options, prepare, _stored(vectors, prepare, centroids), centroids)
+
+    def add(self, vectors: np.ndarray) -> None:
+        self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._centroids)]))
+
+    def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:
+        self._place(self._on_host()[keep])
+
+    def _on_host(self) -> np.ndarray:
+        return np.asarray(self._documents)[: self._size]
+
+    def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         batch, block = self._batch_and_block(len(queries), k)
         kernel = None if prepared else self._kernel
         normalize = self.prepare.unit_length and not prepared
-        recall_target = float(self.options["recall_target"]) if self.options["approximate"] else None
+        recall_target = float(self.options.recall_target) if self.options.approximate else None
         run = _searcher(self._mesh, k, block, normalize, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
 
         def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
-            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self._decoder, self.size)
+            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self._decoder, self._size)
 
         for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
@@ -138,52 +129,56 @@ class JaxIndex(Index):
 
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
         """Queries searched at a time, of n, and documents of a block on each device: all if their scores are kept."""
-        platform = self._mesh.devices.flat[0].platform
-        on_cpu = platform == "cpu"
+        on_cpu = self._platform == "cpu"
         most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
         batch = min(most, _power_of_two(2 * n - 1))
         block = max(_TILE, block_rows(batch, 4, score_bytes))
-        if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options["approximate"]:
+        if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options.approximate:
             return batch, block
-        if platform == "tpu" and self.options["approximate"]:
+        if self._platform == "tpu" and self.options.approximate:
             # A TPU reduces the scores as it makes them, and reads the documents once per batch.
             return batch, self._rows
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
     @property
-    def _nbytes(self) -> int:
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size, self._columns)}
-        )
-        transform = 0 if self.prepare.matrix is None else 4 * self.dimension * (self.prepare.inputs + 1)
-        transform += 0 if self._centroids is None else self._centroids.nbytes
-        return header.tell() + self._dtype.itemsize * self.size * self._columns + transform
+    def nbytes(self) -> int:
+        header, shape = io.BytesIO(), (self._size, self._documents.shape[1])
+        dtype, arrays = self._documents.dtype, self._tensors().values()
+        np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+        return header.tell() + dtype.itemsize * math.prod(shape) + sum(array.nbytes for array in arrays)
 
-    def _write(self, folder: Path) -> None:
-        np.save(folder / (_VECTORS if self.codes is None else _CODES), self._on_host())
-        if self.prepare.matrix is not None:
-            tensors = dict(zip(("weight", "bias"), self.prepare.kernel, strict=True))
-            if self._centroids is not None:
-                tensors["centroids"] = self._centroids
+    def _tensors(self) -> dict[str, np.ndarray]:
+        return map_tensors(self.prepare) | ({} if self._centroids is None else {"centroids": self._centroids})
+
+    def write(self, folder: Path) -> None:
+        np.save(folder / (_VECTORS if self._centroids is None else _CODES), self._on_host())
+        if tensors := self._tensors():
             save_tensors(folder / _TRANSFORM, tensors, kind="index transform", header={})
 
-    def _read(self, files: Mapping[str, Path]) -> None:
-        stored = map_array(files[_VECTORS if self.codes is None else _CODES])
-        if stored.shape != (self.size, self._columns) or stored.dtype != self._dtype:
+    @classmethod
+    def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> JaxFlat:
+        codes = header.codes
+        columns, dtype = (header.dimension, np.float32) if codes is None else (codes["bytes"], np.uint8)
+        stored = map_array(files[_VECTORS if codes is None else _CODES])
+        if stored.shape != (header.size, columns) or stored.dtype != dtype:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
-        self._centroids = None
-        if _TRANSFORM in files:
-            tensors, _ = load_tensors(files[_TRANSFORM], kind="index transform")
-            self.prepare = Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=self.prepare.unit_length)
-            self._centroids = tensors.get("centroids")
-        found = None if self._centroids is None else (len(self._centroids), self._centroids[0, 0].size * self._columns)
-        if found != (None if self.codes is None else (self._columns, self.dimension)):
+        tensors = load_tensors(files[_TRANSFORM], kind="index transform")[0] if _TRANSFORM in files else {}
+        prepare, centroids = map_from(tensors, header.input_dimension, header.normalize), tensors.get("centroids")
+        found = None if centroids is None else (len(centroids), centroids[0, 0].size * columns)
+        if found != (None if codes is None else (columns, header.dimension)):
             raise ValueError(f"centroids of {found} bytes and columns, unlike the header")
-        if (self.prepare.inputs, self.prepare.outputs) != (self.input_dimension, self.dimension):
-            raise ValueError(f"stored vectors of dimension {self.prepare.outputs}, unlike the header")
-        self._check_options()
-        self._place(stored)
+        if (prepare.inputs, prepare.outputs) != (header.input_dimension, header.dimension):
+            raise ValueError(f"stored vectors of dimension {prepare.outputs}, unlike the header")
+        return cls(options, prepare, stored, centroids)
+
+
+def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
+    """What is kept of raw vectors: whitened ones, or their codes."""
+    columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
+    out = np.empty((len(vectors), columns), dtype)
+    for part, x in prepared(vectors, prepare):
+        out[part] = x if centroids is None else nearest(x, centroids)
+    return out
 
 
 @functools.lru_cache(maxsize=64)

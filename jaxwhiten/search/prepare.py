@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, NonFiniteError
@@ -60,3 +62,25 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
     if affine.inputs != dimension:
         raise InputError(f"The whitening takes {affine.inputs} dimensions, the vectors have {dimension}.")
     return affine
+
+
+def prepared(
+    vectors: Float[np.ndarray, "n d"], prepare: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[tuple[slice, Float32[np.ndarray, "rows k"]]]:
+    """Raw vectors block by block as they are stored; refuses those that the map leaves without a direction."""
+    for part in blocks(len(vectors), BLOCK_ROWS):
+        x = np.ascontiguousarray(prepare(vectors[part]), np.float32)
+        check_lengths("document vectors after the whitening", x, part.start)
+        yield part, x
+
+
+def map_tensors(prepare: Affine) -> dict[str, np.ndarray]:
+    """W and b as the files of an index hold them; empty where there is no map."""
+    return {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
+
+
+def map_from(tensors: Mapping[str, np.ndarray], dimension: int, normalize: bool) -> Affine:
+    """The inverse of `map_tensors`; `dimension` is that of raw vectors."""
+    if "weight" not in tensors:
+        return preparation(None, dimension, normalize)
+    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize)

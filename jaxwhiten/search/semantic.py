@@ -9,8 +9,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.search.base import Index
-from jaxwhiten.search.registry import build_index
+from jaxwhiten.search.index import Index, build_index
 
 _QUERIES = 8192  # searched before their pairs are merged
 _SCORES = ("cosine", "dot")
@@ -85,33 +84,20 @@ def paraphrase_mining_embeddings(
         raise InputError(f"max_pairs is {max_pairs}; it must be at least 1.")
     index = _index(vectors, score_function)
     k = _checked_k(top_k, len(vectors) - 1)
-    best = np.empty(0, np.float32), np.empty(0, np.int64)
-    for part in blocks(len(vectors), _QUERIES):
+    n, best, pairs = len(vectors), np.empty(0, np.float32), np.empty(0, np.int64)  # pairs i < j as i · n + j
+    for part in blocks(n, _QUERIES):
         scores, ids = index.search(vectors[part], k + 1)
-        best = _merged(best, _pairs(scores, ids, part.start, k), len(vectors), max_pairs)
-    first, second = np.divmod(best[1], len(vectors))
-    return [list(pair) for pair in zip(best[0].tolist(), first.tolist(), second.tolist(), strict=True)]
-
-
-Scored = tuple[np.ndarray, np.ndarray]  # scores, and pairs i < j as i · n + j
-
-
-def _pairs(scores: np.ndarray, ids: np.ndarray, start: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The k best others of each query: scores, and both ids in ascending order."""
-    query = np.broadcast_to(start + np.arange(len(ids))[:, None], ids.shape)
-    other = ids != query
-    other &= np.cumsum(other, axis=1) <= k
-    return scores[other], np.minimum(query, ids)[other], np.maximum(query, ids)[other]
-
-
-def _merged(best: Scored, found: tuple[np.ndarray, np.ndarray, np.ndarray], n: int, max_pairs: int) -> Scored:
-    """The best pairs so far, each once with its higher score."""
-    scores = np.concatenate([best[0], found[0]])
-    pairs = np.concatenate([best[1], found[1] * n + found[2]])
-    order = np.lexsort((pairs, -scores))
-    _, once = np.unique(pairs[order], return_index=True)
-    order = order[np.sort(once)[:max_pairs]]
-    return scores[order], pairs[order]
+        query = np.broadcast_to(np.arange(part.start, part.stop)[:, None], ids.shape)
+        other = ids != query
+        other &= np.cumsum(other, axis=1) <= k
+        best = np.concatenate([best, scores[other]])
+        pairs = np.concatenate([pairs, (np.minimum(query, ids) * n + np.maximum(query, ids))[other]])
+        order = np.lexsort((pairs, -best))
+        _, once = np.unique(pairs[order], return_index=True)  # the higher score of a pair comes first
+        order = order[np.sort(once)[:max_pairs]]
+        best, pairs = best[order], pairs[order]
+    first, second = np.divmod(pairs, n)
+    return [list(pair) for pair in zip(best.tolist(), first.tolist(), second.tolist(), strict=True)]
 
 
 def _index(vectors: Any, score_function: str) -> Index:

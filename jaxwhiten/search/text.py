@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import MismatchError
-from jaxwhiten.search.base import Index
+from jaxwhiten.search.index import Index
 
 
 class Hit(NamedTuple):
@@ -71,7 +71,7 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       MismatchError: The encoder is not the one of the index, or truncates at another length.
       InputError: k is not in 1..size.
     """
-    index._check_k(k)
+    index.check_k(k)
     encoder, pooling = _of_index(index, encoder)
     if not len(queries):
         return []

@@ -59,17 +59,13 @@ def test_vectors_give_the_code_alone(run, tmp_path):
 
 
 @pytest.mark.parametrize("rescore", [(), ("--rescore", "int8")])
-@pytest.mark.parametrize(
-    "codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "sq8", "--bytes", 12, "--whiten")]
-)
+@pytest.mark.parametrize("codes", [("--bytes", 8), ("--codes", "ubinary"), ("--codes", "int8", "--whiten")])
 def test_an_index_of_codes(run, tiny_model, texts, tmp_path, codes, rescore):
     words = ("--model", tiny_model, *MODEL, *codes, *rescore, "-o", tmp_path / "index")
     done = run("index", tmp_path / "texts.txt", *words)
     assert done.code == 0, done.err
     index = load_index(tmp_path / "index")
-    assert (
-        index.codes["bytes"] == {"--bytes": 8, "ubinary": 4, "sq8": 12}[codes[0] if codes[0] == "--bytes" else codes[1]]
-    )
+    assert index.codes["bytes"] == {8: 8, "ubinary": 4, "int8": 32}[codes[1]]
     assert index.rescore == (rescore[1] if rescore else None)
     assert ("note: codes='spectrum' of 8 bytes" in done.err) == (codes[0] == "--bytes")
     done = run("search", tmp_path / "index", texts[7], "-k", 3)

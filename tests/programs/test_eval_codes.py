@@ -122,20 +122,14 @@ def test_mistakes_are_named(folder, tiny_model):
         codes.main(config)
 
 
-def test_gamma_without_labels_beside_its_regret(folder, tiny_model):
+def test_every_gamma_has_a_row_and_a_line(folder, tiny_model):
     config = settings.get_config()
     config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
-    config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5,1", "pseudo_queries": 60, "bootstrap": 100})
+    config.update({"bytes": "4", "codes": "spectrum", "gamma": "0.5,1", "bootstrap": 100})
     config.update({"cache": str(folder / "cache"), "out": str(folder / "runs" / "gamma")})
     codes.main(config)
     run = Run.load(folder / "runs" / "gamma")
-    rows = [row for row in run.rows if row.code == "spectrum"]
-    assert [row.gamma for row in rows] == [0.5, 1.0]
-    assert sum(row.chosen for row in rows) == 1
-    (cells,) = views.gamma_table(run).rows
-    values = [row.versus_raw.value for row in rows]
-    regret = max(values) - next(row.versus_raw.value for row in rows if row.chosen)
-    assert cells == ["documents", "4", *(f"{v:+.2f}" for v in values), *cells[4:6], f"{regret:.2f}"]
+    assert [row.gamma for row in run.rows if row.code == "spectrum"] == [0.5, 1.0]
     lines = [line for line in views.bytes_table(run).rows if "spectrum" in line[1]]
     assert [line[1] for line in lines] == ["spectrum, γ = 0.5", "spectrum, γ = 1"]
 

@@ -10,7 +10,7 @@ import pytest
 from jaxwhiten.codes import SpectrumCode, UBinary, make_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
-from jaxwhiten.search.coding import LEADS, TRAINED, best_code
+from jaxwhiten.search.coding import PQ_LEADS, best_code
 from jaxwhiten.search.faiss import _matrix_products
 from jaxwhiten.whitening import Moments, Whitening
 
@@ -100,26 +100,12 @@ def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, quer
     assert inner.code_size == 8
 
 
-@pytest.mark.parametrize(
-    ("codes", "size"),
-    [
-        ("pq", 4),
-        pytest.param("opq", 4, marks=pytest.mark.slow),
-        ("rabitq", 12),
-        ("rabitq", 30),
-        ("eden", 12),
-        ("eden", 20),
-        ("sq4", 8),
-        ("sq8", 8),
-    ],
-)
 @pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf"])
-def test_codes_that_faiss_trains_are_behind_the_same_option(backend, codes, size, vectors, queries, tmp_path, capfd):
+def test_a_code_that_faiss_trains_is_behind_the_same_option(backend, vectors, queries, tmp_path, capfd):
     whitening = Whitening(gamma=0.5).fit(vectors)
-    index = build_index(vectors, backend, whitening=whitening, codes=codes, bytes=size, **WHOLE.get(backend, {}))
-    assert index.codes["name"] == codes
-    assert size - 2 <= index.codes["bytes"] <= size
-    inner = faiss.downcast_index(index._inner)
+    index = build_index(vectors, backend, whitening=whitening, codes="pq", bytes=4, **WHOLE.get(backend, {}))
+    assert index.codes == {"name": "pq", "bytes": 4}
+    inner = faiss.downcast_index(index.store._inner)
     per_vector = inner.sa_code_size() - (1 if backend == "faiss-ivf" else 0)  # 8 lists: their number takes a byte
     assert per_vector == index.codes["bytes"]
     scores, ids = index.search(queries, 5)
@@ -138,7 +124,7 @@ def test_centroids_trained_side_by_side_are_those_of_faiss(backend, kind, vector
     own.pq.cp.seed, own.pq.cp.min_points_per_centroid = 1234, 1
     with _matrix_products(faiss):
         own.train(index.prepare(vectors))
-    mine, theirs = (faiss.vector_to_array(pq.centroids) for pq in (faiss.downcast_index(index._inner).pq, own.pq))
+    mine, theirs = (faiss.vector_to_array(pq.centroids) for pq in (faiss.downcast_index(index.store._inner).pq, own.pq))
     np.testing.assert_allclose(mine, theirs, atol=1e-4)
     assert faiss.cvar.distance_compute_blas_threshold == threshold
 
@@ -148,7 +134,7 @@ def test_a_fast_scan_of_halves_of_bytes_finds_nearly_the_same(codes, vectors, qu
     size = None if codes == "ubinary" else 8
     index = build_index(vectors, "faiss-fast", codes=codes, bytes=size)
     exact = build_index(vectors, "faiss-flat", codes=codes, bytes=size) if codes != "pq" else None
-    assert isinstance(faiss.downcast_index(index._inner), faiss.IndexPQFastScan)
+    assert isinstance(faiss.downcast_index(index.store._inner), faiss.IndexPQFastScan)
     scores, ids = index.search(queries, 10)
     if exact is not None:
         wanted = exact.search(queries, 10)
@@ -204,21 +190,18 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     )
 
 
-@pytest.mark.parametrize("lead", LEADS)
-def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be(lead):
+def test_a_trained_code_is_taken_where_it_leads_and_told_where_it_cannot_be():
     wide = np.random.default_rng(0).standard_normal((500, 40))
-    kinds = Whitening().fit(wide), Whitening().fit(wide * np.arange(1, 41) ** -2.0)
-    whitening, other = kinds if lead.tuned else kinds[::-1]
-    kind = "encoder tuned" if lead.tuned else "encoder not tuned"
-    for size in (lead.least, lead.most):
-        name, why = best_code(size, 20_000, whitening, ("pq", "opq"))
-        assert (name, kind in why, "leads" in why) == (lead.code, True, True)
-        for n, trained, reason in ((9000, TRAINED, "9000 documents are too few"), (20_000, (), "none can be trained")):
-            name, why = best_code(size, n, whitening, trained)
+    other, whitening = Whitening().fit(wide), Whitening().fit(wide * np.arange(1, 41) ** -2.0)
+    for size in (1, PQ_LEADS):
+        name, why = best_code(size, 20_000, whitening, trains=True)
+        assert (name, "encoder not tuned" in why, "leads" in why) == ("pq", True, True)
+        for n, trains, reason in ((9000, True, "9000 documents are too few"), (20_000, False, "none can be trained")):
+            name, why = best_code(size, n, whitening, trains=trains)
             assert name == "spectrum"
-            assert f"{lead.code!r}, trained on whitened vectors, would be better, but {reason}" in why
-    assert best_code(lead.most + 1, 20_000, whitening, TRAINED)[0] == "spectrum"
-    assert best_code(lead.most, 20_000, other, TRAINED)[0] == "spectrum"
+            assert f"'pq', trained on whitened vectors, would be better, but {reason}" in why
+    assert best_code(PQ_LEADS + 1, 20_000, whitening, trains=True)[0] == "spectrum"
+    assert best_code(PQ_LEADS, 20_000, other, trains=True)[0] == "spectrum"
 
 
 def test_vectors_that_are_mapped_already_take_the_quantiser_of_a_code(code, vectors, queries):
@@ -246,10 +229,10 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "jax", codes=code, normalize=False)
     with pytest.raises(InputError, match="bytes must be an integer"):
         build_index(vectors, "jax", bytes=0)
-    with pytest.raises(InputError, match="give a whitening"):
+    with pytest.raises(InputError, match="sq8"):
         build_index(vectors, "faiss-flat", codes="sq8", bytes=8)
-    with pytest.raises(InputError, match="needs more than 8 bytes"):
-        build_index(vectors, "faiss-flat", codes="rabitq", bytes=8)
+    with pytest.raises(InputError, match="into 33 parts: they have 32 columns"):
+        build_index(vectors, "faiss-flat", codes="pq", bytes=33)
     code = make_code("ubinary").fit(Whitening().fit(vectors))
     code._learned = code._learned._replace(provenance={"fingerprint": "a"})
     with pytest.raises(MismatchError, match="The code was fitted on vectors of other"):

@@ -64,15 +64,15 @@ def test_an_index_too_large_to_keep_its_scores_finds_the_same(monkeypatch, k):
     q = rng.standard_normal((70, 8)).astype(np.float32)
     index = build_index(x, "jax")
     expected = index.search(q, k)
-    assert index._batch_and_block(len(q), k) == (128, index._rows)
+    assert index.store._batch_and_block(len(q), k) == (128, index.store._rows)
     monkeypatch.setattr(jax_flat, "_CPU_SCORE_BYTES", 4 * 128 * 1024)
     monkeypatch.setattr(jax_flat, "_AGAIN", 1 / 4)
-    assert index._batch_and_block(len(q), k) == (128, index._rows if k == 200 else 1024)
+    assert index.store._batch_and_block(len(q), k) == (128, index.store._rows if k == 200 else 1024)
     found = index.search(q, k)
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     np.testing.assert_array_equal(found[1], expected[1])
     monkeypatch.setattr(jax_flat, "_SCORE_BYTES", 4 * 2000)
-    assert index._batch_and_block(len(q), k) == ((1, index._rows) if k == 200 else (128, 1024))
+    assert index.store._batch_and_block(len(q), k) == ((1, index.store._rows) if k == 200 else (128, 1024))
 
 
 @pytest.mark.parametrize("n", [1, 7, 127, 128, 129, 1024, 1025, 5000])

@@ -45,7 +45,7 @@ def test_random_operations_equal_a_fresh_build(operations, backend, coded, resco
     rows, used = list(range(40)), 40
     index = build_index(vectors[:40], backend, documents=[str(r) for r in rows], **more, rescore=rescore)
     if rescore == "int8":  # a fresh build would fit ranges of its own
-        index._rescoring.code.fit(vectors)
+        index.rescoring.code.fit(vectors)
     queries = vectors[-9:]
     for number in range(1, operations + 1):
         if rng.random() < 0.5 or len(rows) < 20:
@@ -59,7 +59,7 @@ def test_random_operations_equal_a_fresh_build(operations, backend, coded, resco
             rows = [row for place, row in enumerate(rows) if place not in set(gone.tolist())]
         if number % (operations // 2) == 0:
             if rescore == "int8":
-                assert index._rescoring.rows.shape == (len(rows), D)
+                assert index.rescoring.rows.shape == (len(rows), D)
                 continue
             fresh = build_index(vectors[rows], backend, **more, rescore=rescore)
             check_equal(index, fresh, queries, [str(r) for r in rows])

@@ -40,7 +40,7 @@ def test_the_copy_gives_nearly_the_true_scores_and_order(backend, copy, inside, 
     assert (np.diff(found[0], axis=1) <= 0).all()
     index.save(tmp_path / "index")
     loaded = load_index(tmp_path / "index")
-    assert isinstance(loaded._rescoring.rows, np.memmap)
+    assert isinstance(loaded.rescoring.rows, np.memmap)
     assert loaded.rescore == copy
     assert loaded.nbytes == index.nbytes
     np.testing.assert_array_equal(loaded.search(queries, 10)[1], found[1])

@@ -1,0 +1,102 @@
+"""Codes that FAISS trains, to compare with those of an index: `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
+
+They are searched as the codes of an index are: behind the whitening, by the distance to what they stand for.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from jaxwhiten import Whitening
+from jaxwhiten.errors import InputError
+
+COMPARATORS = ("opq", "rabitq", "eden", "sq4", "sq8")
+# Bytes that FAISS adds to every vector, for one bit a dimension and for more, and the most bits.
+_FACTORS = {"rabitq": (8, 20, 9), "eden": (8, 8, 8)}
+# Rounds of a rotation's training and what it sees: with FAISS's own values it takes ten times as long.
+_OPQ = {"niter": 5, "niter_pq_0": 10, "max_train_points": 10_240}
+_SEED = 1234
+
+
+def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
+    """What `faiss.index_factory` calls a code of whitened vectors of k columns.
+
+    Args:
+      name: One of `COMPARATORS`.
+      size: Bytes per vector, at most.
+      k: Columns.
+
+    Returns:
+      The string, the columns that are coded (more than k: padded with zeros), and the bytes per vector.
+
+    Raises:
+      InputError: It cannot be had in so many bytes.
+    """
+    if name == "opq":
+        if size > k:
+            raise InputError(f"it cuts vectors into {size} parts: they have {k} columns")
+        return f"OPQ{size},PQ{size}x8np", math.ceil(k / size) * size, size
+    if name in _FACTORS:
+        one, more, most = _FACTORS[name]
+        bits = next((b for b in range(most, 1, -1) if -(-k * b // 8) + more <= size), 1)
+        columns = k if bits > 1 else min(k, 8 * (size - one))
+        found = {"rabitq": "RaBitQ", "eden": "EDEN"}[name] + (str(bits) if bits > 1 else "")
+        used = -(-columns * bits // 8) + (more if bits > 1 else one)
+    else:
+        bits = int(name.removeprefix("sq"))
+        columns, found = min(k, 8 * size // bits), f"SQ{bits}"
+        used = -(-columns * bits // 8)
+    if columns < 1:
+        raise InputError(f"it needs more than {size} bytes")
+    return found, columns, used
+
+
+class Comparator:
+    """Documents in a code that FAISS trains on rows of a fit, with the part of an index that a search needs.
+
+    Attributes:
+      size: Number of documents.
+      bytes: Per document.
+    """
+
+    def __init__(self, name: str, size: int, rows: np.ndarray, whitening: Whitening, documents: np.ndarray) -> None:
+        import faiss
+
+        weight, bias = whitening.kernel
+        kind, columns, self.bytes = factory(name, size, len(bias))
+        more = max(0, columns - len(bias))
+        linear = faiss.LinearTransform(len(weight), columns, True)
+        matrix = np.pad(weight, ((0, 0), (0, more)))[:, :columns]
+        faiss.copy_array_to_vector(np.ascontiguousarray(matrix.T).ravel(), linear.A)
+        faiss.copy_array_to_vector(np.pad(bias, (0, more))[:columns], linear.b)
+        linear.is_trained = True
+        self._chain, self.size = (linear, faiss.NormalizationTransform(columns, 2.0)), len(documents)
+        self._index = faiss.index_factory(columns, kind, faiss.METRIC_L2)
+        if name == "opq":
+            rotation = faiss.downcast_VectorTransform(self._index.chain.at(0))
+            self._rotating = rotation.pq = faiss.ProductQuantizer(columns, size, 8)  # only pointed to
+            for setting, value in _OPQ.items():
+                setattr(rotation, setting, value)
+            for quantiser in (self._rotating, faiss.downcast_index(self._index.index).pq):
+                quantiser.cp.seed, quantiser.cp.min_points_per_centroid = _SEED, 1
+        before = faiss.omp_get_max_threads(), faiss.cvar.distance_compute_blas_threshold
+        # The k-means of a few columns is sooner done by one thread and matrix products.
+        faiss.omp_set_num_threads(1)
+        faiss.cvar.distance_compute_blas_threshold = min(20, before[1])
+        self._index.train(self.prepare(rows))
+        faiss.omp_set_num_threads(before[0])
+        faiss.cvar.distance_compute_blas_threshold = before[1]
+        self._index.add(self.prepare(documents))
+
+    def prepare(self, x: np.ndarray) -> np.ndarray:
+        """Raw vectors as they are coded and searched for."""
+        for step in self._chain:
+            x = step.apply(x)
+        return x
+
+    def search(self, queries: np.ndarray, k: int, *, prepared: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """The k best of each query: scores as an index gives them, and ids."""
+        distances, ids = self._index.search(queries if prepared else self.prepare(queries), k)
+        return 1 - distances / 2, ids

@@ -1,0 +1,83 @@
+"""What a backend is: the part of an index that stores vectors or their codes, searches them, and writes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64
+
+from jaxwhiten.search.coding import Coding
+from jaxwhiten.search.header import Header
+from jaxwhiten.whitening.affine import Affine
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """Of a backend that has none."""
+
+
+class Backend(ABC):
+    """Stored vectors and the search among them; rows have numbers, and no texts.
+
+    A backend is one file: a subclass with its options, its facts and its files, which `BACKENDS` then names.
+
+    Attributes:
+      name: What `build_index` calls it.
+      Options: The dataclass of its options.
+      removes: Whether it can remove documents.
+      codes: Whether it can keep codes.
+      halves: Whether it keeps nothing but codes, and scans halves of bytes.
+      trains: Whether it can train codes.
+      options: The options as they were used.
+      prepare: What is done to a raw vector before it is stored or searched for.
+      notes: What the user should know: an option lowered, a sample taken.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[Any]] = NoOptions
+    removes: ClassVar[bool] = False
+    codes: ClassVar[bool] = False
+    halves: ClassVar[bool] = False
+    trains: ClassVar[bool] = False
+
+    options: Any
+    prepare: Affine
+    notes: Sequence[str] = ()
+
+    @classmethod
+    @abstractmethod
+    def build(cls, vectors: Float[np.ndarray, "n d"], options: Any, prepare: Affine, coding: Coding | None) -> Backend:
+        """Stores raw vectors that were checked, in codes if there is a coding, whose `prepare` is then the same."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Backend:
+        """Reads verified files, by the names `write` gave them; ValueError where the header says otherwise."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Writes its files into an empty folder."""
+
+    @abstractmethod
+    def add(self, vectors: Float[np.ndarray, "n d"]) -> None:
+        """Adds raw vectors that were checked at the end, or raises and changes nothing."""
+
+    @abstractmethod
+    def remove(self, gone: Int64[np.ndarray, " n"], keep: Int64[np.ndarray, " m"]) -> None:
+        """Removes rows; those that go and those that stay, both in ascending order."""
+
+    @abstractmethod
+    def search(
+        self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool
+    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+        """Scores, best first, and rows; −1 where an approximate search found fewer than k."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of its files."""
