@@ -20,7 +20,6 @@ from configs import (
     sbert_defaults,
     simcse,
     smoke,
-    static_train,
     stsb,
     unsupervised,
 )
@@ -223,7 +222,7 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
-MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, static_train, adapter)
+MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
 
