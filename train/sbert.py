@@ -60,7 +60,7 @@ def train_sentences(config: ConfigDict) -> bool:
 
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
     columns = list(examples.columns.values())
-    table = tokenize_columns(columns, folder, config.max_length, special_tokens=not sizes.static)
+    table = tokenize_columns(columns, folder, config.max_length, special_tokens=model.special_tokens)
     rows = {"labels": examples.label, "classes": len(examples.classes), "seed": config.seed}
     parts = {name: config[name].to_dict() for name in ("settings", "teacher", "adapter")}
     dims, weights = config.matryoshka.dims, config.matryoshka.weights or None
@@ -75,7 +75,7 @@ def train_sentences(config: ConfigDict) -> bool:
         if held_out is not None:
             write_pairs(Path(config.output) / "held_out.tsv", held_out)
         # The folder of a static encoder is as it was, but for the table; others get what the config says.
-        start = Encoder.from_pretrained(config.model) if sizes.static else setup.encoder()
+        start = Encoder.from_pretrained(config.model) if model.pools else setup.encoder()
         how = {"pooling": config.pooling, "max_length": start.max_length}
         names = {"base_model": config.model, "dimension": sizes.hidden_size, "recipe": recipe, "scores": scores}
         card = model_card(Path(config.output).name, **names, **how)

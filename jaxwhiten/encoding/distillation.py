@@ -29,10 +29,9 @@ from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import Head, Normalize, States, Step, at_pooling
@@ -255,7 +254,7 @@ def _count(
 ) -> tuple[np.ndarray, list[str]]:
     """How often each token occurs, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
     counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
-    with progress(None, show) as bar:
+    with progress(corpus, show) as bar:
         for block in checked_blocks(corpus, BLOCK):
             counts += np.bincount(tokenizer(block).flat, minlength=size)
             for sentence in block:
@@ -275,8 +274,8 @@ def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     head: ReadyHead = teacher._named(teacher.pooling)
-    with progress(size, show) as bar:
-        return teacher._runner.run(tokens, {"": head}, done=bar.update)[""]
+    with progress(range(size), show) as bar:
+        return vectors(teacher._engine, tokens, {"": head}, bar=bar)[""]
 
 
 @functools.partial(jax.jit, static_argnames="graph", donate_argnames="sums")
@@ -298,10 +297,9 @@ def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.n
     sums = jnp.zeros((teacher.config.vocab_size, teacher.config.hidden_size + 1))
     graph, state = nnx.split(teacher.model())
     *steps, _ = at_pooling(teacher.head.steps)[0]
-    with progress(len(sentences), show) as bar:
+    with progress(sentences, show) as bar:
         tokens = teacher.tokenizer(sentences, teacher.head.form)
-        budget = teacher._runner.token_budget
-        for batch in plan_batches(tokens.lengths, max_length=teacher.max_length, token_budget=budget):
+        for batch in teacher._engine.layout.plan(tokens.lengths, segments=False):
             ids, lengths = batch.arrays(tokens, teacher.config.pad_token_id)
             lengths[len(batch.rows) :] = 0
             sums = _add_contexts(graph, state, tuple(steps), sums, ids, lengths)

@@ -19,7 +19,6 @@ from typing import Any, no_type_check, overload
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import canonical
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 from jaxwhiten.text import checked_text
 
@@ -134,17 +133,14 @@ class EmbeddingStore:
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said = {} if prompt is None else encoder.encoding(pooling, prompt)
+    said = encoder.encoding(pooling, prompt)
+    kept = np.dtype(encoder.output_dtype(pooling))
     return {
-        **({"prompt": said["prompt"]} if "prompt" in said else {}),
+        **{name: value for name, value in said.items() if name not in ("model", "fingerprint")},
         "store_version": VERSION,
-        "encoder": encoder.fingerprint,
-        "pooling": canonical(pooling),
-        "max_length": encoder.max_length,
-        "dtype": encoder.dtype,
-        **({} if encoder.engine == "jax" else {"engine": encoder.engine}),
+        "encoder": said["fingerprint"],
         "dimension": encoder.width(pooling),
-        **({} if (kept := np.dtype(encoder.output_dtype(pooling))) == np.float32 else {"kept": kept.str}),
+        **({} if kept == np.float32 else {"kept": kept.str}),
         "rows": rows,
         "text": text,
     }

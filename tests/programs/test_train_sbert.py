@@ -161,7 +161,7 @@ def test_a_static_encoder_learns_and_its_folder_is_as_it_was(config, tmp_path, t
     before, after = (Encoder.from_pretrained(folder) for folder in (config.model, tmp_path / "run" / "model"))
     assert (after.max_length, after.head.summary) == (before.max_length, before.head.summary)
     np.testing.assert_array_equal(after.tokenizer(SENTENCES).flat, before.tokenizer(SENTENCES).flat)
-    moved = np.abs(after._runner._table - before._runner._table).max(axis=1) > 0
+    moved = np.abs(after._engine.table - before._engine.table).max(axis=1) > 0
     seen = set(before.tokenizer([line.split("\t")[0] for line in lines[1:]]).flat.tolist())
     assert 1 in seen
     assert set(np.flatnonzero(moved).tolist()) == seen - {1}
