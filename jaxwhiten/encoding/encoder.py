@@ -80,7 +80,7 @@ class Encoder:
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
       device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
         local devices of JAX's default platform.
-      engine: What runs the compiled forward: `"jax"`, or `"openvino"`, on CPUs.
+      engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
 
     Attributes:
       name, max_length, prompts, similarity_fn_name: As given.
@@ -242,15 +242,7 @@ class Encoder:
             raise ModelError(f"{self.name}: {error}") from error
 
     def _named(self, name: str, prompt: str | None = None) -> ReadyHead:
-        """The head of a name, checked and on the devices; `"auto"` is this encoder's own.
-
-        Args:
-          name: Of a pooling.
-          prompt: In front of the sentences, in place of the head's own.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
+        """The head of a pooling, checked and on the devices, behind a prompt; `"auto"` is the encoder's own head."""
         if name not in self._ready:
             if name == AUTO and self.pooling != AUTO:
                 raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")

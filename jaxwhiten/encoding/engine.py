@@ -44,12 +44,7 @@ class Engine(Protocol):
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """A dtype, None for the default: that of matrix products, and that the model is to be loaded in.
-
-        Raises:
-          InputError: No such dtype, or not on this machine.
-          MissingDependencyError: The engine is not installed.
-        """
+        """As the function of this name below."""
 
     def __init__(
         self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None

@@ -38,11 +38,7 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 @functools.cache
 def core() -> Any:
-    """OpenVINO's own state, one in a process.
-
-    Raises:
-      MissingDependencyError: It is not installed.
-    """
+    """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
     try:
         with silenced():
             import openvino
@@ -109,12 +105,7 @@ class OpenVINOEngine:
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products, by default bfloat16 where the CPU multiplies it natively, and of the model.
-
-        Raises:
-          InputError: No such dtype, or not on this CPU.
-          MissingDependencyError: OpenVINO is not installed.
-        """
+        """The dtype of matrix products, by default bfloat16 where the CPU multiplies it natively, and of the model."""
         if dtype is not None and dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
         native = has_bfloat16()

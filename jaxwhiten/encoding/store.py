@@ -110,25 +110,20 @@ class EmbeddingStore:
         prompt: str | None,
         show_progress: bool | None,
     ) -> None:
-        """Encodes the shards that are not there yet, one stream a set of missing poolings."""
-        todo: dict[tuple[str, ...], list[int]] = {}
-        for shard in range(-(-len(sentences) // self.shard_rows)):
-            lacking = tuple(name for name, entry in entries.items() if not entry.has(shard))
-            if lacking:
-                todo.setdefault(lacking, []).append(shard)
-        for names, shards in todo.items():
-            starts = [shard * self.shard_rows for shard in shards]
-            # Only the last shard is short, and it is the last of its stream: blocks and shards agree.
-            stream = encoder.encode_stream(
-                [text for start in starts for text in sentences[start : start + self.shard_rows]],
-                pooling=names,
-                prompt=prompt,
-                block_size=self.shard_rows,
-                show_progress=show_progress,
-            )
-            for shard, block in zip(shards, stream, strict=True):
-                for name in names:
-                    entries[name].put(shard, block[name])
+        """Encodes the shards that an entry lacks, for all entries, which lack the same but where a run was killed."""
+        starts = range(0, len(sentences), self.shard_rows)
+        lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in entries.values())]
+        # Only the last shard is short, and it is the last of the stream: blocks and shards agree.
+        stream = encoder.encode_stream(
+            [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]],
+            pooling=tuple(entries),
+            prompt=prompt,
+            block_size=self.shard_rows,
+            show_progress=show_progress,
+        )
+        for shard, block in zip(lacking, stream, strict=True):
+            for name, entry in entries.items():
+                entry.put(shard, block[name])
 
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
