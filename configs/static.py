@@ -16,10 +16,9 @@ def get_config():
     config.passages = 100_000  # of them whose tokens are counted; 0 for all
     config.sentences = 20_000  # drawn from these, which the teacher reads
     # What is scored. teacher, sentence-transformers: the teacher here and there. model2vec: it distils the same
-    # teachers, and has to be installed. Ours at every size: zipf, whitened, map, rows, and trained, which goes on from
-    # rows. At the first size: codes, the table of rows in fewer bytes; steps, each changed; joined, words that join.
-    config.parts = "teacher,model2vec,zipf,whitened,map,rows,trained,codes,steps,joined"
-    config.training = ConfigDict()  # settings of configs/static_train.py that differ
+    # teachers, and has to be installed. Ours at every size: zipf, whitened, rows. At the first size: codes, the table
+    # of rows in fewer bytes; steps, each changed.
+    config.parts = "teacher,model2vec,zipf,whitened,rows,codes,steps"
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"  # scored on their test pairs
     config.dev = "STS-B,SICK-R"  # scored on their dev pairs, by which settings were chosen; empty for none
     config.dataset = "mrpc"  # searched; or pydocs, quora, a file in Quora's columns

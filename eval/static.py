@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from configs import static_train
 from eval import measure
 from eval.common import finish, header_fields, make_folder, say
 from eval.encoding import EMPTY
 from eval.intervals import resampled, with_ends
 from eval.settings import choices, integers, words
 from eval.tasks import TaskIndex, index_sentences
-from jaxwhiten import Encoder, io, metrics, normalize, report
+from jaxwhiten import Encoder, metrics, normalize, report
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
@@ -39,13 +37,12 @@ from jaxwhiten.models import StaticEncoder, resolve_folder
 from jaxwhiten.report import results
 from jaxwhiten.report import static as views
 from jaxwhiten.search import build_index
-from train.sbert import train_sentences
 
 SAMPLE = "sts_sample"
 TEACHER, PEER, PEER_OF_TEACHER = "teacher", "model2vec", "sentence-transformers"
 # Settings of `distil`: without a corpus, without the teacher's sentences, and with them.
-OURS = {"zipf": {}, "whitened": {}, "map": {"fit": "map"}, "rows": {"fit": "rows"}}
-BASE, BEST, TRAINED = "whitened", "rows", "trained"
+OURS = {"zipf": {}, "whitened": {}, "rows": {"fit": True}}
+BASE, BEST = "whitened", "rows"
 # Each changes one step of `BASE`.
 STEPS: dict[str, dict[str, Any]] = {
     "uniform weights": {"weighted": False},
@@ -54,13 +51,9 @@ STEPS: dict[str, dict[str, Any]] = {
     "no SIF": {"sif": None},
     "a = 1e-4": {"sif": 1e-4},
     "contexts": {"contexts": True},
-    "sentence-level PCA": {"sentence_gamma": 0.0},
-    "sentence-level whitening": {"sentence_gamma": 1.0},
 }
-# What joins the vocabulary of `BASE`.
-JOINED = {"5,000 words": {"words": 5000}, "5,000 phrases": {"phrases": 5000}}
 CODES = ("float16", "int8", "48 bytes")
-PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, TRAINED, "codes", "steps", "joined")
+PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, "codes", "steps")
 _REPEATS, _FIRST = 3, 10
 
 
@@ -111,8 +104,8 @@ def main(config: ConfigDict) -> None:
     report.remove_views(Path(config.out))
     similarities: list[dict[str, np.ndarray]] = []
     bases: list[str | None] = []
-    for name, pooling, teacher in zip(models, poolings, teachers, strict=True):
-        for setting in settings(config, name, pooling, teacher, ks, text):
+    for name, teacher in zip(models, teachers, strict=True):
+        for setting in settings(config, name, teacher, ks, text):
             row, found = score(setting, scored)
             run.rows.append(row)
             similarities.append(found)
@@ -147,9 +140,7 @@ def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: lis
     return Scored(sentences, indices, *dev_index, data, queries, gold, text[: config.timed])
 
 
-def settings(
-    config: ConfigDict, name: str, pooling: str, teacher: Encoder, ks: Sequence[int], text: list[str]
-) -> Iterator[Setting]:
+def settings(config: ConfigDict, name: str, teacher: Encoder, ks: Sequence[int], text: list[str]) -> Iterator[Setting]:
     """The teacher, model2vec and ours at every size, the table in fewer bytes, and ours with one step changed."""
     parts = words("parts", config.parts)
     size = 4e-6 * teacher.config.parameters
@@ -160,23 +151,17 @@ def settings(
     for k in ks if PEER in parts else ():
         yield peer(name, k)
     read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
-    best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, TRAINED, "codes"}.isdisjoint(parts) else {}
+    best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, "codes"}.isdisjoint(parts) else {}
     for k in ks:
         for method, fit in OURS.items():
             if method in parts:
                 of = read.without_corpus() if method == "zipf" else read
                 static = best[k] if method == BEST else distil(of, k, **fit)
                 yield ours(name, method, k, static)
-        if TRAINED in parts:
-            static = trained(config, name, pooling, read, best[k])
-            yield ours(name, TRAINED, k, static)
-            yield ours(name, TRAINED, k, static, base=BEST, alone=True)
     for code in CODES if "codes" in parts else ():
         yield coded(name, code, best[ks[0]])
     for step, change in STEPS.items() if "steps" in parts else ():
         yield ours(name, step, ks[0], distil(read, ks[0], **change), base=BASE, alone=True)
-    for step, joining in JOINED.items() if "joined" in parts else ():
-        yield ours(name, step, ks[0], distil(read.joined_by(text, **joining), ks[0]), base=BASE, alone=True)
 
 
 def ours(name: str, method: str, k: int, static: Encoder, base: str = PEER, alone: bool = False) -> Setting:
@@ -201,21 +186,6 @@ def by_sentence_transformers(name: str, teacher: Encoder, size: float, out: Path
     model = SentenceTransformer(str(folder), device="cpu")
     encode = functools.partial(model.encode, show_progress_bar=False)
     return Setting(name, f"{TEACHER}, {PEER_OF_TEACHER}", teacher.dimension, encode, size)
-
-
-def trained(config: ConfigDict, name: str, pooling: str, read: Vocabulary, start: Encoder) -> Encoder:
-    """An encoder trained on from there on the sentences it was fitted on; a run that was stopped goes on."""
-    out = Path(config.out) / "trained" / f"{Path(name).name}-{start.dimension}"
-    file = out / "sentences.jsonl"
-    io.write_text(file, "".join(json.dumps({"sentence": sentence}) + "\n" for sentence in read.drawn))
-    how = static_train.get_config()
-    how.update({"model": str(start.save(out / "start")), "output": str(out / "run")})
-    how.update({"teacher": {"model": name, "pooling": pooling}, "max_length": read.teacher.max_length})
-    how.update({"data": {"file": str(file), "columns": ("sentence",), "folder": config.data_dir}})
-    how.update({"seed": config.seed, "test": (), **config.training.to_dict()})
-    if not train_sentences(how):
-        raise KeyboardInterrupt
-    return Encoder.from_pretrained(out / "run" / "model")
 
 
 def coded(name: str, code: str, static: Encoder) -> Setting:

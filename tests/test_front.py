@@ -37,11 +37,11 @@ def test_help_shows_types():
 
 def test_devices(tiny_model):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:3")
-    assert alone._forward.devices == 1
-    assert {d.id for d in alone._forward.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
-    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu")._forward.devices == 8
+    assert alone._engine.devices == 1
+    assert {d.id for d in alone._engine.place(jax.numpy.ones(2)).devices()} == {jax.local_devices()[3].id}
+    assert Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu")._engine.devices == 8
     chosen = Encoder.from_pretrained(tiny_model, pooling="mean", device=jax.local_devices()[5])
-    assert chosen._forward.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
+    assert chosen._engine.place(jax.numpy.ones(2)).devices() == {jax.local_devices()[5]}
     for device in ("tpu", "cpu:8", "cpu:x", "gpu"):
         with pytest.raises(InputError, match=f"Unknown device '{device}'.*cpu:0, cpu:1"):
             Encoder.from_pretrained(tiny_model, pooling="mean", device=device)

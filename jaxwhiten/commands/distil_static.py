@@ -36,39 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help="weight of a token of frequency p: A / (A + p); default: 0.001",
     )
-    parser.add_argument(
-        "--fit",
-        help="rows, to move every token towards the teacher's vectors of sentences; map, to map them all alike; none."
-        " Default: rows with a corpus, else none",
-    )
+    parser.add_argument("--no-fit", action="store_true", help="do not move the rows towards the teacher's vectors")
     learned = "of the corpus that the teacher reads; default: 20000"
     parser.add_argument("--sentences", type=int, default=20_000, metavar="N", help=learned)
-    joined = "of the corpus that join the vocabulary, each with a row of its own; default: 0"
-    parser.add_argument("--words", type=int, default=0, metavar="N", help=f"frequent words of several tokens {joined}")
-    parser.add_argument("--phrases", type=int, default=0, metavar="N", help=f"frequent phrases of two words {joined}")
     parser.add_argument("--half", action="store_true", help="write float16, in half the bytes")
     add_model(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    fit = args.fit or ("rows" if args.corpus else "none")
-    if args.corpus is None and fit != "none":
-        raise InputError(f"--fit {fit} needs sentences: give --corpus FILE with it.")
     if args.sentences < 1:
         raise InputError(f"--sentences is {args.sentences}; it must be at least 1.")
-    if min(args.words, args.phrases) < 0 or (args.words + args.phrases and args.corpus is None):
-        raise InputError("--words and --phrases are numbers of those found in a corpus: give --corpus FILE with them.")
-    joining, corpus = args.words + args.phrases, None
+    corpus = None
     if args.corpus is not None:
-        read = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)
-        corpus = list(read) if joining else read  # read twice
+        corpus = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)
 
     from jaxwhiten.encoding import Vocabulary, distil
 
     vocabulary = Vocabulary.read(load_encoder(args), corpus, sentences=args.sentences)
-    if joining and corpus is not None:
-        vocabulary = vocabulary.joined_by(corpus, args.words, args.phrases)
-    static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=None if fit == "none" else fit)
+    fit = corpus is not None and not args.no_fit
+    static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=fit)
     folder = static.save(args.output, dtype="float16" if args.half else None)
     size = (Path(folder) / "model.safetensors").stat().st_size / 1e6
     print(f"{args.output}: {args.model} as a table of {size:.1f} MB, {args.k} dimensions", file=sys.stderr)

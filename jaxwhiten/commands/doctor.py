@@ -133,9 +133,9 @@ def _faiss() -> Check | str:
 def _openvino() -> Check | str:
     if importlib.util.find_spec("openvino") is None:
         return Check("openvino", None, f"not installed: {install_command('openvino')}")
-    from jaxwhiten.encoding.engine import OPENVINO, Engine
+    from jaxwhiten.encoding.openvino import OpenVINOEngine
 
-    default = Engine.named(OPENVINO).dtype
+    default, _ = OpenVINOEngine.checked_dtype(None)
     nncf = _version("nncf")
     return f"{_version('openvino')}, {default} by default on this CPU, nncf {nncf or 'not installed'}"
 

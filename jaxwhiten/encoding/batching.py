@@ -1,9 +1,13 @@
-"""Which sentences go into which batch: length-sorted, packed, static shapes, a token budget.
+"""Which sentences go into which batch: static shapes, a token budget, and one of two layouts.
 
-Sentences are sorted by length, longest first, and cut into batches of as many tokens as the budget allows. All but
-attention is computed on a batch's tokens alone, one sentence after the other; for attention they are padded to the
-next length of a fixed ladder. Padding therefore costs little, and there are about as many shapes as rungs; a device
-program is compiled once for each.
+Packed batches, for CPUs. Sentences are sorted by length, longest first, and cut into batches of as many tokens as the
+budget allows. All but attention is computed on a batch's tokens alone, one sentence after the other; for attention they
+are padded to the next length of a fixed ladder. Padding therefore costs little, and there are about as many shapes as
+rungs; a device program is compiled once for each.
+
+Several sentences in a row, for accelerators. Where a device is fast enough to wait for its memory, what counts is the
+bytes that a layer reads. Rows of 128 hold short sentences one after the other, told apart by segment: no token-wise
+layer sees padding, attention needs no tokens moved, and one program serves every length.
 """
 
 from __future__ import annotations
@@ -15,6 +19,11 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxwhiten.text import TokenIds
+
+ROW = 128  # what the matrix units of TPUs and the kernels of attention take
+SLOTS = 16  # sentences in a row at most: vectors there is room for
+# Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
+_TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Batch:
         """The batch as several of half its height, in the same order; one batch where it cannot be split."""
         height = max(-(-self.height // 2) // multiple, 1) * multiple
         parts = [self.rows[start : start + height] for start in range(0, len(self.rows), height)]
-        return [_batch(rows, lengths, height, self.length, self.tokens // 2, multiple) for rows in parts]
+        return [_packed(rows, lengths, height, self.length, self.tokens // 2, multiple) for rows in parts]
 
     def trimmed(self, lengths: Int[np.ndarray, " n"]) -> Batch:
         """The batch without rows for no sentence, padded to its longest."""
@@ -50,10 +59,133 @@ class Batch:
         return dataclasses.replace(self, height=len(self.rows), length=longest)
 
     def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ids and lengths that `Forward.start` takes."""
+        """Token ids [height, length], and the lengths of the sentences of each row."""
         lengths = np.ones(self.height, np.int32)  # a padding row attends to its first position: no NaN
         lengths[: len(self.rows)] = tokens.lengths[self.rows]
         return tokens.padded(self.rows, self.height, self.length, pad_id), lengths
+
+
+@dataclasses.dataclass(frozen=True)
+class RowBatch(Batch):
+    """A batch of rows that hold several sentences.
+
+    Attributes:
+      row: Which row each sentence stands in, in the order of `rows`.
+      slot: Which of that row's sentences it is.
+    """
+
+    row: Int[np.ndarray, " rows"]
+    slot: Int[np.ndarray, " rows"]
+
+    @property
+    def vectors(self) -> Int[np.ndarray, " rows"]:
+        return self.row * SLOTS + self.slot
+
+    def halved(self, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
+        height = max(-(-self.height // 2) // multiple, 1) * multiple
+        return [self.part(start, height, height) for start in range(0, int(self.row.max()) + 1, height)]
+
+    def part(self, start: int, count: int, height: int) -> RowBatch:
+        """The batch of `count` rows from `start` on, with room for `height`; `row` is in ascending order."""
+        of = slice(*np.searchsorted(self.row, (start, start + count)))
+        return RowBatch(self.rows[of], height, self.length, height * self.length, self.row[of] - start, self.slot[of])
+
+    def arrays(self, tokens: TokenIds, pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+        each = tokens.lengths[self.rows]
+        lengths = np.zeros((self.height, SLOTS), np.int32)
+        lengths[self.row, self.slot] = each
+        first = self.row * self.length + (np.cumsum(lengths, axis=1) - lengths)[self.row, self.slot]
+        within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+        ids = np.full(self.height * self.length, pad_id, np.int32)
+        ids[np.repeat(first, each) + within] = tokens.flat[np.repeat(tokens.starts[self.rows], each) + within]
+        return ids.reshape(self.height, self.length), lengths
+
+
+@dataclasses.dataclass
+class Layout:
+    """How sentences are cut into batches.
+
+    Attributes:
+      max_length: Longest sentence in tokens.
+      token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
+      devices: Devices that the rows of a batch are dealt out to.
+      share_rows: Whether sentences of up to `ROW` tokens stand several in a row.
+      long_rows: Whether longer ones do so, too, in rows of `max_length`, rounded up to a multiple of `ROW`.
+    """
+
+    max_length: int
+    token_budget: int
+    devices: int = 1
+    share_rows: bool = False
+    long_rows: bool = False
+
+    @classmethod
+    def on(cls, platform: str, devices: int, max_length: int, long_rows: bool = False) -> Layout:
+        """The layout for devices of a platform."""
+        budget = _TOKENS_PER_DEVICE.get(platform, 2048) * devices
+        return cls(max_length, budget, devices, platform != "cpu", long_rows)
+
+    def plan(
+        self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, *, segments: bool = True
+    ) -> Iterator[Batch]:
+        """Cuts sentences into batches that together hold every sentence once.
+
+        One sentence per device may exceed the token budget. Heights are multiples of the number of devices; that of
+        the last batch is a power of two times it, or that of a full batch.
+
+        Args:
+          lengths: Tokens of each sentence.
+          max_rows: Sentences in a batch at most.
+          segments: Whether rows may hold several sentences, where this layout has such rows.
+        """
+        if not (segments and self.share_rows):
+            yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
+            return
+        short, long = np.flatnonzero(lengths <= ROW), np.flatnonzero(lengths > ROW)
+        if self.long_rows:
+            yield from self._shared(lengths, long, -(-self.max_length // ROW) * ROW, max_rows)
+        else:
+            yield from self._packed(lengths, long, max_rows)
+        yield from self._shared(lengths, short, ROW, max_rows)
+
+    def _packed(self, lengths: np.ndarray, chosen: np.ndarray, max_rows: int | None) -> Iterator[Batch]:
+        """Packed batches of the chosen sentences, longest first."""
+        ladder = length_ladder(self.max_length)
+        order = chosen[np.argsort(-lengths[chosen], kind="stable")]
+        start = 0
+        while start < len(order):
+            rung = int(np.searchsorted(ladder, lengths[order[start]]))
+            shortest = max(int(ladder[rung - 1]) + 1 if rung else 1, int(ladder[rung]) // 2)
+            height = self.token_budget // shortest
+            deals = max((height if max_rows is None else min(height, max_rows)) // self.devices, 1)
+            of_first = np.cumsum(lengths[order[start : start + deals * self.devices : self.devices]])
+            fitting = max(int(np.searchsorted(of_first, self.token_budget // self.devices, side="right")), 1)
+            rows = order[start : start + fitting * self.devices]
+            start += len(rows)
+            if start == len(order):
+                deals = min(deals, 1 << (-(-len(rows) // self.devices) - 1).bit_length())
+            yield _packed(rows, lengths, deals * self.devices, int(ladder[rung]), self.token_budget, self.devices)
+
+    def _shared(self, lengths: np.ndarray, chosen: np.ndarray, length: int, max_rows: int | None) -> Iterator[Batch]:
+        """Batches of rows of a length that hold several of the chosen sentences."""
+        if not len(chosen):
+            return
+        most = self.token_budget // length if max_rows is None else min(self.token_budget // length, max_rows // SLOTS)
+        height = max(most // self.devices, 1) * self.devices
+        order, row, slot = fill_rows(lengths[chosen], length)
+        count = int(row[-1]) + 1
+        every = RowBatch(chosen[order], count, length, count * length, row, slot)
+        for start in range(0, count, height):
+            missing = -(-(count - start) // self.devices)
+            yield every.part(start, height, min(height, self.devices << (missing - 1).bit_length()))
+
+    def within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
+        """The batch, or parts of it where the budget has shrunk since it was planned."""
+        if batch.tokens <= self.token_budget or batch.height <= self.devices:
+            yield batch
+            return
+        for part in batch.halved(lengths, self.devices):
+            yield from self.within_budget(part, lengths)
 
 
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
@@ -68,48 +200,51 @@ def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     return np.asarray(rungs)
 
 
-def _batch(
-    rows: Int[np.ndarray, " rows"],
-    lengths: Int[np.ndarray, " n"],
-    height: int,
-    length: int,
-    token_budget: int,
-    multiple: int,
-) -> Batch:
-    """A batch with room for the tokens of the first device, which has the longest of every `multiple` sentences.
+def _packed(rows: np.ndarray, lengths: np.ndarray, height: int, length: int, token_budget: int, devices: int) -> Batch:
+    """A batch with room for the tokens of the first device, which has the longest of every `devices` sentences.
 
     Room comes in eighths of a device's budget, half of it at the least, so that shapes stay few.
     """
-    budget = max(token_budget // multiple, 1)
-    eighths = max(-(-8 * int(lengths[rows[::multiple]].sum()) // budget), 4)
-    return Batch(rows, height, length, min(multiple * -(-budget * eighths // 8), height * length))
+    budget = max(token_budget // devices, 1)
+    eighths = max(-(-8 * int(lengths[rows[::devices]].sum()) // budget), 4)
+    return Batch(rows, height, length, min(devices * -(-budget * eighths // 8), height * length))
 
 
-def plan_batches(
-    lengths: Int[np.ndarray, " n"],
-    *,
-    max_length: int,
-    token_budget: int,
-    multiple: int = 1,
-    max_rows: int | None = None,
-) -> Iterator[Batch]:
-    """Cuts sentences into batches that together hold every sentence once, longest first.
+def fill_rows(
+    lengths: Int[np.ndarray, " n"], room: int = ROW, slots: int = SLOTS
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Puts sentences into rows, the longest that fits first, as many rows alike at a time as there are sentences for.
 
-    One sentence per device may exceed the token budget. Heights are multiples of `multiple`, the number of devices;
-    that of the last batch is a power of two times it, or that of a full batch.
+    Args:
+      lengths: Tokens of each sentence, none above `room`.
+      room: Tokens of a row.
+      slots: Sentences of a row at most.
+
+    Returns:
+      The sentences' indices in the order of their rows; the row of each; which of its row's sentences it is.
     """
-    ladder = length_ladder(max_length)
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        rung = int(np.searchsorted(ladder, lengths[order[start]]))
-        shortest = max(int(ladder[rung - 1]) + 1 if rung else 1, int(ladder[rung]) // 2)
-        height = token_budget // shortest if max_rows is None else min(token_budget // shortest, max_rows)
-        deals = max(height // multiple, 1)
-        of_first = np.cumsum(lengths[order[start : start + deals * multiple : multiple]])
-        fitting = max(int(np.searchsorted(of_first, token_budget // multiple, side="right")), 1)
-        rows = order[start : start + fitting * multiple]
-        start += len(rows)
-        if start == len(order):
-            deals = min(deals, 1 << (-(-len(rows) // multiple) - 1).bit_length())
-        yield _batch(rows, lengths, deals * multiple, int(ladder[rung]), token_budget, multiple)
+    counts = np.bincount(lengths, minlength=room + 1)
+    order = np.argsort(lengths, kind="stable")
+    ends = np.cumsum(counts)  # of each length in `order`
+    taken: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    rows = 0
+    while counts.any():
+        pattern, left, free = [], room, slots
+        for length in np.flatnonzero(counts)[::-1].tolist():
+            many = min(int(counts[length]), left // length, free)
+            if many:
+                pattern.append((length, many, slots - free))
+                left, free = left - many * length, free - many
+            if not left or not free:
+                break
+        alike = min(int(counts[length]) // many for length, many, _ in pattern)
+        for length, many, start in pattern:
+            chosen = order[ends[length] - alike * many : ends[length]]
+            number = np.arange(alike * many)
+            taken.append((chosen, rows + number // many, start + number % many))
+            ends[length] -= alike * many
+            counts[length] -= alike * many
+        rows += alike
+    sentences, row, slot = (np.concatenate(parts) for parts in zip(*taken, strict=True))
+    by_row = np.argsort(row, kind="stable")
+    return sentences[by_row], row[by_row], slot[by_row]

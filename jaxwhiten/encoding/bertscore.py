@@ -20,7 +20,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Float32
 
 from jaxwhiten.arrays import normalize_on_device
-from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.stream import progress
@@ -82,12 +81,10 @@ def bert_score(
     sides = encoder.tokenizer(candidates), encoder.tokenizer(references)
     lengths = np.maximum(*(side.lengths for side in sides))
     graph, state = nnx.split(encoder.model())
-    budget, forward = encoder._runner.token_budget, encoder._forward
-    by_row = NamedSharding(forward.mesh, PartitionSpec("data"))
+    by_row = NamedSharding(encoder._engine.mesh, PartitionSpec("data"))
     found = np.empty((len(candidates), 3), np.float32)
-    plan = plan_batches(lengths, max_length=encoder.max_length, token_budget=budget, multiple=forward.devices)
-    with progress(len(candidates), show_progress) as bar:
-        for batch in plan:
+    with progress(candidates, show_progress) as bar:
+        for batch in encoder._engine.layout.plan(lengths, segments=False):
             arrays = [batch.arrays(side, encoder.config.pad_token_id) for side in sides]
             scores = _scored(graph, state, weights, layer, *jax.device_put(arrays, by_row))
             found[batch.rows] = np.asarray(scores)[: len(batch.rows)]

@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from jaxwhiten import io
-from jaxwhiten.encoding.forward import Forward
-from jaxwhiten.encoding.stream import BLOCK, BatchRunner, ReadyHead, progress
+from jaxwhiten.encoding.forward import JAXEngine
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
 from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
@@ -77,8 +77,7 @@ class CrossEncoder:
             raise ModelError(f"{self.name}: the activation {self.activation!r} is not supported; {known} are.")
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
-        self._forward = Forward(model, max_length, device)
-        self._runner = BatchRunner(self._forward, max_length, config.pad_token_id)
+        self._engine = JAXEngine(model, max_length, device)
         head = Head.named("pooler")  # where a classifier's output has its logits
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
         keep_compiled()
@@ -190,10 +189,10 @@ class CrossEncoder:
     def _logits(self, pairs: Sequence[Sequence[Any]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
         """The logits of pairs, sorted by length and run a block at a time."""
         out = np.empty((len(pairs), self.labels), np.float32)
-        with progress(len(pairs), show) as bar:
+        with progress(pairs, show) as bar:
             for start in range(0, len(pairs), BLOCK):
                 tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
-                out[start : start + BLOCK] = self._runner.run(tokens, self._heads, done=bar.update)["logits"]
+                out[start : start + BLOCK] = vectors(self._engine, tokens, self._heads, bar=bar)["logits"]
         return out
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> Path:
@@ -206,7 +205,7 @@ class CrossEncoder:
         Returns:
           The folder.
         """
-        folder, model = Path(folder), self._forward.model()
+        folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
         save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)
         copy_tokenizer(self.tokenizer.folder, folder)

@@ -9,7 +9,7 @@ least squares then bring the means near the teacher's own vectors of its sentenc
 References:
   Yokoi, Bao, Kurita, Shimodaira 2024, "Zipfian Whitening" (frequencies as the weights of mean and covariance).
   Arora, Liang, Ma 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3 (a / (a + p)).
-  Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation" (contexts, sentence-level PCA).
+  Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation" (contexts).
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.encoding.batching import plan_batches
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.phrases import frequent
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import Head, Normalize, States, Step, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.static import MAX_LENGTH
@@ -44,7 +42,6 @@ from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher reads
 SIF = 1e-3
-FITS = ("map", "rows")
 RIDGE = 0.03
 _STEPS = 40  # of conjugate gradients
 _NOISE = 1e-4  # relative size of directions in which few sentences tell nothing
@@ -60,7 +57,7 @@ class Vocabulary:
 
     Attributes:
       teacher: The encoder.
-      tokenizer: Its tokenizer, without special tokens, and with the words and phrases that join it.
+      tokenizer: Its tokenizer, without special tokens.
       frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
       alone: Vector of each token as a sentence of its own.
       contexts: Sum of the hidden states of each token over the sentences drawn, and their number in the last column;
@@ -134,32 +131,6 @@ class Vocabulary:
         sums = np.zeros_like(self.contexts)
         return dataclasses.replace(self, frequencies=_zipf(self.words), contexts=sums, drawn=[])
 
-    def joined_by(
-        self, corpus: Iterable[str], words: int = 0, phrases: int = 0, *, show_progress: bool | None = None
-    ) -> Vocabulary:
-        """This vocabulary and frequent words of several tokens, or phrases of two words, of the sentences drawn.
-
-        Args:
-          corpus: What was read, to be counted again with them.
-          words, phrases: At most so many of each.
-          show_progress: As in `Encoder.encode`.
-
-        Raises:
-          InputError: No sentences were drawn, or a tokenizer that takes no words.
-        """
-        if not self.drawn:
-            raise InputError(f"{spelled('words')} and {spelled('phrases')} need a corpus to be found in.")
-        joining = frequent(self.drawn, self.tokenizer, words, phrases)
-        first, tokenizer = self.tokenizer.vocab_size, self.tokenizer.with_words(joining)
-        new = slice(first, tokenizer.vocab_size)
-        more = max(0, tokenizer.vocab_size - len(self.words))
-        used, alone, sums = (np.pad(x, [(0, more), (0, 0)][: x.ndim]) for x in (self.words, self.alone, self.contexts))
-        used[new] = True
-        alone[new] = _pooled(self.teacher).encode(joining, show_progress=show_progress)
-        counts, _ = _count(corpus, tokenizer, len(used), 0, 0, show_progress)
-        p = _shares(used * (counts + _UNSEEN))
-        return dataclasses.replace(self, tokenizer=tokenizer, frequencies=p, alone=alone, contexts=sums, words=used)
-
 
 def distil(
     vocabulary: Vocabulary,
@@ -169,8 +140,7 @@ def distil(
     sif: float | None = SIF,
     weighted: bool = True,
     contexts: bool = False,
-    sentence_gamma: float | None = None,
-    fit: str | None = None,
+    fit: bool = False,
     max_length: int = MAX_LENGTH,
 ) -> Encoder:
     """A static encoder of a vocabulary that was read.
@@ -182,9 +152,8 @@ def distil(
       sif: a of the weight a / (a + p) of a token of frequency p; None for equal weights.
       weighted: Whether tokens count as often as they occur, times that weight, in mean and covariance; else once.
       contexts: Whether the vectors of tokens are means over the sentences drawn.
-      sentence_gamma: Power of a second whitening, of the vectors of the sentences drawn; None for none.
-      fit: `"map"` for the linear map that brings these nearest to the teacher's, whitened; `"rows"` to move every row
-        of the table after it, by ridge regression; None for neither.
+      fit: Whether the rows are moved, by ridge regression, so that the vectors of the sentences drawn come near the
+        teacher's, whitened.
       max_length: Longest sentence in tokens.
 
     Returns:
@@ -193,28 +162,20 @@ def distil(
     Raises:
       InputError: Parameters that cannot be, or some that need a corpus without one.
     """
-    if fit is not None and fit not in FITS:
-        raise unknown_name("fit", fit, FITS)
-    if not vocabulary.drawn and (fit, sentence_gamma) != (None, None):
-        raise InputError(f"{spelled('fit')} and {spelled('sentence_gamma')} need a corpus of sentences.")
+    if fit and not vocabulary.drawn:
+        raise InputError(f"{spelled('fit')} needs a corpus of sentences.")
     if sif is not None and not 0 < sif < np.inf:
         raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
     vectors = _mixed(vocabulary) if contexts else vocabulary.alone
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    alone = fit is None and sentence_gamma is None
-    whitening = _whitening(_weighted_moments(vectors, weights), gamma, k if alone else None)
+    whitening = _whitening(_weighted_moments(vectors, weights), gamma, None if fit else k)
     table = (whitening.transform(vectors) * (shares * vocabulary.words)[:, None]).astype(np.float32)
-    if sentence_gamma is not None:
-        means = mean_matrix(vocabulary.sentences, len(table)) @ table
-        second = _whitening(Moments().update(means), sentence_gamma, k if fit is None else None)
-        table = second.transform(table) * vocabulary.words[:, None]
-    if fit is not None:
-        table = _fitted(table, vocabulary, k, rows=fit == "rows")
+    if fit:
+        table = _fitted(table, vocabulary, k)
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
-    model = StaticEncoder(table.astype(np.float32))
-    return Encoder(model, folder, max_length=max_length, name=f"{name}, static").then(Normalize())
+    return Encoder(StaticEncoder(table), folder, max_length=max_length, name=f"{name}, static").then(Normalize())
 
 
 def distil_static(
@@ -232,7 +193,7 @@ def distil_static(
       corpus: Sentences of text like that to be encoded, read once; None for none.
       k: Dimensions kept.
       show_progress: As in `Encoder.encode`.
-      **how: Arguments of `distil`; with a corpus, `fit="rows"` gives the best encoder.
+      **how: Arguments of `distil`; with a corpus, `fit=True` gives the best encoder.
 
     Returns:
       The encoder; `save` writes a folder that sentence-transformers and model2vec load.
@@ -272,9 +233,7 @@ def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
         return Whitening.from_moments(moments, gamma=gamma, n_components=k)
 
 
-def _fitted(
-    table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int, *, rows: bool
-) -> Float32[np.ndarray, "vocab k"]:
+def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
     """The table for which the means are nearest to the teacher's vectors, whitened to k dimensions.
 
     At first by a linear map M: min ‖A T M − Y‖². Then by moving every row from there: min ‖A E − Y‖² + λ ‖E − T M‖²,
@@ -285,8 +244,6 @@ def _fitted(
     y = normalize(target.transform(vocabulary.targets)).astype(np.float64)
     means = mean_matrix(vocabulary.sentences, len(table))
     table = table @ np.linalg.lstsq((means @ table).astype(np.float64), y, rcond=_NOISE)[0].astype(np.float32)
-    if not rows:
-        return table
     change = np.zeros(table.shape)
     residual = means.T @ (y - means @ table)
     direction, size = residual.copy(), np.einsum("ij,ij->j", residual, residual)
@@ -305,7 +262,7 @@ def _count(
 ) -> tuple[np.ndarray, list[str]]:
     """How often each token occurs, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
     counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
-    with progress(None, show) as bar:
+    with progress(corpus, show) as bar:
         for block in checked_blocks(corpus, BLOCK):
             counts += np.bincount(tokenizer(block).flat, minlength=size)
             for sentence in block:
@@ -325,8 +282,8 @@ def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
     head: ReadyHead = teacher._named(teacher.pooling)
-    with progress(size, show) as bar:
-        return teacher._runner.run(tokens, {"": head}, done=bar.update)[""]
+    with progress(range(size), show) as bar:
+        return vectors(teacher._engine, tokens, {"": head}, bar=bar)[""]
 
 
 @functools.partial(jax.jit, static_argnames="graph", donate_argnames="sums")
@@ -348,10 +305,9 @@ def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.n
     sums = jnp.zeros((teacher.config.vocab_size, teacher.config.hidden_size + 1))
     graph, state = nnx.split(teacher.model())
     *steps, _ = at_pooling(teacher.head.steps)[0]
-    with progress(len(sentences), show) as bar:
+    with progress(sentences, show) as bar:
         tokens = teacher.tokenizer(sentences, teacher.head.form)
-        budget = teacher._runner.token_budget
-        for batch in plan_batches(tokens.lengths, max_length=teacher.max_length, token_budget=budget):
+        for batch in teacher._engine.layout.plan(tokens.lengths, segments=False):
             ids, lengths = batch.arrays(tokens, teacher.config.pad_token_id)
             lengths[len(batch.rows) :] = 0
             sums = _add_contexts(graph, state, tuple(steps), sums, ids, lengths)

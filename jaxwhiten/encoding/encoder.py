@@ -10,6 +10,10 @@ devices. A vector depends on its own sentence only: not on its neighbours, the b
 
 from __future__ import annotations
 
+import copy
+import functools
+import hashlib
+import itertools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,18 +24,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import blocks
+from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
-from jaxwhiten.encoding.engine import JAX, Engine
-from jaxwhiten.encoding.model_with_head import DEFAULT_MAX_LENGTH, ModelWithHead
+from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
+from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, kept, progress, run_blocks
-from jaxwhiten.errors import InputError, spelled
-from jaxwhiten.head import AUTO, Settings, Truncate, canonical, read_head, says_head, write_folder
-from jaxwhiten.models import loading
-from jaxwhiten.text import checked_text, prompt_named, prompt_of_role, tells_roles_apart
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, in_blocks, moments, progress, vectors
+from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
+from jaxwhiten.head import (
+    AUTO,
+    AfterPrompt,
+    Head,
+    Normalize,
+    Settings,
+    Step,
+    Tables,
+    Truncate,
+    Whiten,
+    canonical,
+    code_steps,
+    read_head,
+    says_head,
+    write_folder,
+)
+from jaxwhiten.models import TransformerEncoder, loading
+from jaxwhiten.runtime.compilation import keep_compiled
+from jaxwhiten.text import BulkTokenizer, checked_text, prompt_named, prompt_of_role, tells_roles_apart
+from jaxwhiten.whitening import Moments, Whitening, check_provenance
+
+DEFAULT_MAX_LENGTH = 64
 
 Vectors = np.ndarray
 Names = str | Sequence[str] | None
@@ -41,7 +63,7 @@ class PoolingWarning(UserWarning):
     """A model folder that does not say how its vectors are pooled."""
 
 
-class Encoder(ModelWithHead):
+class Encoder:
     """A BERT-family encoder with its tokenizer and a head: what is done after the hidden states.
 
     Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
@@ -58,7 +80,7 @@ class Encoder(ModelWithHead):
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
       device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
         local devices of JAX's default platform.
-      engine: What runs the compiled forward: `"jax"`, or `"openvino"`, on CPUs.
+      engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
 
     Attributes:
       name, max_length, prompts, similarity_fn_name: As given.
@@ -69,6 +91,48 @@ class Encoder(ModelWithHead):
       dimension: Width d of the vectors of the default head.
       tokenizer: Its tokenizer, truncating to `max_length`.
     """
+
+    def __init__(
+        self,
+        model: TransformerEncoder,
+        tokenizer_folder: str | Path,
+        *,
+        pooling: str = "mean",
+        max_length: int = DEFAULT_MAX_LENGTH,
+        name: str = "",
+        head: Head | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        similarity_fn_name: str = "cosine",
+        device: str | jax.Device | None = None,
+        engine: str | Engine = DEFAULT,
+    ):
+        self.config, self.prompts = model.config, dict(prompts or {})
+        self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
+        self._default_prompt_name = default_prompt_name
+        self.name = name or str(tokenizer_folder)
+        if not 3 <= max_length <= self.config.longest_input:
+            raise InputError(
+                f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
+            )
+        self.max_length = max_length
+        self.tokenizer = BulkTokenizer(
+            Path(tokenizer_folder), max_length, self.config.vocab_size, special_tokens=model.special_tokens
+        )
+        if self.tokenizer.vocab_size > self.config.vocab_size:
+            raise ModelError(
+                f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
+                f"{self.config.vocab_size} rows; they do not belong together."
+            )
+        self._tables = Tables(self.tokenizer.mask_token_id, {})
+        if isinstance(engine, str):
+            engine = engine_for(engine, model, max_length, device)
+        self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
+        head = head or Head.named(pooling, self._tables)
+        if default_prompt_name is not None:
+            head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
+        self._set_head(head)
+        keep_compiled()
 
     @classmethod
     def from_pretrained(
@@ -84,7 +148,7 @@ class Encoder(ModelWithHead):
         similarity_fn_name: str | None = None,
         truncate_dim: int | None = None,
         device: str | jax.Device | None = None,
-        engine: str = JAX,
+        engine: str = DEFAULT,
     ) -> Encoder:
         """Reads an encoder from a local folder or the hub.
 
@@ -114,8 +178,8 @@ class Encoder(ModelWithHead):
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
-        runs = Engine.named(engine, dtype, folder)
-        module, config, weights_folder = loading.load_model(folder, dtype=runs.loaded_dtype)
+        products, loaded = checked_dtype(engine, dtype)
+        module, config, weights_folder = loading.load_model(folder, dtype=loaded)
         tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
         settings = Settings.read(folder)
         if similarity_fn_name is None:  # a folder may name one of multi-vector models
@@ -138,20 +202,225 @@ class Encoder(ModelWithHead):
                 PoolingWarning,
                 stacklevel=2,
             )
+        max_length = DEFAULT_MAX_LENGTH if max_length is None else max_length
         encoder = cls(
             module,
             tokenizer_folder,
             pooling=pooling,
-            max_length=DEFAULT_MAX_LENGTH if max_length is None else max_length,
+            max_length=max_length,
             name=str(model),
             head=head,
             prompts={**settings.prompts, **(prompts or {})},
             default_prompt_name=default_prompt_name,
             similarity_fn_name=similarity_fn_name,
-            device=device,
-            engine=runs,
+            engine=engine_for(engine, module, max_length, device, products, folder),
         )
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
+            f" up to {self.max_length} tokens, {self.dtype}{f' by {self.engine}' * bool(self._engine.facts)})"
+        )
+
+    def _with_head(self, head: Head) -> Encoder:
+        """This encoder with another head by default; weights and compiled programs are shared."""
+        result = copy.copy(self)
+        result._set_head(head)
+        return result
+
+    def _set_head(self, head: Head) -> None:
+        self._ready: dict[str, ReadyHead] = {}
+        self.head, self.pooling = head, head.name
+        self.dimension = self._checked_width(head)
+        self.__dict__.pop("fingerprint", None)
+
+    def _checked_width(self, head: Head) -> int:
+        try:
+            return head.width(self.config)
+        except ModelError as error:
+            raise ModelError(f"{self.name}: {error}") from error
+
+    def _named(self, name: str, prompt: str | None = None) -> ReadyHead:
+        """The head of a pooling, checked and on the devices, behind a prompt; `"auto"` is the encoder's own head."""
+        if name not in self._ready:
+            if name == AUTO and self.pooling != AUTO:
+                raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
+            head = self.head if name == AUTO else Head.named(name, self._tables)
+            ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
+            self._ready[name] = self._prompted(ready, head.form.prompt or "")
+        ready = self._ready[name]
+        return ready if prompt is None else self._prompted(ready, prompt)
+
+    def _prompted(self, ready: ReadyHead, prompt: str) -> ReadyHead:
+        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
+        head = ready.head.with_prompt(prompt)
+        steps = ready.steps
+        if any(isinstance(step, AfterPrompt) for step in steps):
+            length = self.tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
+            placed = self._engine.place(np.int32(length))
+            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
+        return ReadyHead(head, steps, ready.width)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
+        digest = hashlib.sha256(self.tokenizer.to_json().encode())
+        for part in itertools.chain(self._engine.contents(), self.head.contents() if self.pooling == AUTO else ()):
+            digest.update(part)
+        return digest.hexdigest()[:24]
+
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+        """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
+
+        Args:
+          pooling: The pooling used, where it is not the encoder's own.
+          prompt: The text in front of the sentences, where it is not the head's own.
+
+        Returns:
+          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is another than
+          the head's own.
+        """
+        pooling = canonical(pooling or self.pooling)
+        facts = {
+            "model": str(self.name),
+            "fingerprint": self.fingerprint,
+            "pooling": pooling,
+            "max_length": self.max_length,
+            "dtype": self.dtype,
+            **self._engine.facts,
+        }
+        if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
+            facts["prompt"] = prompt
+        return facts
+
+    def model(self) -> TransformerEncoder:
+        """The Flax module, sharing its parameters."""
+        return self._engine.model()
+
+    def width(self, pooling: str) -> int:
+        """Width of the vectors of a pooling."""
+        return self._named(canonical(pooling)).width
+
+    def output_dtype(self, pooling: str) -> type[np.generic]:
+        """Of what `encode` gives for a pooling: float32, or uint8 where the head ends with a code."""
+        return self._named(canonical(pooling)).head.dtype
+
+    def with_pooling(self, pooling: str) -> Encoder:
+        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
+
+        Raises:
+          InputError, ModelError: No such pooling, or one that this model cannot serve.
+        """
+        return self._with_head(self._named(canonical(pooling)).head)
+
+    def then(self, *steps: Step) -> Encoder:
+        """An encoder whose head has further steps; weights and compiled programs are shared.
+
+        Args:
+          *steps: Steps on vectors, such as `jaxwhiten.head.Truncate(64)`.
+
+        Raises:
+          MismatchError, InputError: A step that takes vectors of another width.
+        """
+        return self._with_head(self.head.then(*steps))
+
+    def with_whitening(
+        self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
+    ) -> Encoder:
+        """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
+
+        Args:
+          whitening: A fitted whitening of this encoder's vectors.
+          normalize: Whether the whitened vectors are scaled to unit length.
+          where: What the whitening is called in messages, such as its file.
+          **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
+
+        Returns:
+          The encoder; weights are shared.
+
+        Raises:
+          MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
+          InputError: A parameter that cannot be.
+          NotFittedError: The whitening was not fitted.
+        """
+        if changes:
+            whitening = whitening.with_params(**changes)
+        self.check_whitening(whitening, where)
+        return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
+
+    def with_code(self, code: Code, where: str = "The code") -> Encoder:
+        """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
+
+        Args:
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
+            code, whose place it takes.
+          where: What the code is called in messages, such as its file.
+
+        Returns:
+          The encoder; weights are shared. Queries are encoded by `without_code`.
+
+        Raises:
+          MismatchError: The code was fitted on vectors of another encoder, pooling or width.
+          NotFittedError: The code was not fitted.
+        """
+        floats = self.without_code()
+        floats.check_whitening(code, where)
+        return floats.then(*code_steps(code))
+
+    def without_code(self) -> Encoder:
+        """This encoder up to the vectors that its code codes: what queries are encoded by; itself without a code."""
+        return self if self.head.code is None else self._with_head(self.head.without_code())
+
+    def before_whitening(self) -> Encoder:
+        """This encoder up to its whitening: what gives the vectors that it was fitted on; itself without one."""
+        return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
+
+    def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
+        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
+
+        Args:
+          whitening: A fitted whitening or code.
+          where: What it is called in messages.
+        """
+        check_provenance(where, whitening.provenance, self.encoding())
+        if whitening.n_features_in_ != self.dimension:
+            raise MismatchError(
+                f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
+            )
+
+    def fit_idf(self, sentences: Iterable[str]) -> str:
+        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
+
+        Args:
+          sentences: The corpus, read once.
+
+        Returns:
+          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
+
+        Raises:
+          InputError: No sentences, or an item that is not a string.
+        """
+        return self.add_idf(inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size))
+
+    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
+        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
+
+        Args:
+          weights: One per row of the model's word embedding, none below 0.
+
+        Returns:
+          The pooling's name.
+
+        Raises:
+          InputError: Weights of another length, below 0, or not finite.
+        """
+        weights = np.ascontiguousarray(weights, np.float32)
+        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
+        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
+        self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
+        return f"idf:{table}"
 
     @property
     def default_prompt_name(self) -> str | None:
@@ -212,15 +481,15 @@ class Encoder(ModelWithHead):
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
             cut = truncate_dim, normalize_embeddings
-            widths = {name: kept(head, *cut) for name, head in heads.items()}
+            widths = {name: _columns(head, *cut) for name, head in heads.items()}
             out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
             parts = list(blocks(len(sentences), BLOCK))
             texts = (sentences[part] for part in parts)
-            with progress(len(sentences), show_progress) as bar:
-                found = run_blocks(texts, self.tokenizer, self._runner.run, heads, batch_size, bar)
+            with progress(sentences, show_progress) as bar:
+                found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
                 for part, block in zip(parts, found, strict=True):
-                    for name, vectors in block.items():
-                        out[name][part] = finished(vectors, *cut)
+                    for name, x in block.items():
+                        out[name][part] = _finished(x, *cut)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -278,14 +547,13 @@ class Encoder(ModelWithHead):
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
         for head in heads.values():
-            kept(head, truncate_dim, normalize_embeddings)
+            _columns(head, truncate_dim, normalize_embeddings)
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        total = len(sentences) if isinstance(sentences, Sequence) else None
-        with progress(total, show_progress) as bar:
-            texts = checked_blocks(sentences, block_size)
-            for block in run_blocks(texts, self.tokenizer, self._runner.run, heads, batch_size, bar):
-                out = {name: finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
+        texts = checked_blocks(sentences, block_size)
+        with progress(sentences, show_progress) as bar:
+            for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
+                out = {name: _finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
                 yield next(iter(out.values())) if single else out
 
     def _chosen(self, pooling: Names, prompt_name: str | None, prompt: str | None) -> tuple[dict[str, ReadyHead], bool]:
@@ -321,18 +589,18 @@ class Encoder(ModelWithHead):
         Raises:
           InputError: An item is not a string; its index is named.
         """
-        moments = Moments()
-        if not self._runner.reduces or self.head.code is not None:
+        total = Moments()
+        if not self._engine.reduces or self.head.code is not None:
             for block in self.encode_stream(sentences):
-                moments.update(block)
-            return moments
+                total.update(block)
+            return total
         heads, _ = self._chosen(None, None, None)
-        texts = checked_blocks(sentences, BLOCK * self._forward.devices)
-        with progress(len(sentences) if isinstance(sentences, Sequence) else None, None) as bar:
-            for found in run_blocks(texts, self.tokenizer, self._runner.moments, heads, None, bar):
+        texts = checked_blocks(sentences, BLOCK * self._engine.devices)
+        with progress(sentences) as bar:
+            for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, bar):
                 for part in found.values():
-                    moments.merge(part)
-        return moments
+                    total.merge(part)
+        return total
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and puts it behind this encoder.
@@ -348,10 +616,9 @@ class Encoder(ModelWithHead):
         Raises:
           InputError: No rows, an item that is not a string, or a parameter that cannot be.
         """
-        moments = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
-        return self.with_whitening(
-            Whitening.from_moments(moments, n_components=k, provenance=self.encoding(), **params)
-        )
+        fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
+        whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
+        return self.with_whitening(whitening)
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
         """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.
@@ -376,5 +643,21 @@ class Encoder(ModelWithHead):
         model = self.model()
         dtype = dtype or jnp.dtype(model.dtype).name
         write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
-        self._forward.save_beside(folder)
+        self._engine.save_beside(folder)
         return folder
+
+
+def _columns(head: ReadyHead, truncate_dim: int | None, unit_length: bool) -> int:
+    """Columns that are kept of what a head gives."""
+    width = head.width
+    if head.head.code is not None and (truncate_dim is not None or unit_length):
+        raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
+    if truncate_dim is not None and not 1 <= truncate_dim <= width:
+        raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {width} dimensions.")
+    return width if truncate_dim is None else truncate_dim
+
+
+def _finished(x: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
+    """Cut and scaled on the host, so that neither compiles another program."""
+    x = x[:, :truncate_dim]
+    return normalize(x) if unit_length else x

@@ -1,69 +1,128 @@
-"""What runs the compiled forward: JAX, or OpenVINO, which has bfloat16 and int8 products for CPUs.
-
-An engine is a `Forward`; nothing else of an encoder differs.
-"""
+"""What runs an encoder: JAX, or OpenVINO, which has bfloat16 and int8 products for CPUs. A new engine is a file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
-from jaxwhiten.encoding.forward import Forward
+from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.forward import Heads, JAXEngine
+from jaxwhiten.encoding.openvino import OpenVINOEngine
+from jaxwhiten.encoding.table import TableEngine
 from jaxwhiten.errors import InputError, spelled, unknown_name
-from jaxwhiten.models import TransformerEncoder
-
-JAX, OPENVINO = "jax", "openvino"
-ENGINES = (JAX, OPENVINO)
+from jaxwhiten.models import StaticEncoder
+from jaxwhiten.text import TokenIds
 
 
-class Engine(NamedTuple):
-    """An engine and its precision, checked.
+@runtime_checkable
+class Engine(Protocol):
+    """A model ready to run in batches, with any heads.
 
     Attributes:
-      name: One of `ENGINES`.
-      dtype: What matrix products run in: `"float32"`, `"bfloat16"`, or with OpenVINO `"int8"`.
-      folder: The model's, where int8 weights lie.
+      name: In `ENGINES`.
+      facts: What the engine adds to how vectors were made (`Encoder.encoding`).
+      dtype: What matrix products run in.
+      devices: How many there are; the rows of a batch are dealt out to them in turn.
+      mesh: Of JAX's devices, in one axis `data`.
+      layout: How sentences are cut into batches.
+      in_flight: Batches to have started before the oldest is waited for.
+      reduces: Whether vectors of which only moments are wanted are reduced where they are.
     """
 
-    name: str
+    name: ClassVar[str]
+    facts: ClassVar[Mapping[str, str]]
     dtype: str
-    folder: Path | None = None
+    devices: int
+    mesh: Any
+    layout: Layout
+    in_flight: int
+    reduces: bool
 
-    @classmethod
-    def named(cls, name: str, dtype: str | None = None, folder: Path | None = None) -> Engine:
-        """The engine of a name.
+    @staticmethod
+    def checked_dtype(dtype: str | None) -> tuple[str, str]:
+        """As the function of this name below."""
+
+    def __init__(
+        self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None
+    ) -> None: ...
+
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
+        """Starts one batch with the placed steps of each head, and gives a handle on it."""
+
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+        """Waits for a batch, and gives its vectors by the names of the heads.
 
         Args:
-          name: One of `ENGINES`.
-          dtype: None for the engine's default: float32 with JAX; with OpenVINO bfloat16 where the CPU multiplies it
-            natively, else float32.
-          folder: The model's.
-
-        Raises:
-          InputError: No such engine, or no such dtype with it on this machine.
-          MissingDependencyError: OpenVINO is not installed.
+          handle: From `start`.
+          to_host: Whether they are copied, [sentences there is room for, d]; else they are given where they are,
+            [row of its device, device, ..., d], by engines that have `reduces`.
         """
-        if name not in ENGINES:
-            raise unknown_name("engine", name, ENGINES)
-        if name == OPENVINO:
-            from jaxwhiten.encoding import openvino
 
-            return cls(name, openvino.checked_dtype(dtype), folder)
-        return cls(name, dtype or "float32", folder)
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+        """The vectors of all sentences for those heads that need no batches."""
 
-    @property
-    def loaded_dtype(self) -> str:
-        """What the Flax module is loaded for."""
-        return self.dtype if self.name == JAX else "float32"
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """Whether what a batch raised says that there was no room for it."""
 
-    def forward(self, model: TransformerEncoder, max_length: int, device: str | jax.Device | None) -> Forward:
-        """The compiled function of an encoder, see `Forward`; InputError for a static one in another engine."""
-        if self.name == JAX:
-            return Forward(model, max_length, device)
-        if model.config.static:
-            raise InputError(f"A static encoder has no products for an engine to run: take {spelled('engine', JAX)}.")
-        from jaxwhiten.encoding.openvino import OpenVINOForward
+    def place(self, tree: Any) -> Any:
+        """Parameters as `start` takes them."""
 
-        return OpenVINOForward(model, max_length, device, self.dtype, self.folder)
+    def model(self) -> Any:
+        """The Flax module, sharing its parameters."""
+
+    def contents(self) -> Iterator[bytes]:
+        """What vectors depend on, as bytes to be hashed."""
+
+    def save_beside(self, folder: Path) -> None:
+        """Writes what a model folder needs for this engine beside the model."""
+
+
+ENGINES: dict[str, type[Engine]] = {JAXEngine.name: JAXEngine, OpenVINOEngine.name: OpenVINOEngine}
+DEFAULT = JAXEngine.name
+
+
+def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
+    """The dtype of an engine's matrix products, None for its default, and that the model is to be loaded in.
+
+    Raises:
+      InputError: No such engine, or no such dtype with it on this machine.
+      MissingDependencyError: The engine is not installed.
+    """
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    return ENGINES[name].checked_dtype(dtype)
+
+
+def engine_for(
+    name: str,
+    model: Any,
+    max_length: int,
+    device: str | jax.Device | None = None,
+    dtype: str | None = None,
+    folder: Path | None = None,
+) -> Engine:
+    """An engine with a model in it; a table of token vectors has one of its own, by the name of JAX's.
+
+    Args:
+      name: In `ENGINES`.
+      model: The Flax module.
+      max_length: Longest input in tokens.
+      device: The one to run on, see `forward.local_devices`.
+      dtype: What matrix products run in, checked; None for the engine's default.
+      folder: The model's, where the engine's own files lie.
+
+    Raises:
+      InputError: No such engine, one that cannot run the model, or a device that is not there.
+    """
+    dtype = dtype or checked_dtype(name)[0]
+    if not isinstance(model, StaticEncoder):
+        return ENGINES[name](model, max_length, device, dtype, folder)
+    if name != TableEngine.name:
+        raise InputError(
+            f"A static encoder has no products for an engine to run: take {spelled('engine', TableEngine.name)}."
+        )
+    return TableEngine(model, max_length, device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, no_type_check
 
@@ -117,6 +116,5 @@ def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    x, y = x - x.mean(dtype=np.float64), y - y.mean()
-    scale = math.sqrt(float(x @ x) * float(y @ y))
-    return float(x @ y) / scale if scale > 0 else math.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.corrcoef(x, y, dtype=np.float64)[0, 1])

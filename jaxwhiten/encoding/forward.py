@@ -6,24 +6,25 @@ import contextlib
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Int
 
+from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import cores
+from jaxwhiten.text import TokenIds
 
 # A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
@@ -55,51 +56,54 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     raise unknown_name("device", device, here)
 
 
-class Forward:
-    """An encoder on the devices, compiled ahead for every shape of a batch and every set of heads.
+class JAXEngine:
+    """An encoder on JAX's devices, compiled ahead for every shape of a batch and every set of heads, see `Engine`.
 
     Args:
       model: An encoder, or a classifier of pairs.
       max_length: Longest input in tokens.
       device: The one to run on, see `local_devices`; by default all local ones.
+      dtype, folder: Not used: the model has its dtype, and its folder all that JAX needs.
 
     Attributes:
-      config: The model's.
-      dtype: What matrix products run in.
-      platform: Of the devices.
-      devices: How many there are; the rows of a batch are dealt out to them in turn.
-      mesh: Of them, in one axis `data`.
       kernel: For the attention of long rows, or None.
-      in_flight: Batches to have started before the oldest is waited for.
-      fixed_shapes: Whether batches are padded to the heights and lengths of their plan, for a program per shape.
     """
 
-    fixed_shapes = True
+    name: ClassVar[str] = "jax"
+    facts: ClassVar[Mapping[str, str]] = {}
 
     def __init__(
-        self, model: TransformerEncoder | PairClassifier, max_length: int, device: str | jax.Device | None = None
+        self,
+        model: TransformerEncoder | PairClassifier,
+        max_length: int,
+        device: str | jax.Device | None = None,
+        dtype: str | None = None,
+        folder: Path | None = None,
     ):
         devices = np.asarray(local_devices(device))
-        mesh = Mesh(devices, ("data",))
-        self.config = model.config
-        self.dtype = jnp.dtype(model.dtype).name
-        self.platform, self.devices = devices[0].platform, len(devices)
-        self.mesh = mesh
-        self._dealt, self._everywhere = NamedSharding(mesh, _DEALT), NamedSharding(mesh, PartitionSpec())
-        side_by_side = min(cores(), _CPU_BATCHES) if self.platform == "cpu" and self.devices == 1 else 1
+        platform, self.devices, self.mesh = devices[0].platform, len(devices), Mesh(devices, ("data",))
+        self.config, self.dtype = model.config, jnp.dtype(model.dtype).name
+        self.reduces = platform != "cpu"
+        self._dealt, self._everywhere = NamedSharding(self.mesh, _DEALT), NamedSharding(self.mesh, PartitionSpec())
+        side_by_side = min(cores(), _CPU_BATCHES) if platform == "cpu" and self.devices == 1 else 1
         self._threads = ThreadPoolExecutor(side_by_side, "batch") if side_by_side > 1 else None
+        self.in_flight = side_by_side + 2
         self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
+        self.layout = Layout.on(platform, self.devices, max_length, long_rows=self.kernel is not None)
         self._compiled: dict[Any, Any] = {}
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
-        self.in_flight = side_by_side + 2
         graph, state = nnx.split(model)
         if self.dtype == "bfloat16":
             state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
         self._model = graph, self.place(state)
 
     @staticmethod
+    def checked_dtype(dtype: str | None) -> tuple[str, str]:
+        """The dtype of matrix products and of the loaded model, which are one."""
+        return dtype or "float32", dtype or "float32"
+
+    @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
-        """Whether the devices had no room for a batch."""
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
     def place(self, tree: Any) -> Any:
@@ -107,7 +111,6 @@ class Forward:
         return jax.device_put(tree, self._everywhere)
 
     def model(self) -> Any:
-        """The encoder, sharing its parameters."""
         return nnx.merge(*self._model)
 
     def save_beside(self, folder: Path) -> None:
@@ -117,35 +120,30 @@ class Forward:
         """Configuration and weights as bytes, to be hashed."""
         return contents(self.config, self._model[1])
 
-    def start(
-        self,
-        ids: Int[np.ndarray, "batch length"],
-        lengths: Int[np.ndarray, "batch ..."],
-        tokens: int,
-        heads: Heads,
-        finish: Callable[[dict[str, jax.Array]], Any] | None = None,
-    ) -> Callable[[], Any]:
-        """Starts one batch, and gives a function that waits for its [batch, d] by name.
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+        return {}
 
-        Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
-        `tokens` is the size of `ids`.
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
+        """Starts one batch; on a CPU several run side by side."""
+        arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
+        return self._dispatch(*arguments) if self._threads is None else self._threads.submit(self._dispatch, *arguments)
 
-        Rows are a multiple of the devices. `tokens` is the room for tokens on all of them together (`batching`); rows
-        at the end may find none. On a CPU several batches run side by side. `finish` is given what is on the devices,
-        [row of its device, device, ..., d], in place of the copy to the host.
-        """
-        finish = finish or _rows
-        if self._threads is None:
-            vectors = self._dispatch(ids, lengths, tokens, heads)
-            return lambda: finish(vectors)
-        return self._threads.submit(lambda: finish(self._dispatch(ids, lengths, tokens, heads))).result
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+        found: dict[str, jax.Array] = handle.result() if isinstance(handle, Future) else handle
+        return _rows(found) if to_host else jax.block_until_ready(found)
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
-        """Dispatches one batch; the result, [row of its device, device, d], is not waited for."""
+        """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
+
+        Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
+        `tokens` is the size of `ids`. Rows are a multiple of the devices. `tokens` is the room for tokens on all of
+        them together (`batching`); rows at the end may find none.
+        """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
         arguments = (self._model[1], *jax.device_put(rows, self._dealt), dict(heads))
-        return self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        return found if self._threads is None else jax.block_until_ready(found)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
         """The program for a shape. The first batch of a shape compiles it while others of that shape wait."""

@@ -12,14 +12,15 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 from flax import nnx
-from jaxtyping import Float32, Int
+from jaxtyping import Float32
 
-from jaxwhiten.encoding.forward import Forward, Heads, contents
+from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.forward import Heads, contents
 from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
 from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
@@ -27,6 +28,7 @@ from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.runtime.telemetry import silenced
+from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
 _PURPOSE = "The engine OpenVINO"
@@ -36,11 +38,7 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 @functools.cache
 def core() -> Any:
-    """OpenVINO's own state, one in a process.
-
-    Raises:
-      MissingDependencyError: It is not installed.
-    """
+    """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
     try:
         with silenced():
             import openvino
@@ -54,20 +52,6 @@ def has_bfloat16() -> bool:
     return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
-def checked_dtype(dtype: str | None) -> str:
-    """A dtype that OpenVINO can multiply in here; None for the default.
-
-    Raises:
-      InputError: No such dtype, or not on this CPU.
-    """
-    if dtype is not None and dtype not in DTYPES:
-        raise unknown_name("dtype", dtype, DTYPES)
-    native = has_bfloat16()
-    if dtype == "bfloat16" and not native:
-        raise InputError(f"This CPU has no instructions for bfloat16: take {spelled('dtype', 'float32')}.")
-    return dtype or ("bfloat16" if native else "float32")
-
-
 class _Head(NamedTuple):
     """What is done with one of the pooled outputs of a graph."""
 
@@ -76,40 +60,16 @@ class _Head(NamedTuple):
     code: Quantise | None
 
 
-class _Program:
-    """A compiled graph with requests to run it, and the heads it serves."""
+class _Program(NamedTuple):
+    """A compiled graph, the heads it serves, and its requests that no batch uses."""
 
-    def __init__(self, compiled: Any, heads: Mapping[str, _Head]):
-        self.compiled, self.heads = compiled, heads
-        self._idle: list[Any] = []
-
-    def run(self, ids: np.ndarray, mask: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
-        """Starts a batch; several may run at a time."""
-        try:
-            request = self._idle.pop()
-        except IndexError:
-            request = self.compiled.create_infer_request()
-        inputs = {"input_ids": ids, "attention_mask": mask}  # kept until the request has ended: they are not copied
-        request.start_async(inputs, share_inputs=True)
-
-        def fetch() -> dict[str, np.ndarray]:
-            request.wait()
-            pooled = [np.array(tensor.data) for tensor in request.output_tensors]
-            inputs.clear()
-            self._idle.append(request)
-            return {name: _finished(pooled[head.pooled], head) for name, head in self.heads.items()}
-
-        return fetch
+    compiled: Any
+    heads: dict[str, _Head]
+    idle: list[Any]
 
 
-def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
-    if head.tail is not None:
-        x = np.array(head.tail.create_infer_request().infer({"vectors": x})[0])
-    return x if head.code is None else np.asarray(head.code(x))
-
-
-class OpenVINOForward(Forward):
-    """An encoder in OpenVINO on this machine's CPU: does what is asked of `Forward`, without JAX's programs.
+class OpenVINOEngine:
+    """An encoder in OpenVINO on this machine's CPU, see `Engine`.
 
     Args:
       model: An encoder, its parameters float32.
@@ -117,14 +77,11 @@ class OpenVINOForward(Forward):
       device: None or `"cpu"`.
       dtype: One of `DTYPES`.
       folder: The model's, where int8 weights lie.
-
-    Attributes:
-      config, dtype, platform, devices, mesh, in_flight, fixed_shapes, kernel: As in `Forward`.
     """
 
-    platform, devices, fixed_shapes = "cpu", 1, False
-    mesh: Any = None
-    kernel = None
+    name: ClassVar[str] = "openvino"
+    facts: ClassVar[Mapping[str, str]] = {"engine": "openvino"}
+    devices, mesh, reduces = 1, None, False
 
     def __init__(
         self,
@@ -136,7 +93,7 @@ class OpenVINOForward(Forward):
     ):
         if getattr(device, "platform", device) not in (None, "cpu"):
             raise unknown_name("device of the engine openvino", device, ("cpu",))
-        self.config, self.dtype = model.config, dtype
+        self.config, self.dtype, self.layout = model.config, dtype, Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2
         self._module, self._max_length = model, max_length
         self._quantised = None
@@ -145,6 +102,16 @@ class OpenVINOForward(Forward):
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[Heads | None, _Program | None] = (None, None)
         self._lock = threading.Lock()
+
+    @staticmethod
+    def checked_dtype(dtype: str | None) -> tuple[str, str]:
+        """The dtype of matrix products, by default bfloat16 where the CPU multiplies it natively, and of the model."""
+        if dtype is not None and dtype not in DTYPES:
+            raise unknown_name("dtype", dtype, DTYPES)
+        native = has_bfloat16()
+        if dtype == "bfloat16" and not native:
+            raise InputError(f"This CPU has no instructions for bfloat16: take {spelled('dtype', 'float32')}.")
+        return dtype or ("bfloat16" if native else "float32"), "float32"
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
@@ -170,7 +137,7 @@ class OpenVINOForward(Forward):
         return digest.hexdigest()
 
     def contents(self) -> Iterator[bytes]:
-        """Configuration and weights as bytes, to be hashed; in float32 those of `Forward`, whose vectors are equal."""
+        """Configuration and weights as bytes, to be hashed; in float32 those of JAX, whose vectors are equal."""
         yield from self._weights()
         if self.dtype != "float32":
             yield f"openvino {self.dtype}".encode()
@@ -178,26 +145,36 @@ class OpenVINOForward(Forward):
             yield self._quantised.digest.encode()
 
     def save_beside(self, folder: Path) -> None:
-        """Writes what a model folder needs for this engine beside the model: int8 weights."""
+        """Writes int8 weights, where there are any, beside a model."""
         if self._quantised is not None:
             self._quantised.save(folder)
 
-    def start(
-        self,
-        ids: Int[np.ndarray, "batch length"],
-        lengths: Int[np.ndarray, " batch"],
-        tokens: int,
-        heads: Heads,
-        finish: Any = None,
-    ) -> Callable[[], dict[str, np.ndarray]]:
-        """Starts one batch, and gives a function that waits for its [batch, d] by name, see `Forward.start`."""
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+        return {}
+
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> tuple[_Program, Any, dict[str, np.ndarray]]:
+        """Starts one batch, of its own height and length; several may run at a time."""
         latest, program = self._latest
         if latest is not heads or program is None:  # a block's batches come with one and the same mapping
             with self._lock:
                 program = self._program(heads)
             self._latest = heads, program
+        ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
         mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
-        return program.run(ids.astype(np.int64), mask)
+        try:
+            request = program.idle.pop()
+        except IndexError:
+            request = program.compiled.create_infer_request()
+        inputs = {"input_ids": ids.astype(np.int64), "attention_mask": mask}
+        request.start_async(inputs, share_inputs=True)
+        return program, request, inputs  # which are kept until the request has ended: they are not copied
+
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+        program, request, _ = handle
+        request.wait()
+        pooled = [np.array(tensor.data) for tensor in request.output_tensors]
+        program.idle.append(request)
+        return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
 
     def _program(self, heads: Heads) -> _Program:
         """The program for heads: those of the same pooling share its output."""
@@ -214,7 +191,7 @@ class OpenVINOForward(Forward):
                 rest = rest if code is None else rest[:-1]
                 parts[name] = _Head(number, self._tail(rest, self._width(pooled)), code)
             compiled = self._kept(("poolings", *poolings), lambda: self._encoder(list(poolings.values())))
-            self._programs[key] = _Program(compiled, parts)
+            self._programs[key] = _Program(compiled, parts, [])
         program: _Program = self._programs[key]
         return program
 
@@ -270,6 +247,12 @@ class OpenVINOForward(Forward):
             )
 
         return self._kept(("tail", _key(steps), width), compiled)
+
+
+def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
+    if head.tail is not None:
+        x = np.array(head.tail.create_infer_request().infer({"vectors": x})[0])
+    return x if head.code is None else np.asarray(head.code(x))
 
 
 def _key(steps: tuple[Step, ...]) -> Any:

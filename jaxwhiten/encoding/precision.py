@@ -15,12 +15,7 @@ PRECISIONS = (FLOAT, "int8", "uint8", "binary", "ubinary")
 
 
 def encode_at(encoder: Any, sentences: list[str], precision: str | Code, pooling: str, **how: Any) -> np.ndarray:
-    """`Encoder.encode` of one pooling at a precision.
-
-    Raises:
-      InputError: No such precision, or one whose ranges cannot be taken from these sentences.
-      MismatchError: A code of other vectors.
-    """
+    """`Encoder.encode` of one pooling at a precision."""
     floats = encoder.with_pooling(pooling).without_code()
     if isinstance(precision, str) and precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)

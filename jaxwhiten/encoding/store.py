@@ -19,7 +19,6 @@ from typing import Any, no_type_check, overload
 import numpy as np
 
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import canonical
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 from jaxwhiten.text import checked_text
 
@@ -111,40 +110,32 @@ class EmbeddingStore:
         prompt: str | None,
         show_progress: bool | None,
     ) -> None:
-        """Encodes the shards that are not there yet, one stream a set of missing poolings."""
-        todo: dict[tuple[str, ...], list[int]] = {}
-        for shard in range(-(-len(sentences) // self.shard_rows)):
-            lacking = tuple(name for name, entry in entries.items() if not entry.has(shard))
-            if lacking:
-                todo.setdefault(lacking, []).append(shard)
-        for names, shards in todo.items():
-            starts = [shard * self.shard_rows for shard in shards]
-            # Only the last shard is short, and it is the last of its stream: blocks and shards agree.
-            stream = encoder.encode_stream(
-                [text for start in starts for text in sentences[start : start + self.shard_rows]],
-                pooling=names,
-                prompt=prompt,
-                block_size=self.shard_rows,
-                show_progress=show_progress,
-            )
-            for shard, block in zip(shards, stream, strict=True):
-                for name in names:
-                    entries[name].put(shard, block[name])
+        """Encodes the shards that an entry lacks, for all entries, which lack the same but where a run was killed."""
+        starts = range(0, len(sentences), self.shard_rows)
+        lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in entries.values())]
+        # Only the last shard is short, and it is the last of the stream: blocks and shards agree.
+        stream = encoder.encode_stream(
+            [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]],
+            pooling=tuple(entries),
+            prompt=prompt,
+            block_size=self.shard_rows,
+            show_progress=show_progress,
+        )
+        for shard, block in zip(lacking, stream, strict=True):
+            for name, entry in entries.items():
+                entry.put(shard, block[name])
 
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said = {} if prompt is None else encoder.encoding(pooling, prompt)
+    said = encoder.encoding(pooling, prompt)
+    kept = np.dtype(encoder.output_dtype(pooling))
     return {
-        **({"prompt": said["prompt"]} if "prompt" in said else {}),
+        **{name: value for name, value in said.items() if name not in ("model", "fingerprint")},
         "store_version": VERSION,
-        "encoder": encoder.fingerprint,
-        "pooling": canonical(pooling),
-        "max_length": encoder.max_length,
-        "dtype": encoder.dtype,
-        **({} if encoder.engine == "jax" else {"engine": encoder.engine}),
+        "encoder": said["fingerprint"],
         "dimension": encoder.width(pooling),
-        **({} if (kept := np.dtype(encoder.output_dtype(pooling))) == np.float32 else {"kept": kept.str}),
+        **({} if kept == np.float32 else {"kept": kept.str}),
         "rows": rows,
         "text": text,
     }

@@ -11,10 +11,40 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.encoding.stream import BLOCK, BatchRunner, Done, ReadyHead, ReadyHeads
+from jaxwhiten.encoding.forward import Heads, JAXEngine
 from jaxwhiten.head import Mean, Normalize, Step
-from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import TokenIds
+
+_LARGEST = 16_384  # rows of a program for the steps after the mean
+
+
+class TableEngine(JAXEngine):
+    """A table of token vectors, averaged on the host; no device is faster than that than the tokenizer.
+
+    Heads that do not begin with the mean of the tokens go through the compiled forward.
+    """
+
+    @functools.cached_property
+    def table(self) -> Float32[np.ndarray, "vocab d"]:
+        """The rows of the tokens."""
+        return np.asarray(self.model().embedding[...], np.float32)
+
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+        averaged = {name: steps[1:] for name, steps in heads.items() if isinstance(steps[0], Mean)}
+        if not averaged:
+            return {}
+        means = mean_matrix(tokens, len(self.table)) @ self.table
+        return {name: _after_pooling(steps, means) for name, steps in averaged.items()}
+
+
+def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> np.ndarray:
+    """The head's steps after the mean; a block is padded to one of few sizes, so that few programs are compiled."""
+    if not steps:
+        return means
+    if len(steps) == 1 and isinstance(steps[0], Normalize):
+        return normalize(means)
+    padded = pad_rows(means, row_bucket(len(means), _LARGEST))
+    return np.asarray(_applied(steps, jnp.asarray(padded)))[: len(means)]
 
 
 @jax.jit
@@ -23,43 +53,6 @@ def _applied(steps: tuple[Step, ...], x: jax.Array) -> jax.Array:
     for step in steps:
         found = step(found)
     return found
-
-
-class TableRunner(BatchRunner):
-    """Runs blocks of sentences through a static encoder on the host; no device is faster than it than its tokenizer.
-
-    Heads that do not begin with the mean of the tokens go through the compiled forward.
-    """
-
-    @functools.cached_property
-    def _table(self) -> np.ndarray:
-        model = self._forward.model()
-        assert isinstance(model, StaticEncoder)
-        return np.asarray(model.embedding[...], np.float32)
-
-    def run(
-        self, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, done: Done | None = None
-    ) -> dict[str, np.ndarray]:
-        pooled = {name: head for name, head in heads.items() if isinstance(head.steps[0], Mean)}
-        others = {name: head for name, head in heads.items() if name not in pooled}
-        out = super().run(tokens, others, max_rows, None if pooled else done) if others else {}
-        if pooled:
-            means = mean_matrix(tokens, len(self._table)) @ self._table
-            out |= {name: _after_pooling(head, means) for name, head in pooled.items()}
-            if done is not None:
-                done(len(means))
-        return {name: out[name] for name in heads}
-
-
-def _after_pooling(head: ReadyHead, means: Float32[np.ndarray, "n d"]) -> np.ndarray:
-    """The head's steps after the mean; a block is padded to one of few sizes, so that few programs are compiled."""
-    steps = head.steps[1:]
-    if not steps or not len(means):
-        return means if not steps else np.empty((0, head.width), head.head.dtype)
-    if len(steps) == 1 and isinstance(steps[0], Normalize):
-        return normalize(means)
-    padded = pad_rows(means, row_bucket(len(means), BLOCK))
-    return np.asarray(_applied(steps, jnp.asarray(padded)))[: len(means)]
 
 
 def mean_matrix(tokens: TokenIds, vocab: int) -> Any:

@@ -140,7 +140,7 @@ def _whitening_rows(whitening: Whitening) -> list[tuple[str, str]]:
 
 def _torch(encoder: Encoder) -> str | None:
     """Code for plain transformers, where every step of the head is a few lines of it."""
-    steps = modules_of(encoder.head, encoder.config, encoder.tokenizer)
+    steps = modules_of(encoder.head, encoder.model(), encoder.tokenizer)
     codes = [step.torch and step.torch.replace("MODULE", modules[0][0] if modules else "") for step, modules in steps]
     if encoder.head.form != PLAIN or None in codes:
         return None

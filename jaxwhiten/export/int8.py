@@ -20,7 +20,7 @@ from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import Encoder, text_fingerprint
-from jaxwhiten.encoding.openvino import OpenVINOForward, core
+from jaxwhiten.encoding.openvino import OpenVINOEngine, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, missing_dependency
 from jaxwhiten.export.sentence_transformers import as_encoder
@@ -118,7 +118,7 @@ class _Work:
         core()  # before NNCF, which imports OpenVINO: it says what is missing
         self._nncf = _nncf()
         self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
-        self.forward = OpenVINOForward(encoder.model(), self.longest)
+        self.forward = OpenVINOEngine(encoder.model(), self.longest)
         self._graph, self._states = self.forward.uncompiled([at_pooling(encoder.head.steps)[0]])
         tokens, pad = encoder.tokenizer(texts, encoder.head.form), encoder.config.pad_token_id
         batches = list(_batches(tokens, pad))

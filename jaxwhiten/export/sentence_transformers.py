@@ -66,7 +66,7 @@ def save_sentence_transformer(
     Raises:
       InputError: A pooling such a folder cannot say.
     """
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=not model.config.static)
+    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=model.special_tokens)
     head = Head.named(check_pooling(pooling))
     head = head.then(*steps) if steps else head
     return write_folder(folder, model, tokenizer, head, card=card, dtype=dtype)

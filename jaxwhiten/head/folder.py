@@ -57,14 +57,15 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
     where = folder / "modules.json"
     if (kinds[0], kinds.count("Pooling")) not in (("Transformer", 1), (STATIC, 0)):
         raise ModelError(f"{where}: lists {', '.join(kinds)}; expected one Transformer, then one Pooling.")
-    steps: list[Step] = [Mean()] if config.static else []
+    static = kinds[0] == STATIC
+    steps: list[Step] = [Mean()] if static else []
     width = config.hidden_size
     for kind, place in listed[1:]:
         classes = STEPS.get(kind, ())
         pooled = any(isinstance(step, Pooling) for step in steps)
         if kind in ("Transformer", STATIC) or any(issubclass(c, (StateStep, Pooling)) == pooled for c in classes):
             raise ModelError(f"{where}: {kind} is in a place where it is not supported, after {kinds}.")
-        first = listed[0][1] if config.static else loading.transformer_folder(folder)
+        first = listed[0][1] if static else loading.transformer_folder(folder)
         found = Found(place, folder, first, config, width)
         step = next((step for c in classes if (step := c.from_folder(found)) is not None), None)
         if step is not None:
@@ -122,17 +123,18 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
 
 
 def modules_of(
-    head: Head, config: EncoderConfig, tokenizer: BulkTokenizer
+    head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer
 ) -> list[tuple[Step, list[tuple[str, Module]]]]:
     """The modules of sentence-transformers that do what a head does, for each step, with their folders."""
+    config = model.config
     head.width(config)
     width, number, found = config.hidden_size, 0, list[tuple[Step, list[tuple[str, Module]]]]()
-    if config.static and not isinstance(head.steps[0], Mean):
+    if model.pools and not isinstance(head.steps[0], Mean):
         raise InputError(
             f"{head.summary}: a static encoder's folder says the mean of its tokens, and no other pooling."
         )
     for step in head.steps:
-        pools = config.static and isinstance(step, Mean)  # as its first module does
+        pools = model.pools and isinstance(step, Mean)  # as its first module does
         modules = [] if pools else step.to_folder(Target(config, width, tokenizer))
         found.append((step, [(f"{number + i}_{module.kind}", module) for i, module in enumerate(modules, start=1)]))
         number += len(modules)
@@ -167,7 +169,7 @@ def write_folder(
     from safetensors.numpy import save_file
 
     folder = Path(folder)
-    modules = [module for _, of_step in modules_of(head, model.config, tokenizer) for module in of_step]
+    modules = [module for _, of_step in modules_of(head, model, tokenizer) for module in of_step]
     if (folder / CODE_FILE).is_file():  # of a head that was here before
         (folder / CODE_FILE).unlink()
     if isinstance(model, StaticEncoder):
@@ -176,7 +178,7 @@ def write_folder(
     else:
         save_model(model, folder, dtype=dtype)
     tokenizer.save(folder, head.form)
-    listed = [_row(STATIC if model.config.static else "Transformer", 0, "")]
+    listed = [_row(model.module, 0, "")]
     changes: dict[str, Any] = {}
     for number, (path, module) in enumerate(modules, start=1):
         listed.append(_row(module.kind, number, path))
@@ -193,7 +195,7 @@ def write_folder(
         step.save_beside(folder)
     if changes:
         io.write_json(folder / "config.json", loading.read_json(folder / "config.json") | changes)
-    if not model.config.static:
+    if not model.pools:
         of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
         io.write_json(folder / "sentence_bert_config.json", of_transformer)
     settings = settings or Settings(similarity_fn_name="cosine")

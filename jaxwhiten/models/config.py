@@ -131,11 +131,6 @@ class EncoderConfig:
             )
 
     @property
-    def static(self) -> bool:
-        """Whether the hidden states are rows of a table, and sentences have no special tokens."""
-        return self.model_type == "static"
-
-    @property
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_heads

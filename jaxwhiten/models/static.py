@@ -35,6 +35,8 @@ class StaticEncoder(TransformerEncoder):
       dtype: Dtype of the hidden states.
     """
 
+    module, pools, special_tokens = MODULE, True, False
+
     def __init__(self, table: Float[np.ndarray, "vocab d"], dtype: DTypeLike = jnp.float32):
         rows, width = table.shape
         self.config = EncoderConfig(

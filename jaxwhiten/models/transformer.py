@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -26,7 +26,16 @@ class TransformerEncoder(nnx.Module):
       dtype: Dtype of matrix products, `jnp.float32` or `jnp.bfloat16`. Parameters are float32.
       rngs: Source of the initial weights.
       remat: Whether to recompute each layer's activations in the backward pass (gradient checkpointing).
+
+    Attributes:
+      module: The first module of its folder in sentence-transformers.
+      pools: Whether that module takes the mean of the tokens itself.
+      special_tokens: Whether sentences are put between the tokenizer's special tokens.
     """
+
+    module: ClassVar[str] = "Transformer"
+    pools: ClassVar[bool] = False
+    special_tokens: ClassVar[bool] = True
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32, remat: bool = False):
         self.config = config

@@ -119,30 +119,6 @@ class BulkTokenizer:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
-    def words(self, sentences: Sequence[str]) -> list[list[str]]:
-        """The words of each sentence, normalised: what a WordPiece tokenizer looks for tokens in.
-
-        Raises:
-          InputError: Another kind of tokenizer, whose tokens are no parts of such words.
-        """
-        tokenizer = self._tokenizer
-        if type(tokenizer.model).__name__ != "WordPiece":
-            raise InputError(f"{self._folder}: words can be added to WordPiece tokenizers, not to this one.")
-        normalized = tokenizer.normalizer.normalize_str if tokenizer.normalizer else str
-        return [[word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normalized(s))] for s in sentences]
-
-    def with_words(self, words: Sequence[str]) -> BulkTokenizer:
-        """This tokenizer with further tokens, whole words or phrases of `words`; it lies in a folder of the cache."""
-        from tokenizers import AddedToken, Tokenizer
-
-        with _refusing(self._folder, "takes no words"):
-            tokenizer = Tokenizer.from_str(self.to_json())
-            tokenizer.add_tokens([AddedToken(word, single_word=True, normalized=True) for word in words])
-        text = tokenizer.to_str()
-        folder = io.cache_dir("tokenizers", io.content_key("tokenizer", 1, text))
-        io.write_text(folder / "tokenizer.json", text)
-        return BulkTokenizer(folder, self.max_length, special_tokens=self._special_tokens)
-
     def prompt_length(self, prompt: str) -> int:
         """Tokens that a prompt takes at the beginning of a sentence, [CLS] counted, as sentence-transformers counts."""
         with _refusing(self._folder, "is damaged"):

@@ -18,8 +18,8 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding.batching import SLOTS
 from jaxwhiten.encoding.forward import forward
-from jaxwhiten.encoding.layout import SLOTS
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
@@ -42,7 +42,7 @@ LARGE = EncoderConfig("bert", 30_522, 1024, 2, 16, 4096, 512)
 
 
 def model_of(config: EncoderConfig, dtype: str, **how: Any) -> Any:
-    """A model without its numbers; weights are in its dtype, as `Forward` places them."""
+    """A model without its numbers; weights are in its dtype, as `JAXEngine` places them."""
     model = nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype, **how))
     graph, state = nnx.split(model)
     cast = jnp.bfloat16 if dtype == "bfloat16" else jnp.float32

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxwhiten.encoding.batching import length_ladder, plan_batches
+from jaxwhiten.encoding.batching import Layout, length_ladder
 
 
 def check(batch, lengths, multiple):
@@ -27,7 +27,7 @@ def check(batch, lengths, multiple):
 )
 def test_every_sentence_once_in_a_batch_that_fits_it(lengths, budget, multiple, max_rows):
     lengths = np.asarray(lengths, np.int64)
-    batches = list(plan_batches(lengths, max_length=128, token_budget=budget, multiple=multiple, max_rows=max_rows))
+    batches = list(Layout(128, budget, multiple).plan(lengths, max_rows))
     rows = np.concatenate([b.rows for b in batches]) if batches else np.empty(0, int)
     np.testing.assert_array_equal(np.sort(rows), np.arange(len(lengths)))
     for batch in batches:
@@ -38,7 +38,7 @@ def test_every_sentence_once_in_a_batch_that_fits_it(lengths, budget, multiple, 
 
 def test_few_shapes_and_little_padding_for_many_sentences():
     lengths = np.random.default_rng(0).integers(3, 65, 50_000)
-    batches = list(plan_batches(lengths, max_length=64, token_budget=4096))
+    batches = list(Layout(64, 4096).plan(lengths))
     assert len({(b.height, b.length, b.tokens) for b in batches}) <= len(length_ladder(64)) + 2
     assert sum(b.tokens for b in batches) < 1.02 * lengths.sum()
     assert sum(b.height * b.length for b in batches) < 1.3 * lengths.sum()
@@ -46,7 +46,7 @@ def test_few_shapes_and_little_padding_for_many_sentences():
 
 def test_ten_sentences_are_one_batch():
     lengths = np.arange(4, 14)
-    assert len(list(plan_batches(lengths, max_length=64, token_budget=4096))) == 1
+    assert len(list(Layout(64, 4096).plan(lengths))) == 1
 
 
 @given(
@@ -55,7 +55,7 @@ def test_ten_sentences_are_one_batch():
 )
 def test_halves_hold_the_sentences_in_order(lengths, multiple):
     lengths = np.asarray(lengths, np.int64)
-    for batch in plan_batches(lengths, max_length=64, token_budget=512, multiple=multiple):
+    for batch in Layout(64, 512, multiple).plan(lengths):
         parts = batch.halved(lengths, multiple)
         np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), batch.rows)
         for part in parts:

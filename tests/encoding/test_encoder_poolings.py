@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from tokenizers import Tokenizer
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import Forward, forward
+from jaxwhiten.encoding.forward import JAXEngine, forward
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head import Head
 from jaxwhiten.models import load_model
@@ -44,8 +44,10 @@ def alone(tiny_model):
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
     pairs = list(itertools.combinations(range(4), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
-    passes, dispatch = [], Forward._dispatch
-    monkeypatch.setattr(Forward, "_dispatch", lambda self, *args: passes.append(list(args[3])) or dispatch(self, *args))
+    passes, dispatch = [], JAXEngine._dispatch
+    monkeypatch.setattr(
+        JAXEngine, "_dispatch", lambda self, *args: passes.append(list(args[3])) or dispatch(self, *args)
+    )
     got = encoder.encode(SENTENCES, pooling=names, batch_size=1000)
     assert passes == [names]
     _, hidden, _ = alone(SENTENCES[3])
@@ -56,7 +58,7 @@ def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
 
 def test_nothing_is_computed_twice_or_for_nothing(encoder):
     """Each layer's mean is taken once, however many poolings share it; padding passes no dense layer."""
-    graph, state = encoder._forward._model
+    graph, state = encoder._engine._model
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
     mesh = Mesh(np.asarray(jax.devices()[:1]), ("data",))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding.forward import Forward, forward
+from jaxwhiten.encoding.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
 from tests.commands.conftest import generated
 from tests.tiny import tiny_config
@@ -24,12 +24,12 @@ def on_one_device(tiny_model, monkeypatch):
 
 
 def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, tiny_model):
-    program = on_one_device._forward
+    program = on_one_device._engine
     assert (program.devices, program.in_flight) == (1, 5)
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
-    assert alone._forward.devices == 1
-    alone._forward._threads = None
-    on_one_device._runner.token_budget = alone._runner.token_budget = 256  # many batches
+    assert alone._engine.devices == 1
+    alone._engine._threads = None
+    on_one_device._engine.layout.token_budget = alone._engine.layout.token_budget = 256  # many batches
     names = ("mean", "cls")
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
@@ -41,23 +41,23 @@ def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
     monkeypatch.setattr("jaxwhiten.encoding.forward.kernel_for", lambda *how: asked.append(how[1:]))
     model = init_model(tiny_config(max_positions=256), seed=0, dtype="bfloat16")
     for max_length in (64, 128, 129):
-        Forward(model, max_length)
+        JAXEngine(model, max_length)
     assert asked == [("bfloat16", model.config.head_size)]
 
 
 def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
-    shapes, dispatch = [], type(on_one_device._forward)._dispatch
+    shapes, dispatch = [], type(on_one_device._engine)._dispatch
     lowered, lower = [], forward.lower
 
     def counting(self, ids, lengths, tokens, heads):
         shapes.append((*ids.shape, tokens, *heads))
         return dispatch(self, ids, lengths, tokens, heads)
 
-    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", counting)
+    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", counting)
     monkeypatch.setattr(
         "jaxwhiten.encoding.forward.forward", SimpleNamespace(lower=lambda *a: lowered.append(a) or lower(*a))
     )
-    on_one_device._runner.token_budget = 128
+    on_one_device._engine.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
@@ -66,20 +66,20 @@ def test_what_a_batch_raises_is_raised(on_one_device, monkeypatch):
     def broken(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", broken)
+    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", broken)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         on_one_device.encode(TEXTS)
 
 
 def test_no_memory_splits_the_batch(on_one_device, monkeypatch):
-    dispatch, expected = type(on_one_device._forward)._dispatch, on_one_device.encode(TEXTS)
+    dispatch, expected = type(on_one_device._engine)._dispatch, on_one_device.encode(TEXTS)
 
     def full(self, ids, lengths, tokens, names):
         if tokens > 300:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
         return dispatch(self, ids, lengths, tokens, names)
 
-    monkeypatch.setattr(type(on_one_device._forward), "_dispatch", full)
+    monkeypatch.setattr(type(on_one_device._engine), "_dispatch", full)
     with pytest.warns(RuntimeWarning, match="ran out of memory"):
         found = on_one_device.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -89,14 +89,15 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     """Eight devices, rows dealt out to them in turn; the padding rows at the end find no room."""
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
     rng, rows, devices = np.random.default_rng(0), 21, 8
-    assert encoder._forward.devices == devices
+    assert encoder._engine.devices == devices
     lengths = np.ones(40, np.int32)
     lengths[:rows] = np.sort(rng.integers(2, 25, rows))[::-1]
     ids = rng.integers(5, 200, (40, 32)).astype(np.int32)
     room = devices * int(lengths[:rows:devices].sum())
     names = ("mean", "cls", "first_last_avg", "max", "ditto:1+2")
     heads = {name: encoder._named(name).steps for name in names}
-    packed, padded = (encoder._forward.start(ids, lengths, tokens, heads)() for tokens in (room, ids.size))
+    engine = encoder._engine
+    packed, padded = (engine.fetch(engine._dispatch(ids, lengths, room, heads)) for room in (room, ids.size))
     for name in names:
         assert packed[name].shape == (40, 32)
         np.testing.assert_allclose(packed[name][:rows], padded[name][:rows], atol=2e-6)

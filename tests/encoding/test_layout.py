@@ -1,7 +1,5 @@
 """Several sentences in a row: every sentence once, the vectors of other layouts, and none that sees its neighbours."""
 
-from unittest import mock
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxwhiten import Encoder
-from jaxwhiten.encoding import forward, layout
-from jaxwhiten.encoding.batching import plan_batches
-from jaxwhiten.encoding.stream import BatchRunner
+from jaxwhiten.encoding import batching, forward
+from jaxwhiten.encoding.batching import Layout
 from jaxwhiten.models.attention import Fused
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import TokenIds
@@ -27,7 +24,7 @@ POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_to
 @given(lengths=st.lists(st.integers(2, 128), min_size=1, max_size=300), slots=st.sampled_from([1, 4, 16]))
 def test_rows_hold_every_sentence_once_and_no_more_than_fits(lengths, slots):
     lengths = np.asarray(lengths, np.int64)
-    order, row, slot = layout.fill_rows(lengths, slots=slots)
+    order, row, slot = batching.fill_rows(lengths, slots=slots)
     np.testing.assert_array_equal(np.sort(order), np.arange(len(lengths)))
     assert (np.diff(row) >= 0).all()
     assert np.bincount(row, weights=lengths[order]).max() <= 128
@@ -38,7 +35,7 @@ def test_rows_hold_every_sentence_once_and_no_more_than_fits(lengths, slots):
 
 def test_rows_are_full_where_lengths_allow_it():
     lengths = np.random.default_rng(0).integers(8, 65, 20_000)
-    _, row, _ = layout.fill_rows(lengths)
+    _, row, _ = batching.fill_rows(lengths)
     assert lengths.sum() > 0.99 * 128 * (row[-1] + 1)
 
 
@@ -53,13 +50,12 @@ def test_rows_are_full_where_lengths_allow_it():
 def test_batches_hold_every_sentence_and_its_tokens(lengths, budget, multiple, max_rows, long_rows):
     lengths = np.asarray(lengths, np.int64)
     tokens = TokenIds(np.arange(1, lengths.sum() + 1), lengths)
-    how = {"max_length": 200, "token_budget": budget, "multiple": multiple, "max_rows": max_rows}
-    batches = list(layout.plan(lengths, share_rows=True, long_rows=long_rows, **how))
-    assert {b.length for b in batches if isinstance(b, layout.RowBatch)} <= ({128, 256} if long_rows else {128})
-    assert not long_rows or all(isinstance(b, layout.RowBatch) for b in batches)
+    batches = list(Layout(200, budget, multiple, share_rows=True, long_rows=long_rows).plan(lengths, max_rows))
+    assert {b.length for b in batches if isinstance(b, batching.RowBatch)} <= ({128, 256} if long_rows else {128})
+    assert not long_rows or all(isinstance(b, batching.RowBatch) for b in batches)
     np.testing.assert_array_equal(np.sort(np.concatenate([b.rows for b in batches])), np.arange(len(lengths)))
     for whole in batches:
-        assert max_rows is None or len(whole.rows) <= max(max_rows, layout.SLOTS * multiple)
+        assert max_rows is None or len(whole.rows) <= max(max_rows, batching.SLOTS * multiple)
         for batch in (whole, *whole.halved(lengths, multiple)):
             ids, each = batch.arrays(tokens, 0)
             assert batch.height % multiple == 0
@@ -77,32 +73,32 @@ def test_batches_hold_every_sentence_and_its_tokens(lengths, budget, multiple, m
 
 def test_without_shared_rows_the_plan_is_that_of_packed_batches():
     lengths = np.random.default_rng(0).integers(3, 65, 500)
-    how = {"max_length": 64, "token_budget": 1024, "multiple": 2}
-    found, expected = layout.plan(lengths, share_rows=False, **how), plan_batches(lengths, **how)
+    found = Layout(64, 1024, 2, share_rows=True).plan(lengths, segments=False)
+    expected = Layout(64, 1024, 2).plan(lengths)
     for batch, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(batch.rows, other.rows)
 
 
 def test_accelerators_share_rows():
-    of_tpu = mock.Mock(spec=forward.Forward, platform="tpu", devices=1)
-    assert BatchRunner(of_tpu, 32, 0).share_rows
+    assert Layout.on("tpu", 1, 32).share_rows
+    assert not Layout.on("cpu", 1, 32).share_rows
 
 
 @pytest.fixture(scope="module")
 def encoders(tiny_model):
     """On eight devices: with packed batches, and with shared rows."""
     packed, shared = (Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32) for _ in range(2))
-    assert not packed._runner.share_rows
-    shared._runner.share_rows = True
-    shared._runner.token_budget = 8 * 512
+    assert not packed._engine.layout.share_rows
+    shared._engine.layout.share_rows = True
+    shared._engine.layout.token_budget = 8 * 512
     return packed, shared
 
 
 def test_every_pooling_gives_the_vectors_of_packed_batches(encoders, monkeypatch):
     packed, shared = encoders
-    shapes, dispatch = set(), type(shared._forward)._dispatch
+    shapes, dispatch = set(), type(shared._engine)._dispatch
     monkeypatch.setattr(
-        type(shared._forward),
+        type(shared._engine),
         "_dispatch",
         lambda self, ids, lengths, *rest: shapes.add(lengths.ndim) or dispatch(self, ids, lengths, *rest),
     )
@@ -120,7 +116,7 @@ def test_long_rows_with_a_kernel_give_the_vectors_of_packed_batches(tmp_path, mo
     packed = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
     monkeypatch.setattr(forward, "kernel_for", lambda *how: Fused(implementation="xla"))
     long = Encoder.from_pretrained(folder, pooling="mean", max_length=256)
-    long._runner.share_rows = True
+    long._engine.layout.share_rows = True
     assert long.tokenizer(texts).lengths.max() > 128
     for names in ("mean", "ditto:0+1"):
         np.testing.assert_allclose(long.encode(texts, pooling=names), packed.encode(texts, pooling=names), atol=1e-5)
@@ -150,22 +146,22 @@ def test_a_changed_sentence_moves_no_other_by_a_bit(encoders):
 
 def test_bfloat16_is_near_float32(tiny_model, encoders):
     shared = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32, dtype="bfloat16")
-    shared._runner.share_rows = True
+    shared._engine.layout.share_rows = True
     found, expected = shared.encode(TEXTS[:60]), encoders[0].encode(TEXTS[:60])
     assert np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 
 
 def test_a_batch_too_large_is_split(encoders, monkeypatch):
     packed, shared = encoders
-    dispatch, expected = type(shared._forward)._dispatch, packed.encode(TEXTS)
+    dispatch, expected = type(shared._engine)._dispatch, packed.encode(TEXTS)
 
     def full(self, ids, *rest):
         if ids.size > 8 * 128:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
         return dispatch(self, ids, *rest)
 
-    monkeypatch.setattr(type(shared._forward), "_dispatch", full)
-    monkeypatch.setattr(shared._runner, "token_budget", 8 * 512)
+    monkeypatch.setattr(type(shared._engine), "_dispatch", full)
+    monkeypatch.setattr(shared._engine.layout, "token_budget", 8 * 512)
     with pytest.warns(RuntimeWarning, match="ran out of memory"):
         found = shared.encode(TEXTS)
     np.testing.assert_allclose(found, expected, atol=1e-5)

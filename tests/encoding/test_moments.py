@@ -22,8 +22,8 @@ def encoder(tiny_model):
 @pytest.fixture
 def reducing(encoder, monkeypatch):
     """As on an accelerator, in blocks of 200 sentences and batches of few."""
-    monkeypatch.setattr(encoder._runner, "reduces", True)
-    monkeypatch.setattr(encoder._runner, "token_budget", 8 * 256)
+    monkeypatch.setattr(encoder._engine, "reduces", True)
+    monkeypatch.setattr(encoder._engine.layout, "token_budget", 8 * 256)
     monkeypatch.setattr(module, "BLOCK", 25)
     return encoder
 
@@ -59,7 +59,7 @@ def test_they_are_those_of_the_host_and_only_sums_are_fetched(encoder, reducing,
     expected = Moments().update(encoder.encode(TEXTS))
     assert fetched["vectors"] >= 500 * 32 * 4
     fetched["vectors"] = 0
-    monkeypatch.setattr(encoder._runner, "share_rows", share_rows)
+    monkeypatch.setattr(encoder._engine.layout, "share_rows", share_rows)
     found = reducing.moments(iter(TEXTS))
     close(found, expected)
     d, blocks = 32, 3
@@ -67,19 +67,18 @@ def test_they_are_those_of_the_host_and_only_sums_are_fetched(encoder, reducing,
 
 
 def test_a_cpu_keeps_its_own_route(encoder, fetched):
-    assert not encoder._runner.reduces
+    assert not encoder._engine.reduces
     close(encoder.moments(TEXTS), Moments().update(encoder.encode(TEXTS)))
     assert fetched["sums"] == 0
 
 
 def test_vectors_that_are_not_finite_are_named(reducing, monkeypatch):
-    start = type(reducing._forward).start
+    fetch = type(reducing._engine).fetch
 
-    def spoiled(self, ids, lengths, tokens, heads, finish=None):
-        fetch = start(self, ids, lengths, tokens, heads, finish)
-        return lambda: {name: x * np.float32(np.nan) for name, x in fetch().items()}
+    def spoiled(self, handle, **how):
+        return {name: x * np.float32(np.nan) for name, x in fetch(self, handle, **how).items()}
 
-    monkeypatch.setattr(type(reducing._forward), "start", spoiled)
+    monkeypatch.setattr(type(reducing._engine), "fetch", spoiled)
     with pytest.raises(NonFiniteError, match="Row 0"):
         reducing.moments(TEXTS[:50])
 

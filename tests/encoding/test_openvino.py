@@ -72,7 +72,7 @@ def test_heads_share_the_encoder_s_program(pair):
     vectors = pair[0].encode(SENTENCES)
     whitening = Whitening(n_components=5).fit(np.random.default_rng(0).normal(size=(99, 32)).astype(np.float32))
     code = make_code("ubinary").fit(vectors)
-    forward = pair[1]._forward
+    forward = pair[1]._engine
     pair[1].encode(SENTENCES)
     before = sum(key[0] == "poolings" for key in forward._programs)
     for change in (
@@ -131,28 +131,28 @@ def test_bad_input_is_refused_alike(pair):
 
 def test_no_memory_splits_the_batch(pair, monkeypatch):
     _, encoder = pair
-    expected, start = encoder.encode(SENTENCES), type(encoder._forward).start
+    expected, start = encoder.encode(SENTENCES), type(encoder._engine).start
 
-    def full(self, ids, *rest):
-        if len(ids) > 3:
+    def full(self, batch, *rest):
+        if len(batch.rows) > 3:
             raise MemoryError("std::bad_alloc")
-        return start(self, ids, *rest)
+        return start(self, batch, *rest)
 
-    monkeypatch.setattr(encoder._runner, "token_budget", 1024)
-    monkeypatch.setattr(type(encoder._forward), "start", full)
+    monkeypatch.setattr(encoder._engine.layout, "token_budget", 1024)
+    monkeypatch.setattr(type(encoder._engine), "start", full)
     with pytest.warns(RuntimeWarning, match="ran out of memory"):
         np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 
 
 def test_what_a_batch_raises_is_raised(pair, monkeypatch):
-    monkeypatch.setattr(type(pair[1]._forward), "start", lambda *_: (_ for _ in ()).throw(RuntimeError("else")))
+    monkeypatch.setattr(type(pair[1]._engine), "start", lambda *_: (_ for _ in ()).throw(RuntimeError("else")))
     with pytest.raises(RuntimeError, match="else"):
         pair[1].encode(SENTENCES)
 
 
 def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
     _, encoder = pair
-    expected, start, count = encoder.encode(SENTENCES), type(encoder._forward).start, iter(range(9))
+    expected, start, count = encoder.encode(SENTENCES), type(encoder._engine).start, iter(range(9))
 
     def interrupted(self, *args):
         if next(count) == 3:
@@ -160,7 +160,7 @@ def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
         return start(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(encoder._forward), "start", interrupted)
+        patch.setattr(type(encoder._engine), "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
             encoder.encode(SENTENCES, batch_size=1)
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)

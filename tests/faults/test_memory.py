@@ -13,22 +13,26 @@ NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while tr
 
 
 class Full:
-    """A program on devices with room for some tokens, which says so when it is started or when it is read."""
+    """An engine with room for some tokens, which says so when a batch is started or when it is fetched."""
 
-    def __init__(self, forward, tokens, late):
-        self._wrapped, self.tokens, self.late, self.refused = forward, tokens, late, 0
+    def __init__(self, engine, tokens, late):
+        self._wrapped, self.tokens, self.late, self.refused = engine, tokens, late, 0
 
     def __getattr__(self, name):
         return getattr(self._wrapped, name)
 
-    def start(self, ids, lengths, tokens, names, finish=None):
-        if tokens <= self.tokens:
-            return self._wrapped.start(ids, lengths, tokens, names, finish)
+    def start(self, batch, tokens, heads):
+        if batch.tokens <= self.tokens:
+            return self._wrapped.start(batch, tokens, heads)
         self.refused += 1
-        return self.no_room if self.late else self.no_room()
+        if not self.late:
+            raise NO_ROOM
+        return NO_ROOM
 
-    def no_room(self):
-        raise NO_ROOM
+    def fetch(self, handle, **how):
+        if handle is NO_ROOM:
+            raise NO_ROOM
+        return self._wrapped.fetch(handle, **how)
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ def encoder(tiny_model):
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)
     # eight devices: the smallest batch has eight rows
-    encoder._runner._forward = full = Full(encoder._runner._forward, 600, late)
+    encoder._engine = full = Full(encoder._engine, 600, late)
     with pytest.warns(RuntimeWarning, match=r"ran out of memory with \d+ sentences of \d+ tokens"):
         found = encoder.encode(TEXTS, pooling=pooling)
     for name in [pooling] if isinstance(pooling, str) else pooling:
@@ -53,7 +57,7 @@ def test_batches_are_halved_until_they_fit(encoder, late, pooling):
 
 
 def test_what_cannot_be_split_is_an_error(encoder):
-    encoder._runner._forward = Full(encoder._runner._forward, 8, False)
+    encoder._engine = Full(encoder._engine, 8, False)
     with pytest.warns(RuntimeWarning), pytest.raises(JaxwhitenError, match="lower max_length"):
         encoder.encode(TEXTS)
 
@@ -63,6 +67,6 @@ def test_other_errors_of_the_device_are_not_hidden(encoder):
         def start(self, *_):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
-    encoder._runner._forward = Broken(encoder._runner._forward, 0, False)
+    encoder._engine = Broken(encoder._engine, 0, False)
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         encoder.encode(TEXTS)

@@ -98,7 +98,8 @@ def test_a_full_table_begins_anew(tokenizer, monkeypatch):
 def test_other_tokenizers_have_no_table(tiny_model, tokenizer, tmp_path):
     assert BulkTokenizer(tiny_model, 20)._table is None
     assert changed(tiny_model, tmp_path, pre_tokenizer={"type": "Whitespace"})._table is None
-    more = tokenizer.with_words(["two dogs", "guitar"])
-    assert more._table is None
-    ids = more(["A Guitar, two dogs"]).flat
-    assert [more.vocabulary[i] for i in ids[[1, -1]]] == ["guitar", "two dogs"]
+    raw = json.loads((tiny_model / "tokenizer.json").read_text())
+    word = raw["added_tokens"][0] | {"id": 200, "content": "two dogs", "special": False, "normalized": True}
+    joined = changed(tiny_model, tmp_path, added_tokens=[*raw["added_tokens"], word])
+    assert joined._table is None
+    assert joined.vocabulary[joined(["A Guitar, two dogs"]).flat[-1]] == "two dogs"
