@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.family import Family
+from jaxwhiten.models.family import Family, MaskedForm, PairForm
 
 EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",
@@ -60,14 +60,28 @@ def _after_padding(_: Any, __: str, fields: Mapping[str, Any]) -> dict[str, Any]
     return {"position_offset": fields["pad_token_id"] + 1}
 
 
-BERT = Family("BertModel", NAMES, ("", "bert."), KEYS)
-ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, read=_after_padding)
-XLM_ROBERTA = dataclasses.replace(ROBERTA, architecture="XLMRobertaModel")
+MASKED = MaskedForm(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    ("cls.predictions", "cls.predictions.decoder"),
+)
+BERT = Family("Bert", NAMES, ("", "bert."), KEYS, MASKED, PairForm())
+
+ROBERTA_MASKED = MaskedForm("lm_head.dense", "lm_head.layer_norm", ("lm_head", "lm_head.decoder"), "gelu")
+ROBERTA_PAIRS = PairForm("classifier.out_proj", "classifier.dense")
+ROBERTA = Family(
+    "Roberta", NAMES, ("", "roberta."), KEYS, ROBERTA_MASKED, ROBERTA_PAIRS, {"pad_token_id": 1}, read=_after_padding
+)
+XLM_ROBERTA = dataclasses.replace(ROBERTA, stem="XLMRoberta")
 ELECTRA = Family(
-    "ElectraModel",
+    "Electra",
     {**NAMES, "embeddings.projection": "embeddings_project"},
     ("", "electra."),
     {**KEYS, "embedding_size": "embedding_size"},
+    MaskedForm(
+        "generator_predictions.dense", "generator_predictions.LayerNorm", ("generator_lm_head",), activation="gelu"
+    ),
+    ROBERTA_PAIRS._replace(activation="gelu"),
     {"embedding_size": 128, "pooler": False},
 )
 
@@ -93,7 +107,13 @@ DISTILBERT_KEYS = {field: key for field, key in UNTYPED_KEYS.items() if field !=
     "attention_dropout": "attention_dropout",
 }
 DISTILBERT = Family(
-    "DistilBertModel", DISTILBERT_NAMES, ("", "distilbert."), DISTILBERT_KEYS, {"type_vocab_size": 0, "pooler": False}
+    "DistilBert",
+    DISTILBERT_NAMES,
+    ("", "distilbert."),
+    DISTILBERT_KEYS,
+    MaskedForm("vocab_transform", "vocab_layer_norm", ("vocab_projector",), epsilon=1e-12),
+    PairForm(dense="pre_classifier", activation="relu"),
+    {"type_vocab_size": 0, "pooler": False},
 )
 
 # ALBERT has narrow embeddings, a projection to the hidden width, and layers that share their weights.
@@ -128,10 +148,12 @@ def _checked_groups(_: Any, where: str, fields: Mapping[str, Any]) -> dict[str, 
 
 
 ALBERT = Family(
-    "AlbertModel",
+    "Albert",
     ALBERT_NAMES,
     ("", "albert."),
     {**KEYS, "embedding_size": "embedding_size", "layer_groups": "num_hidden_groups"},
+    MaskedForm("predictions.dense", "predictions.LayerNorm", ("predictions", "predictions.decoder")),
+    PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
     _checked_groups,
@@ -148,10 +170,12 @@ MPNET_NAMES = {
     "layers.*.attention_norm": "encoder.layer.*.attention.LayerNorm",
 }
 MPNET = Family(
-    "MPNetModel",
+    "MPNet",
     MPNET_NAMES,
     ("", "mpnet."),
     {**UNTYPED_KEYS, "relative_buckets": "relative_attention_num_buckets"},
+    ROBERTA_MASKED,
+    ROBERTA_PAIRS,
     # Positions start after the padding id, which is always 1.
     {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
     {"relative_attention_num_buckets": 32},

@@ -32,13 +32,14 @@ def gelu(x: Array) -> Array:
     return x * (1 + jax.lax.erf(x * math.sqrt(0.5))) / 2
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": gelu,
     "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "swish": jax.nn.silu,
+    "tanh": jnp.tanh,
 }
 
 
@@ -71,7 +72,7 @@ class Context(NamedTuple):
     segment: Int[Array, "batch length"] | None = None
 
 
-def activation(name: str) -> Callable[..., Any]:
+def activation(name: str) -> Callable[[Array], Array]:
     """The activation function called `name` in a `config.json`."""
     if name not in ACTIVATIONS:
         raise unknown_name("hidden_act", name, ACTIVATIONS)

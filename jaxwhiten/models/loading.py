@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
@@ -16,6 +18,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint, static
 from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.family import MaskedForm, PairForm
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
@@ -220,3 +223,27 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
     checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)
+
+
+def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:
+    """Reads the part of a module that is a family's head (an nnx filter) from a folder, into the module."""
+    state = nnx.state(module, part)
+    family = FAMILIES[config.model_type].head(form)
+    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, family, state))
+    nnx.update(module, jax.tree.map(jnp.asarray, state))
+
+
+def save_with_head(
+    encoder: TransformerEncoder,
+    folder: str | Path,
+    task: str,
+    head: nnx.State[Any, Any],
+    form: MaskedForm | PairForm,
+    more: Mapping[str, Any],
+    dtype: str,
+) -> None:
+    """Writes an encoder with a head as transformers' architecture for `task`; `more` are further keys of the config."""
+    family = FAMILIES[encoder.config.model_type]
+    tensors = checkpoint.to_tensors(family, nnx.state(encoder, nnx.Param), dtype, family.prefixes[1])
+    tensors |= checkpoint.to_tensors(family.head(form), head, dtype)
+    checkpoint.save_folder(folder, {**family.config_json(encoder.config, task), **more}, tensors, dtype)

@@ -15,7 +15,7 @@ from typing import Any
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
-from jaxwhiten.models.family import Family, Names, Part
+from jaxwhiten.models.family import Family, MaskedForm, Names, Part
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
@@ -90,4 +90,12 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, read=_read, write=_write)
+MASKED = MaskedForm(
+    "head.dense",
+    "head.norm",
+    ("decoder",),
+    "gelu",
+    dense_bias=False,
+    supported={"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True},
+)
+MODERNBERT = Family("ModernBert", NAMES, ("", "model."), KEYS, MASKED, defaults=DEFAULTS, read=_read, write=_write)

@@ -79,4 +79,15 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
 
 
-NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _SUPPORTED, _read, _write)
+NOMIC_BERT = Family(
+    "NomicBert",
+    NAMES,
+    ("", "nomic_bert.", "bert."),
+    KEYS,
+    bert.MASKED._replace(norm="cls.predictions.transform.layer_norm"),
+    None,
+    DEFAULTS,
+    _SUPPORTED,
+    _read,
+    _write,
+)

@@ -27,14 +27,16 @@ class Rotary(NamedTuple):
         return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self))
 
 
-def rotary(length: int, head_size: int, theta: float) -> Rotary:
-    """Angles of the rotary position embedding with base `theta`, in float32 as in published models.
+def rotary(length: int, head_size: int, theta: float) -> Rotary | None:
+    """Angles of the rotary position embedding with base `theta`, in float32 as in published models; None for base 0.
 
     The first and second half of a head are the coordinates of the rotated pairs.
 
     References:
       Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
     """
+    if not theta:
+        return None
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = (1.0 / np.float32(theta) ** exponents).astype(np.float32)
     angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
