@@ -23,8 +23,7 @@ from jaxwhiten.encoding import Encoder, text_fingerprint
 from jaxwhiten.encoding.openvino import OpenVINOForward, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.export.sentence_transformers import as_encoder
-from jaxwhiten.head import AUTO, at_pooling
+from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
 
@@ -51,24 +50,14 @@ class Int8Report(NamedTuple):
     cosine: float
 
 
-def save_int8(
-    folder: str | Path,
-    model: Encoder | str | Path,
-    sentences: Sequence[str],
-    *,
-    cosine: float = COSINE,
-    pooling: str = AUTO,
-    max_length: int | None = None,
-    revision: str | None = None,
-) -> Int8Report:
+def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
       folder: Made if missing; files of the same names are replaced.
-      model: An encoder, or what `Encoder.from_pretrained` reads with the arguments below.
+      encoder: The encoder.
       sentences: At least 16, like those to be encoded; 512 spread over all are read, and a quarter of these held out.
       cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
-      pooling, max_length, revision: As in `Encoder.from_pretrained`.
 
     Returns:
       What was done.
@@ -84,7 +73,6 @@ def save_int8(
         raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
     texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST, len(texts)), dtype=int)]
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
-    encoder = as_encoder(model, pooling=pooling, max_length=max_length, revision=revision)
     work = _Work(encoder, texts)
     kept, reached = work.choose(cosine)
     graph = work.backbone([name for group in kept for name in work.groups[group]])
