@@ -9,6 +9,7 @@ mteb.evaluate(model, mteb.get_tasks(["STS12", "STS16"]))
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -43,10 +44,6 @@ class MTEBEncoder:
       batch_size: At most this many sentences per batch; by default a token budget decides. The 32 that MTEB passes
         unasked is not used.
       name: The name results are filed under, `ORGANISATION/MODEL`; by default made of the encoder's.
-
-    Raises:
-      MismatchError: The whitening takes vectors of another width.
-      MissingDependencyError: MTEB is not installed.
     """
 
     def __init__(
@@ -63,7 +60,7 @@ class MTEBEncoder:
             raise MismatchError(f"The whitening takes vectors of {takes} dimensions; {encoder.name} gives {width}.")
         probe = self._whitened(np.random.default_rng(0).standard_normal((8, width), dtype=np.float32))
         setting = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
-        params = whitening.get_params() if hasattr(whitening, "get_params") else {}
+        params: Mapping[str, Any] = getattr(whitening, "get_params", dict)()
         shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
         named = {} if whitening is None else {"whitening": "-".join([type(whitening).__name__, *shown])}
         module = _mteb("models.model_meta")
@@ -116,8 +113,6 @@ def _organised(name: str) -> str:
 
 def _mteb(module: str) -> Any:
     """A module of MTEB's, imported when it is needed."""
-    import importlib
-
     try:
         return importlib.import_module(f"mteb.{module}")
     except ImportError as error:

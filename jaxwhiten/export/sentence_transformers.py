@@ -14,11 +14,7 @@ from jaxwhiten.text import BulkTokenizer
 
 
 def check_pooling(pooling: str) -> str:
-    """The pooling's own name, if a fine-tuned model can be saved with it.
-
-    Raises:
-      InputError: They cannot.
-    """
+    """The pooling's own name; InputError where a fine-tuned model cannot be saved with it."""
     head = Head.named(pooling)
     if any(isinstance(step, Pooling) and step.mode is None for step in head.steps):
         raise InputError(
@@ -53,9 +49,6 @@ def save_sentence_transformer(
 
     Returns:
       The folder.
-
-    Raises:
-      InputError: A pooling such a folder cannot say.
     """
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=not model.config.static)
     head = Head.named(check_pooling(pooling))

@@ -55,7 +55,7 @@ KEYS = {
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
-def _after_padding(_: Any, __: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _after_padding(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """RoBERTa counts tokens from the padding id on; with padding on the right that count is the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 
@@ -141,9 +141,9 @@ ALBERT_DEFAULTS = {
 }
 
 
-def _checked_groups(_: Any, where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_groups(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields["layer_groups"] < 1:
-        raise ModelError(f"{where}: num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
+        raise ModelError(f"num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
     return {}
 
 

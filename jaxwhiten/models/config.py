@@ -118,7 +118,7 @@ class EncoderConfig:
         for name, (least, most) in _LIMITS.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ModelError(f"config: {name} is {value!r}; expected a number from {least} to {most}.")
+                raise ModelError(f"{name} is {value!r}; expected a number from {least} to {most}.")
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
         heads = self.num_heads
@@ -132,7 +132,7 @@ class EncoderConfig:
         )
         for wrong, fault in faults:
             if wrong:
-                raise ModelError(f"config: {fault}.")
+                raise ModelError(f"{fault}.")
 
     @property
     def static(self) -> bool:
@@ -173,18 +173,18 @@ _JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "b
 _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
-def typed(value: Any, kind: str, where: str) -> Any:
-    """The value of the key `where` of a `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
+def typed(value: Any, kind: str, key: str) -> Any:
+    """The value of a key of `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
     if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
-        raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
+        raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
     try:
         return float(value) if kind == "float" else value
     except OverflowError:
-        raise ModelError(f"{where} is a whole number too large for a float.") from None
+        raise ModelError(f"{key} is a whole number too large for a float.") from None
 
 
 def read_fields(
-    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any], where: str
+    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
 
@@ -195,20 +195,20 @@ def read_fields(
         alternatives = (alternatives,) if isinstance(alternatives, str) else alternatives
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
-            fields[name] = typed(raw[key], str(_FIELDS[name].type), f"{where}: {key}")
+            fields[name] = typed(raw[key], str(_FIELDS[name].type), key)
         elif _FIELDS[name].default is dataclasses.MISSING and name not in defaults:
-            raise ModelError(f"{where}: the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
+            raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields
 
 
-def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any], where: object) -> None:
+def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
     """Refuses keys of a `config.json` whose value is neither null nor the only supported one."""
     for key, value in supported.items():
         if raw.get(key) is not None and raw[key] != value:
-            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
+            raise ModelError(f"{key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float, where: str) -> float:
+def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float) -> float:
     """The base of a rotary position embedding, from `rope_parameters` or the key of older files.
 
     `kind` is the entry of `rope_parameters` to read, or None if it is not nested.
@@ -217,11 +217,11 @@ def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, 
     if kind is not None and isinstance(parameters, Mapping):
         parameters = parameters.get(kind) or {}
     if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":
-        raise ModelError(f"{where}: rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
+        raise ModelError(f"rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
     if raw.get("rope_scaling") is not None:
-        raise ModelError(f"{where}: rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
+        raise ModelError(f"rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
-    theta: float = typed(value, "float", f"{where}: rope_theta")
+    theta: float = typed(value, "float", "rope_theta")
     if not 0 < theta < math.inf:
-        raise ModelError(f"{where}: rope_theta is {theta}; it must be above 0.")
+        raise ModelError(f"rope_theta is {theta}; it must be above 0.")
     return theta

@@ -43,9 +43,6 @@ class PairClassifier(nnx.Module):
       encoder: An encoder; its pooler is made or removed as the family's head asks for.
       labels: Logits per pair.
       rngs: Source of the head's initial weights.
-
-    Raises:
-      ModelError: A family without such classifiers.
     """
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):

@@ -84,7 +84,7 @@ class Family:
       pairs: The head of its classifiers of sentence pairs; None where there are none.
       defaults: `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
       supported: Keys of `config.json` that may be left out or null, and the only other value of each that is supported.
-      read: Further fields from `config.json`: (parsed file, its path, fields so far) -> fields.
+      read: Further fields from `config.json`: (parsed file, fields so far) -> fields.
       write: Further keys of `config.json`.
     """
 
@@ -96,14 +96,14 @@ class Family:
     pairs: PairForm | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    read: Callable[[Mapping[str, Any], str, Mapping[str, Any]], dict[str, Any]] = _nothing
+    read: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = _nothing
     write: Callable[[EncoderConfig], dict[str, Any]] = _nothing
 
-    def parse_config(self, raw: Mapping[str, Any], where: str) -> EncoderConfig:
-        """The configuration in a parsed `config.json`; `where` is its path, for messages."""
-        check_supported(raw, {"position_embedding_type": "absolute", "is_decoder": False, **self.supported}, where)
-        fields = read_fields(raw, self.keys, self.defaults, where)
-        return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, where, fields)))
+    def parse_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
+        """The configuration in a parsed `config.json`."""
+        check_supported(raw, {"position_embedding_type": "absolute", "is_decoder": False, **self.supported})
+        fields = read_fields(raw, self.keys, self.defaults)
+        return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, fields)))
 
     def config_json(self, config: EncoderConfig, task: str = "Model") -> dict[str, Any]:
         """The inverse of `parse_config`; `task` is what the name of the architecture ends with."""

@@ -245,12 +245,14 @@ class EncoderGraph:
         """The layer's output and its attention map."""
 
         def normed(y: str, norm: nnx.LayerNorm | None, before: bool) -> str:
-            return self._norm(y, norm) if layer.pre_norm == before else y
+            return y if layer.pre_norm != before else self._norm(y, norm)
 
-        attended, attention_map = self._attention(normed(x, layer.attention_norm, True), layer.attention, context)
-        x = normed(self.graph.op("Add", x, attended), layer.attention_norm, False)
-        inner = self._feed_forward(normed(x, layer.feed_forward_norm, True), layer.feed_forward)
-        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, False), attention_map
+        attended, attention_map = self._attention(
+            normed(x, layer.attention_norm, before=True), layer.attention, context
+        )
+        x = normed(self.graph.op("Add", x, attended), layer.attention_norm, before=False)
+        inner = self._feed_forward(normed(x, layer.feed_forward_norm, before=True), layer.feed_forward)
+        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False), attention_map
 
     def _attention(self, x: str, part: SelfAttention, context: _Context) -> tuple[str, str]:
         graph, op, config = self.graph, self.graph.op, part.config

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +137,25 @@ def load_config(folder: Path) -> EncoderConfig:
     Raises:
       ModelError: Missing keys, an unsupported `model_type`, or sizes out of range.
     """
-    where = folder / "config.json"
-    raw = read_json(where)
-    model_type = raw.get("model_type")
-    if not isinstance(model_type, str):
-        raise ModelError(f"{where}: no model_type; is this the config.json of a Hugging Face model?")
-    if model_type not in FAMILIES:
-        raise ModelError(f"{where}: model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
-    try:
-        config = FAMILIES[model_type].parse_config(raw, str(where))
+    raw = read_json(folder / "config.json")
+    with naming(folder / "config.json"):
+        model_type = raw.get("model_type")
+        if not isinstance(model_type, str):
+            raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
+        if model_type not in FAMILIES:
+            raise ModelError(f"model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
+        config = FAMILIES[model_type].parse_config(raw)
         activation(config.hidden_act)
         return config
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Has errors of the block be a ModelError that names the file."""
+    try:
+        yield
     except (ModelError, InputError) as error:
-        message = str(error)
-        raise ModelError(message if str(where) in message else f"{where}: {message}") from error
+        raise ModelError(f"{path}: {error}") from error
 
 
 def load_model(
@@ -198,9 +204,6 @@ def init_model(
       config: Configuration of the encoder.
       seed: Seed of the weights, or the generators themselves.
       dtype, remat: As in `load_model`.
-
-    Raises:
-      InputError: An unknown dtype.
     """
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)

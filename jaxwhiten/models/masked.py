@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import init_model, load_head, load_model, read_json, save_with_head
+from jaxwhiten.models.loading import init_model, load_head, load_model, naming, read_json, save_with_head
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 
@@ -123,10 +123,12 @@ def load_masked_lm(
     encoder.pooler = None  # not trained by masked language modelling
     encoder.config = dataclasses.replace(config, pooler=False)
     masked = MaskedLM(encoder, rngs=nnx.Rngs(seed))
-    form, where = FAMILIES[config.model_type].masked, folder / "config.json"
+    form, file = FAMILIES[config.model_type].masked, folder / "config.json"
     if f"{form.dense}.weight" not in checkpoint.open_weights(folder)[0]:
         return masked, folder, False
-    check_supported(read_json(where), form.supported, where)
+    raw = read_json(file)
+    with naming(file):
+        check_supported(raw, form.supported)
     load_head(masked.head, nnx.Param, form, config, folder)
     return masked, folder, True
 
