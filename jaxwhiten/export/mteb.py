@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,6 @@ from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, missing_dependency
 
 
-@runtime_checkable
 class Transform(Protocol):
     """What may follow the encoder: a fitted `Whitening` or another method of `jaxwhiten.methods`."""
 

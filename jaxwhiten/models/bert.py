@@ -37,20 +37,13 @@ NAMES = {
     "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
     "pooler": "pooler.dense",
 }
-KEYS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
+_SAME = ("vocab_size", "hidden_size", "intermediate_size", "type_vocab_size", "layer_norm_eps", "hidden_act")
+KEYS = {name: name for name in (*_SAME, "initializer_range", "pad_token_id")} | {
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_eps": "layer_norm_eps",
-    "hidden_act": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
-    "initializer_range": "initializer_range",
-    "pad_token_id": "pad_token_id",
 }
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 

@@ -17,7 +17,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, missing_dependency, unknown_name
 from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import FeedForward, SelfAttention, TransformerLayer
-from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
 
 _OPSET = 17
@@ -229,9 +229,8 @@ class EncoderGraph:
 
     def _context(self, seen: str, kind: Attention) -> _Context:
         config, longest, bias = self.model.config, self._longest, None
-        if kind.window is not None:
-            near = self._table(f"neighbours.{kind.window}", neighbours(longest, kind.window), 0, 1)
-            seen = self.graph.op("And", seen, near)
+        if (near := visible(longest, kind)) is not None:
+            seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}", near, 0, 1))
         if self.model.relative_bias is not None:
             by_pair = _array(self.model.relative_bias.embedding)[relative_buckets(longest, config.relative_buckets)]
             bias = self._table("relative_bias", by_pair.transpose(2, 0, 1)[None], 2, 3)

@@ -132,11 +132,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_config(folder: Path) -> EncoderConfig:
-    """Reads and checks `config.json`.
-
-    Raises:
-      ModelError: Missing keys, an unsupported `model_type`, or sizes out of range.
-    """
+    """Reads `config.json`; ModelError where keys are missing, or what it says is not supported or out of range."""
     raw = read_json(folder / "config.json")
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")

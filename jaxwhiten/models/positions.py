@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxwhiten.models.config import Attention
+
 
 class Rotary(NamedTuple):
     """Cosines and sines of the rotation angles of each token."""
@@ -61,6 +63,11 @@ def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[
     steps = ratio / np.float32(math.log(max_distance / exact)) * np.float32(half - exact)
     far = np.minimum(exact + steps.astype(np.int64), half - 1)
     return np.where(distance < exact, distance, far) + half * (relative > 0)
+
+
+def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
+    """Which keys each query sees; None for all."""
+    return None if attention.window is None else neighbours(length, attention.window)
 
 
 def neighbours(length: int, window: int) -> Bool[np.ndarray, "length length"]:

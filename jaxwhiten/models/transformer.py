@@ -16,7 +16,7 @@ from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
 from jaxwhiten.models.packing import Packing, Segments
-from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+from jaxwhiten.models.positions import relative_buckets, rotary, visible
 
 
 class TransformerEncoder(nnx.Module):
@@ -70,9 +70,6 @@ class TransformerEncoder(nnx.Module):
         Returns:
           All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
           last hidden state of a pre-norm encoder is taken after its final norm.
-
-        Raises:
-          InputError: Token types for a family without them.
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
@@ -116,12 +113,13 @@ class TransformerEncoder(nnx.Module):
             bias = by_pair.transpose(2, 0, 1)[None]
 
         def context(kind: Attention) -> Context:
-            seen = mask if kind.window is None else mask & neighbours(length, kind.window)
+            near = visible(length, kind)
+            seen = mask if near is None else mask & near
             turns = rotary(length, config.head_size, kind.rotary_theta)
             if segments is None:
                 return Context(seen, bias, turns, packing)
-            near = kernel and dataclasses.replace(kernel, window=kind.window)
-            return Context(seen, bias, turns and turns.at(segments.position), packing, near, segments.number)
+            fused = kernel and dataclasses.replace(kernel, window=kind.window)
+            return Context(seen, bias, turns and turns.at(segments.position), packing, fused, segments.number)
 
         return {kind: context(kind) for kind in dict.fromkeys(config.attention)}
 
