@@ -15,6 +15,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.models import StaticEncoder, init_model
+from jaxwhiten.runtime.telemetry import silenced
 from tests.commands.conftest import generated
 from tests.tiny import FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
@@ -28,7 +29,8 @@ def folder(tmp_path_factory):
 
 
 def both(model, dtype="float32", **reading):
-    pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
+    with silenced():
+        pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
     reading = {"max_length": 24, "dtype": dtype, "device": "cpu", **reading}
     return Encoder.from_pretrained(model, **reading), Encoder.from_pretrained(model, engine="openvino", **reading)
 
