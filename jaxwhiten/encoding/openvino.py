@@ -25,7 +25,7 @@ from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
 from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.graph import MAX_BYTES, TOKENS, Graph, encoder_graph
+from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from jaxwhiten.runtime.hardware import cores
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
@@ -213,14 +213,12 @@ class OpenVINOEngine:
     def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
         graph = Graph(_PURPOSE, _EXTRA)
-        encoder = encoder_graph(graph, self._module, self._max_length)
+        encoder = EncoderGraph(graph, self._module, self._max_length)
         outputs = {}
         for number, steps in enumerate(poolings):
             name = f"pooled.{number}"
             graph.op("Identity", write_steps(steps, encoder), output=name)
             outputs[name] = self._width(steps)
-        if graph.nbytes > MAX_BYTES:
-            raise InputError(f"{graph.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
         return core().read_model(graph.finish(TOKENS, outputs, {}).SerializeToString()), encoder.hidden_states
 
     def compile(self, model: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,12 @@ scores = queries @ encoder.head.code.decode(documents).T
 """
 
 
-def _card(name: str, text: str, *, base_model: str, tags: tuple[str, ...] = (), **header: str) -> str:
+_SENTENCES = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
+_SENTENCE_TAGS = ("sentence-transformers", "sentence-similarity")
+_MASKED = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
+
+
+def _card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
     """The header the hub reads, and the text."""
     base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
@@ -41,23 +46,16 @@ def _card(name: str, text: str, *, base_model: str, tags: tuple[str, ...] = (), 
     return f"---\n{lines}{base}tags:\n{listed}\n---\n\n# {name}\n\n{text}"
 
 
-def _sentence_card(name: str, text: str, base_model: str, tags: tuple[str, ...] = ()) -> str:
-    return _card(
-        name,
-        text,
-        base_model=base_model,
-        tags=("sentence-transformers", "sentence-similarity", *tags),
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-    )
+def _rows(rows: Iterable[tuple[str, object]]) -> str:
+    return "\n".join(f"| {what} | {value} |" for what, value in rows)
 
 
 def _scores(scores: Mapping[str, float]) -> str:
-    rows = "\n".join(f"| {task} | {score:.2f} |" for task, score in scores.items())
+    rows = _rows((task, f"{score:.2f}") for task, score in scores.items())
     return f"| task | Spearman × 100 |\n|---|---|\n{rows}" if scores else "No task was scored."
 
 
-def _code(snippets: list[str] | tuple[str, ...]) -> str:
+def _code(*snippets: str) -> str:
     return "\n\n".join(f"```python\n{code}```" for code in snippets)
 
 
@@ -77,16 +75,10 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
       Markdown with the header the hub reads.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
-    code, floats = encoder.head.code, encoder.without_code()
-    whitening = encoder.head.whitening
-    rows = [
-        ("encoder", f"`{base}`"),
-        ("head", encoder.head.summary),
-        ("sentences", f"up to {encoder.max_length} tokens"),
-    ]
-    rows += _whitening_rows(whitening) if whitening is not None else []
-    table = "\n".join(f"| {what} | {value} |" for what, value in rows)
-    codes = [_USE[0] if code is None else _USE_CODE, _USE[1], *filter(None, [_torch(floats)])]
+    code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
+    rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
+    rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
+    use = _code(_USE[0] if code is None else _USE_CODE, _USE[1], *_torch(floats))
     same = "All give the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
     text = f"""Maps sentences to vectors of {floats.dimension} numbers whose cosine says how similar the sentences are:
 `{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. No weight of the
@@ -94,7 +86,7 @@ encoder was changed.
 
 | what | value |
 |---|---|
-{table}
+{_rows(rows)}
 
 ## Scores
 
@@ -104,7 +96,7 @@ encoder was changed.
 
 `FOLDER` is where this folder lies. {same}
 
-{_code(codes)}
+{use}
 """
     if code is not None:
         text += f"""
@@ -121,10 +113,12 @@ jaxwhiten gives the bytes of documents; other libraries read the vectors, which 
 
 Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021).
 """
-    return _sentence_card(name, text, base, ("whitening",) if whitening is not None else ())
+    return _card(name, text, base, _SENTENCES, *_SENTENCE_TAGS, *["whitening"] * (whitening is not None))
 
 
-def _whitening_rows(whitening: Whitening) -> list[tuple[str, str]]:
+def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
+    if whitening is None:
+        return []
     facts = whitening.provenance
     k = whitening.n_components or whitening.n_features_in_
     rows = [
@@ -138,14 +132,14 @@ def _whitening_rows(whitening: Whitening) -> list[tuple[str, str]]:
     return rows
 
 
-def _torch(encoder: Encoder) -> str | None:
+def _torch(encoder: Encoder) -> Iterator[str]:
     """Code for plain transformers, where every step of the head is a few lines of it."""
     steps = modules_of(encoder.head, encoder.model(), encoder.tokenizer)
     codes = [step.torch and step.torch.replace("MODULE", modules[0][0] if modules else "") for step, modules in steps]
     if encoder.head.form != PLAIN or None in codes:
-        return None
+        return
     body = "\n".join(["x = states[-1]", *filter(None, codes)])
-    return f"""import torch
+    yield f"""import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
@@ -194,19 +188,14 @@ Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, 
 
 ## Use
 
-{_code(_USE)}
+{_code(*_USE)}
 
 {_recipe(recipe)}"""
-    return _sentence_card(name, text, base_model)
+    return _card(name, text, base_model, _SENTENCES, *_SENTENCE_TAGS)
 
 
 def masked_model_card(
-    name: str,
-    *,
-    base_model: str,
-    facts: Mapping[str, str],
-    scores: Mapping[str, float],
-    recipe: Mapping[str, Any],
+    name: str, *, base_model: str, facts: Mapping[str, str], scores: Mapping[str, float], recipe: Mapping[str, Any]
 ) -> str:
     """The card of a masked language model.
 
@@ -222,7 +211,6 @@ def masked_model_card(
     """
     origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
     rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]
-    table = "\n".join(f"| {key} | {value} |" for key, value in rows)
     encode = _USE[0].replace('"FOLDER"', '"FOLDER", pooling="first_last_avg"')
     masked = """from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -233,15 +221,13 @@ whitening or fine-tuning makes its sentence vectors comparable.
 
 | | |
 |---|---|
-{table}
+{_rows(rows)}
 
 Loss is in nats per masked token, accuracy in per cent of masked tokens, both on passages that were not trained on.
 
 ## Use
 
-{_code([encode, masked])}
+{_code(encode, masked)}
 
 {_recipe(recipe)}"""
-    return _card(
-        name, text, base_model=base_model, tags=("fill-mask",), library_name="transformers", pipeline_tag="fill-mask"
-    )
+    return _card(name, text, base_model, _MASKED, "fill-mask")

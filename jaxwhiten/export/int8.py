@@ -23,8 +23,7 @@ from jaxwhiten.encoding import Encoder, text_fingerprint
 from jaxwhiten.encoding.openvino import OpenVINOEngine, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
 from jaxwhiten.errors import InputError, missing_dependency
-from jaxwhiten.export.sentence_transformers import as_encoder
-from jaxwhiten.head import AUTO, at_pooling
+from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
 
@@ -32,6 +31,7 @@ COSINE = 0.998  # mean, of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
 _MOST = 512  # that are read, a quarter of them held out
 _ROWS = 8  # of a batch
+_SMOOTH = "smooth_quant"  # in the names of SmoothQuant's own scalings of a product's input
 _LONGEST = 512  # tokens that the weights are made for, where the encoder takes no more
 
 
@@ -51,24 +51,14 @@ class Int8Report(NamedTuple):
     cosine: float
 
 
-def save_int8(
-    folder: str | Path,
-    model: Encoder | str | Path,
-    sentences: Sequence[str],
-    *,
-    cosine: float = COSINE,
-    pooling: str = AUTO,
-    max_length: int | None = None,
-    revision: str | None = None,
-) -> Int8Report:
+def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
       folder: Made if missing; files of the same names are replaced.
-      model: An encoder, or what `Encoder.from_pretrained` reads with the arguments below.
+      encoder: The encoder.
       sentences: At least 16, like those to be encoded; 512 spread over all are read, and a quarter of these held out.
       cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
-      pooling, max_length, revision: As in `Encoder.from_pretrained`.
 
     Returns:
       What was done.
@@ -84,10 +74,9 @@ def save_int8(
         raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
     texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST, len(texts)), dtype=int)]
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
-    encoder = as_encoder(model, pooling=pooling, max_length=max_length, revision=revision)
     work = _Work(encoder, texts)
     kept, reached = work.choose(cosine)
-    graph = work.backbone([name for group in kept for name in work.groups[group]])
+    graph = work.backbone(work.named(kept))
     out = encoder.save(folder, dtype="float32")
     facts = {"weights": work.forward.weights_digest(), "kept": kept, "cosine": reached}
     facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "longest": work.longest}
@@ -128,32 +117,36 @@ class _Work:
         self._ranges = [batches[i] for i in chosen[quarter:]] or self._held_out
         self._float = self._vectors(self._graph)
         products = [op for op in self._graph.get_ordered_ops() if op.get_type_name() == "MatMul"]
-        weights = {op: op.input_value(1).get_node() for op in products}
-        self._without_weights = [op.get_friendly_name() for op in products if not _is_constant(weights[op])]
-        shared: dict[str, list[Any]] = {}
+        self._weights = {op.get_friendly_name(): op.input_value(1).get_node() for op in products}
+        by_input: dict[str, list[str]] = {}
+        self._without_weights = []
         for op in products:
-            if _is_constant(weights[op]):
-                shared.setdefault(op.input_value(0).get_node().get_friendly_name(), []).append(op)
-        self._weights = {op.get_friendly_name(): weights[op] for op in products}
-        self.groups = {
-            f"{number}.{_label(weights[ops[0]])}": [op.get_friendly_name() for op in ops]
-            for number, ops in enumerate(shared.values())
-        }
+            name = op.get_friendly_name()
+            if self._weights[name].get_type_name() == "Constant":
+                by_input.setdefault(op.input_value(0).get_node().get_friendly_name(), []).append(name)
+            else:
+                self._without_weights.append(name)
+        firsts = (self._weights[names[0]].get_friendly_name().removesuffix(".weight") for names in by_input.values())
+        labels = [f"{number}.{label}" for number, label in enumerate(firsts)]
+        self.groups = dict(zip(labels, by_input.values(), strict=True))
 
     def choose(self, cosine: float) -> tuple[list[str], float]:
         """The groups to keep, worst first, and the mean cosine reached with them."""
-        full = self.quantise([])
+        full, kept = self.quantise([]), list[str]()
         reached = self._cosine(full)
         if reached >= cosine:
-            return [], reached
+            return kept, reached
         gains = {group: self._cosine(self._restored(full, names)) for group, names in self.groups.items()}
-        worst = sorted(gains, key=lambda group: -gains[group])
-        kept: list[str] = []
-        while reached < cosine and len(kept) < len(worst):
-            kept.append(worst[len(kept)])
-            names = [name for group in kept for name in self.groups[group]]
-            reached = self._cosine(self._restored(full, names))
+        for group in sorted(gains, key=lambda group: -gains[group]):
+            kept.append(group)
+            reached = self._cosine(self._restored(full, self.named(kept)))
+            if reached >= cosine:
+                break
         return kept, reached
+
+    def named(self, groups: list[str]) -> list[str]:
+        """The products of groups."""
+        return [name for group in groups for name in self.groups[group]]
 
     def quantise(self, kept: list[str]) -> Any:
         """The graph in int8 but for the products kept. Those of attention stay as they are: OpenVINO fuses them."""
@@ -177,8 +170,8 @@ class _Work:
             if op.get_friendly_name() not in products:
                 continue
             source = op.input_value(0)
-            while source.get_node().get_type_name() == "FakeQuantize" or _smooths(source.get_node()):
-                source = source.get_node().input_value(0)
+            while (node := source.get_node()).get_type_name() == "FakeQuantize" or _SMOOTH in node.get_friendly_name():
+                source = node.input_value(0)
             weight = openvino.opset13.constant(self._weights[op.get_friendly_name()].data)
             op.input(0).replace_source_output(source)
             op.input(1).replace_source_output(weight.output(0))
@@ -203,19 +196,6 @@ class _Work:
 
     def _cosine(self, graph: Any) -> float:
         return float((self._vectors(graph) * self._float).sum(axis=1).mean())
-
-
-def _smooths(node: Any) -> bool:
-    """Whether this is SmoothQuant's own scaling of a product's input."""
-    return "smooth_quant" in node.get_friendly_name()
-
-
-def _is_constant(node: Any) -> bool:
-    return bool(node.get_type_name() == "Constant")
-
-
-def _label(weight: Any) -> str:
-    return str(weight.get_friendly_name()).removesuffix(".weight")
 
 
 def _batches(tokens: TokenIds, pad: int) -> Iterator[dict[str, np.ndarray]]:

@@ -32,11 +32,11 @@ class Splash:
     """JAX's splash attention within segments.
 
     Attributes:
-      window: Distance to either side that attention reaches; 0 for everywhere.
+      window: Distance to either side that attention reaches; None for everywhere.
       interpret: Whether to run it on a device that is no TPU, slowly.
     """
 
-    window: int = 0
+    window: int | None = None
     interpret: bool = False
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
@@ -46,7 +46,7 @@ class Splash:
 
         _, heads, length, head = query.shape
         shape, reach = (length, length), (self.window, self.window)
-        mask = masks.LocalMask(shape, reach, 0) if self.window else masks.FullMask(shape)
+        mask = masks.FullMask(shape) if self.window is None else masks.LocalMask(shape, reach, 0)
         every = masks.MultiHeadMask([mask] * heads)
         attend = splash.make_splash_mha(every, head_shards=1, q_seq_shards=1, interpret=self.interpret)
 
@@ -66,13 +66,13 @@ class Fused:
       implementation: `"cudnn"`, or `"xla"` for plain products on any device.
     """
 
-    window: int = 0
+    window: int | None = None
     implementation: Literal["cudnn", "xla"] = "cudnn"
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """As in `Splash`."""
         mask = segment[:, :, None] == segment[:, None, :]
-        if self.window:
+        if self.window is not None:
             mask &= neighbours(segment.shape[1], self.window)
         query, key, value = (y.swapaxes(1, 2) for y in (query, key, value))
         mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None], implementation=self.implementation)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
-from jaxwhiten.models.family import Family
+from jaxwhiten.models.family import Family, MaskedForm, PairForm
 
 EMBEDDING_NAMES = {
     "embeddings.word": "embeddings.word_embeddings",
@@ -37,37 +37,44 @@ NAMES = {
     "layers.*.feed_forward_norm": "encoder.layer.*.output.LayerNorm",
     "pooler": "pooler.dense",
 }
-KEYS = {
-    "vocab_size": "vocab_size",
-    "hidden_size": "hidden_size",
+_SAME = ("vocab_size", "hidden_size", "intermediate_size", "type_vocab_size", "layer_norm_eps", "hidden_act")
+KEYS = {name: name for name in (*_SAME, "initializer_range", "pad_token_id")} | {
     "num_layers": "num_hidden_layers",
     "num_heads": "num_attention_heads",
-    "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
-    "type_vocab_size": "type_vocab_size",
-    "layer_norm_eps": "layer_norm_eps",
-    "hidden_act": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
-    "initializer_range": "initializer_range",
-    "pad_token_id": "pad_token_id",
 }
 UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_vocab_size"}
 
 
-def _after_padding(_: Any, __: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _after_padding(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """RoBERTa counts tokens from the padding id on; with padding on the right that count is the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 
 
-BERT = Family("BertModel", NAMES, ("", "bert."), KEYS)
-ROBERTA = Family("RobertaModel", NAMES, ("", "roberta."), KEYS, {"pad_token_id": 1}, read=_after_padding)
-XLM_ROBERTA = dataclasses.replace(ROBERTA, architecture="XLMRobertaModel")
+MASKED = MaskedForm(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    ("cls.predictions", "cls.predictions.decoder"),
+)
+BERT = Family("Bert", NAMES, ("", "bert."), KEYS, MASKED, PairForm())
+
+ROBERTA_MASKED = MaskedForm("lm_head.dense", "lm_head.layer_norm", ("lm_head", "lm_head.decoder"), "gelu")
+ROBERTA_PAIRS = PairForm("classifier.out_proj", "classifier.dense")
+ROBERTA = Family(
+    "Roberta", NAMES, ("", "roberta."), KEYS, ROBERTA_MASKED, ROBERTA_PAIRS, {"pad_token_id": 1}, read=_after_padding
+)
+XLM_ROBERTA = dataclasses.replace(ROBERTA, stem="XLMRoberta")
 ELECTRA = Family(
-    "ElectraModel",
+    "Electra",
     {**NAMES, "embeddings.projection": "embeddings_project"},
     ("", "electra."),
     {**KEYS, "embedding_size": "embedding_size"},
+    MaskedForm(
+        "generator_predictions.dense", "generator_predictions.LayerNorm", ("generator_lm_head",), activation="gelu"
+    ),
+    ROBERTA_PAIRS._replace(activation="gelu"),
     {"embedding_size": 128, "pooler": False},
 )
 
@@ -93,7 +100,13 @@ DISTILBERT_KEYS = {field: key for field, key in UNTYPED_KEYS.items() if field !=
     "attention_dropout": "attention_dropout",
 }
 DISTILBERT = Family(
-    "DistilBertModel", DISTILBERT_NAMES, ("", "distilbert."), DISTILBERT_KEYS, {"type_vocab_size": 0, "pooler": False}
+    "DistilBert",
+    DISTILBERT_NAMES,
+    ("", "distilbert."),
+    DISTILBERT_KEYS,
+    MaskedForm("vocab_transform", "vocab_layer_norm", ("vocab_projector",), epsilon=1e-12),
+    PairForm(dense="pre_classifier", activation="relu"),
+    {"type_vocab_size": 0, "pooler": False},
 )
 
 # ALBERT has narrow embeddings, a projection to the hidden width, and layers that share their weights.
@@ -121,17 +134,19 @@ ALBERT_DEFAULTS = {
 }
 
 
-def _checked_groups(_: Any, where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_groups(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields["layer_groups"] < 1:
-        raise ModelError(f"{where}: num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
+        raise ModelError(f"num_hidden_groups is {fields['layer_groups']}; expected at least 1.")
     return {}
 
 
 ALBERT = Family(
-    "AlbertModel",
+    "Albert",
     ALBERT_NAMES,
     ("", "albert."),
     {**KEYS, "embedding_size": "embedding_size", "layer_groups": "num_hidden_groups"},
+    MaskedForm("predictions.dense", "predictions.LayerNorm", ("predictions", "predictions.decoder")),
+    PairForm(),
     ALBERT_DEFAULTS,
     {"inner_group_num": 1},
     _checked_groups,
@@ -148,10 +163,12 @@ MPNET_NAMES = {
     "layers.*.attention_norm": "encoder.layer.*.attention.LayerNorm",
 }
 MPNET = Family(
-    "MPNetModel",
+    "MPNet",
     MPNET_NAMES,
     ("", "mpnet."),
     {**UNTYPED_KEYS, "relative_buckets": "relative_attention_num_buckets"},
+    ROBERTA_MASKED,
+    ROBERTA_PAIRS,
     # Positions start after the padding id, which is always 1.
     {"type_vocab_size": 0, "position_offset": 2, "relative_buckets": 32, "pad_token_id": 1},
     {"relative_attention_num_buckets": 32},

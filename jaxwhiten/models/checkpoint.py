@@ -37,10 +37,8 @@ Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], Any]]]
 def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
     """The weights of a folder as nested dictionaries of float32 numpy arrays; `abstract` holds shapes only.
 
-    The pooler is left out if it is missing: many checkpoints are published without it.
-
-    Raises:
-      ModelError: No readable weights, a missing tensor, a wrong shape, or a NaN; the message names file and tensor.
+    The pooler is left out if it is missing: many checkpoints are published without it. A ModelError names file and
+    tensor where one is missing, of another shape, or not finite.
     """
     tensors, where = open_weights(folder)
     prefix = _prefix(tensors, family)

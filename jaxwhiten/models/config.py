@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxwhiten.errors import ModelError
 
 MAX_LAYERS = 512
-# Far above every published encoder of these families: a config beyond these limits is damaged or hostile.
-_LIMITS = {
+# Far beyond every published encoder of these families: a config outside these limits is damaged or hostile.
+_LIMITS: dict[str, tuple[float, float]] = {
     "vocab_size": (1, 5_000_000),
     "hidden_size": (1, 16_384),
     "num_layers": (1, MAX_LAYERS),
@@ -23,8 +23,24 @@ _LIMITS = {
     "layer_groups": (0, 512),
     "relative_buckets": (0, 4096),
     "local_window": (0, 1_048_576),
+    "layer_norm_eps": (1e-30, 0.5),
+    "dropout": (0.0, 0.99),
+    "attention_dropout": (0.0, 0.99),
+    "initializer_range": (0.0, 1e6),
 }
 _MAX_PARAMETERS = 20_000_000_000
+
+
+class Attention(NamedTuple):
+    """How layers of one kind attend; JAX and the ONNX graph make one mask and one table of angles for each kind.
+
+    Attributes:
+      window: Distance to either side that attention reaches; None for everywhere.
+      rotary_theta: Base of the rotary position embedding; 0 for none.
+    """
+
+    window: int | None
+    rotary_theta: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,38 +118,33 @@ class EncoderConfig:
         for name, (least, most) in _LIMITS.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ModelError(f"config: {name} is {value!r}; expected a whole number from {least} to {most}.")
+                raise ModelError(f"{name} is {value!r}; expected a number from {least} to {most}.")
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
-        if self.hidden_size % self.num_heads:
-            raise ModelError(f"config: hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}.")
-        if self.rotary_theta and self.head_size % 2:
-            raise ModelError(f"config: a head of {self.head_size} is odd; a rotary position embedding needs it even.")
-        if not 0 <= self.pad_token_id < self.vocab_size:
-            raise ModelError(f"config: pad_token_id is {self.pad_token_id!r}, vocab_size {self.vocab_size}.")
-        if self.longest_input < 1:
-            raise ModelError(f"config: {self.max_positions} positions leave none after an offset of the padding id.")
-        if self.layer_groups > self.num_layers:
-            raise ModelError(f"config: {self.layer_groups} groups for {self.num_layers} layers.")
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ModelError(f"config: {name} is {value!r}; expected a rate from 0 to 1.")
-        if not 0 < self.layer_norm_eps < 1:
-            raise ModelError(f"config: layer_norm_eps is {self.layer_norm_eps!r}; expected a number from 0 to 1.")
-        if not 0 <= self.initializer_range < math.inf:
-            raise ModelError(
-                f"config: initializer_range is {self.initializer_range!r}; it must be finite and not below 0."
-            )
-        if self.parameters > _MAX_PARAMETERS:
-            raise ModelError(
-                f"config: asks for about {self.parameters:.1e} parameters; more than {_MAX_PARAMETERS:.0e} is refused."
-            )
+        heads = self.num_heads
+        faults = (
+            (self.hidden_size % heads, f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}"),
+            (self.rotary_theta and self.head_size % 2, f"heads of {self.head_size} are odd; rotary ones must be even"),
+            (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token"),
+            (self.longest_input < 1, f"{self.max_positions} positions leave none after an offset of the padding id"),
+            (self.layer_groups > self.num_layers, f"{self.layer_groups} groups for {self.num_layers} layers"),
+            (self.parameters > _MAX_PARAMETERS, f"{self.parameters:.1e} parameters are more than are read"),
+        )
+        for wrong, fault in faults:
+            if wrong:
+                raise ModelError(f"{fault}.")
 
     @property
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_heads
+
+    @property
+    def attention(self) -> tuple[Attention, ...]:
+        """How each layer attends."""
+        everywhere = Attention(None, self.rotary_theta)
+        nearby = Attention(self.local_window, self.local_rotary_theta)
+        return tuple(nearby if layer in self.local_layers else everywhere for layer in range(self.num_layers))
 
     @property
     def layer_flops(self) -> int:
@@ -154,25 +165,21 @@ class EncoderConfig:
 
 
 _JSON_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
-_KINDS = {field.name: str(field.type) for field in dataclasses.fields(EncoderConfig)}
-_REQUIRED = {field.name for field in dataclasses.fields(EncoderConfig) if field.default is dataclasses.MISSING}
+_FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
-def typed(value: Any, kind: str, where: str) -> Any:
-    """The value of the key `where` of a `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
-    wrong_bool = isinstance(value, bool) and kind != "bool"
-    if wrong_bool or not isinstance(value, _JSON_TYPES[kind]):
-        raise ModelError(f"{where} is {value!r}; expected a value of type {kind}.")
-    if kind != "float":
-        return value
+def typed(value: Any, kind: str, key: str) -> Any:
+    """The value of a key of `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
+    if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
+        raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
     try:
-        return float(value)
+        return float(value) if kind == "float" else value
     except OverflowError:
-        raise ModelError(f"{where} is a whole number too large for a float.") from None
+        raise ModelError(f"{key} is a whole number too large for a float.") from None
 
 
 def read_fields(
-    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any], where: str
+    raw: Mapping[str, Any], keys: Mapping[str, str | tuple[str, ...]], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
 
@@ -183,20 +190,20 @@ def read_fields(
         alternatives = (alternatives,) if isinstance(alternatives, str) else alternatives
         key = next((key for key in alternatives if raw.get(key) is not None), None)
         if key is not None:
-            fields[name] = typed(raw[key], _KINDS[name], f"{where}: {key}")
-        elif name in _REQUIRED and name not in defaults:
-            raise ModelError(f"{where}: the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
+            fields[name] = typed(raw[key], str(_FIELDS[name].type), key)
+        elif _FIELDS[name].default is dataclasses.MISSING and name not in defaults:
+            raise ModelError(f"the key {alternatives[0]!r} is missing; is this the config.json of an encoder?")
     return fields
 
 
-def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any], where: object) -> None:
+def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
     """Refuses keys of a `config.json` whose value is neither null nor the only supported one."""
     for key, value in supported.items():
         if raw.get(key) is not None and raw[key] != value:
-            raise ModelError(f"{where}: {key} is {raw[key]!r}; only {value!r} is supported.")
+            raise ModelError(f"{key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float, where: str) -> float:
+def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float) -> float:
     """The base of a rotary position embedding, from `rope_parameters` or the key of older files.
 
     `kind` is the entry of `rope_parameters` to read, or None if it is not nested.
@@ -205,11 +212,11 @@ def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, 
     if kind is not None and isinstance(parameters, Mapping):
         parameters = parameters.get(kind) or {}
     if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":
-        raise ModelError(f"{where}: rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
+        raise ModelError(f"rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
     if raw.get("rope_scaling") is not None:
-        raise ModelError(f"{where}: rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
+        raise ModelError(f"rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
-    theta: float = typed(value, "float", f"{where}: rope_theta")
+    theta: float = typed(value, "float", "rope_theta")
     if not 0 < theta < math.inf:
-        raise ModelError(f"{where}: rope_theta is {theta}; it must be above 0.")
+        raise ModelError(f"rope_theta is {theta}; it must be above 0.")
     return theta

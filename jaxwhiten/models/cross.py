@@ -7,71 +7,51 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.family import Family
-from jaxwhiten.models.layers import EncoderOutput, gelu, linear
-from jaxwhiten.models.loading import load_model
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.family import PairForm
+from jaxwhiten.models.layers import EncoderOutput, activation, linear
+from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
 
-
-class PairForm(NamedTuple):
-    """The head of a family's classifiers: names in its files, and the activation before the classifier."""
-
-    architecture: str
-    classifier: str = "classifier"
-    # "": the encoder's own pooler.
-    dense: str = ""
-    activation: Callable[[Array], Array] = jnp.tanh
-
-
-_ROBERTA = PairForm("RobertaForSequenceClassification", "classifier.out_proj", "classifier.dense")
-PAIR_FORMS: dict[str, PairForm] = {
-    "bert": PairForm("BertForSequenceClassification"),
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA._replace(architecture="XLMRobertaForSequenceClassification"),
-    "electra": _ROBERTA._replace(architecture="ElectraForSequenceClassification", activation=gelu),
-    "distilbert": PairForm("DistilBertForSequenceClassification", dense="pre_classifier", activation=jax.nn.relu),
-    "albert": PairForm("AlbertForSequenceClassification"),
-    "mpnet": _ROBERTA._replace(architecture="MPNetForSequenceClassification"),
-}
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
+
+
+def _form(config: EncoderConfig) -> PairForm:
+    family = FAMILIES.get(config.model_type)
+    if family is None or family.pairs is None:
+        able = ", ".join(name for name, family in FAMILIES.items() if family.pairs is not None)
+        raise ModelError(f"{config.model_type}: no classifiers of sentence pairs of this family; take {able}.")
+    return family.pairs
 
 
 class PairClassifier(nnx.Module):
     """An encoder with a classifier.
 
     Args:
-      encoder: An encoder of a family in `PAIR_FORMS`; its pooler is made or removed as the family's head asks for.
+      encoder: An encoder; its pooler is made or removed as the family's head asks for.
       labels: Logits per pair.
       rngs: Source of the head's initial weights.
-
-    Raises:
-      ModelError: A family without such classifiers.
     """
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
-        if config.model_type not in PAIR_FORMS:
-            raise ModelError(
-                f"{config.model_type}: no classifiers of sentence pairs of this family; take {', '.join(PAIR_FORMS)}."
-            )
-        form = PAIR_FORMS[config.model_type]
+        form = _form(config)
         if form.dense or encoder.pooler is None:
             encoder.pooler = nnx.data(None if form.dense else linear(width, width, config, dtype, rngs))
         encoder.config = self.config = dataclasses.replace(config, pooler=not form.dense)
-        self.encoder, self.dtype, self.labels, self.activation = encoder, dtype, labels, form.activation
+        self.encoder, self.dtype, self.labels, self.activation = encoder, dtype, labels, activation(form.activation)
         self.dropout = nnx.Dropout(config.dropout)
         self.dense = linear(width, width, config, dtype, rngs) if form.dense else None
         self.classifier = linear(width, labels, config, dtype, rngs)
@@ -121,7 +101,7 @@ def load_pair_classifier(
       ModelError: A file cannot be read, a family without such classifiers, or no head in the folder.
     """
     encoder, config, folder = load_model(model, **reading)
-    form = PAIR_FORMS.get(config.model_type, PairForm(""))
+    form = _form(config)
     tensors, where = checkpoint.open_weights(folder)
     (found, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
     found = 0 if not form.dense and encoder.pooler is None else found
@@ -133,9 +113,7 @@ def load_pair_classifier(
             f"{where}: no classifier of sentence pairs in it; train one with `python -m train.cross`, or name the"
             " folder of a sentence-transformers CrossEncoder."
         )
-    state = nnx.state(classifier, _HEAD)
-    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, _head_family(config.model_type), state))
-    nnx.update(classifier, jax.tree.map(jnp.asarray, state))
+    load_head(classifier, _HEAD, form, config, folder)
     return classifier, folder
 
 
@@ -149,18 +127,6 @@ def save_pair_classifier(
       names: Of the labels.
       more: Further keys of `config.json`.
     """
-    kind = model.config.model_type
-    raw = FAMILIES[kind].config_json(model.config) | {
-        "architectures": [PAIR_FORMS[kind].architecture],
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: number for number, name in enumerate(names)},
-    }
-    encoder = nnx.state(model.encoder, nnx.Param)
-    tensors = checkpoint.to_tensors(FAMILIES[kind], encoder, dtype, FAMILIES[kind].prefixes[1])
-    tensors |= checkpoint.to_tensors(_head_family(kind), nnx.state(model, _HEAD), dtype)
-    checkpoint.save_folder(folder, {**raw, **more}, tensors, dtype)
-
-
-def _head_family(model_type: str) -> Family:
-    form = PAIR_FORMS[model_type]
-    return FAMILIES[model_type].head({"dense": form.dense, "classifier": form.classifier})
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+    head, form = nnx.state(model, _HEAD), _form(model.config)
+    save_with_head(model.encoder, folder, "ForSequenceClassification", head, form, {**labels, **more}, dtype)

@@ -6,23 +6,24 @@ converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flax import nnx
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import missing_dependency, unknown_name
-from jaxwhiten.models.positions import neighbours, relative_buckets, rotary
+from jaxwhiten.errors import InputError, missing_dependency, unknown_name
+from jaxwhiten.models.config import Attention
+from jaxwhiten.models.layers import FeedForward, SelfAttention, TransformerLayer
+from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
 
 _OPSET = 17
 _IR_VERSION = 8
 _LOWEST = np.float32(np.finfo(np.float32).min)
-MAX_BYTES = 2_000_000_000  # of one protobuf message
+_MAX_BYTES = 2_000_000_000  # of one protobuf message
 TOKENS = {"input_ids": "length", "attention_mask": "length"}  # a graph's inputs, and their second dimension
 
 
@@ -30,11 +31,8 @@ class Graph:
     """Nodes and constants in the making. Values are known by their names.
 
     Args:
-      purpose: What the package onnx is needed for.
+      purpose: What the package onnx is needed for; it is named where the package is not installed.
       extra: What it is installed with.
-
-    Raises:
-      MissingDependencyError: It is not installed.
     """
 
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export"):
@@ -68,14 +66,10 @@ class Graph:
         return output
 
     def activation(self, name: str, x: str) -> str:
-        """An activation by its name in a `config.json`, or its class in torch.nn.
-
-        Raises:
-          InputError: There are no operators for it.
-        """
-        if name not in _ACTIVATIONS:
+        """An activation by its name in a `config.json`, or its class in torch.nn."""
+        if name.lower() not in _ACTIVATIONS:
             raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
-        return _ACTIVATIONS[name](self, x)
+        return _ACTIVATIONS[name.lower()](self, x)
 
     def finish(
         self,
@@ -92,15 +86,15 @@ class Graph:
           facts: Properties of the model.
           dtype: Of the outputs.
         """
+        if self.nbytes > _MAX_BYTES:
+            raise InputError(f"{self.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
         helper = self._onnx.helper
 
         def described(name: str, size: int | str, of: Any) -> Any:
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(of))
             return helper.make_tensor_value_info(name, kind, ["batch", size])
 
-        taken = [
-            described(name, size, np.int64 if isinstance(size, str) else np.float32) for name, size in inputs.items()
-        ]
+        taken = [described(name, n, np.int64 if isinstance(n, str) else np.float32) for name, n in inputs.items()]
         given = [described(name, size, dtype) for name, size in outputs.items()]
         graph = helper.make_graph(self._nodes, "sentence_encoder", taken, given, list(self._constants.values()))
         model = helper.make_model(
@@ -113,62 +107,6 @@ class Graph:
         helper.set_model_props(model, facts)
         self._onnx.checker.check_model(model)
         return model
-
-
-@dataclasses.dataclass
-class EncoderGraph:
-    """An encoder's part of a graph: names of what heads read. What no head asks for is not written.
-
-    Attributes:
-      graph: The graph.
-      model: The encoder.
-      hidden_states: All of them, the embedding output first.
-      attention_maps: Of each layer, [batch, heads, length, length].
-    """
-
-    graph: Graph
-    model: TransformerEncoder
-    hidden_states: list[str]
-    attention_maps: list[str]
-
-    def pooler(self) -> str:
-        """BERT's pooler output, of a model that has one."""
-        assert self.model.pooler is not None
-        first = self.graph.constant("first", np.int64(0))
-        x = self.graph.op("Gather", self.hidden_states[-1], first, axis=1)
-        return self.graph.op("Tanh", _linear(self.graph, x, "pooler", self.model.pooler))
-
-    def attention_diagonal(self, layer: int, head: int) -> str:
-        """Each token's attention to itself in one head, [batch, length]."""
-        graph = self.graph
-        of_head = graph.op("Gather", self.attention_maps[layer], graph.constant(f"head.{head}", np.int64(head)), axis=1)
-        length = graph.op("Shape", "input_ids", start=1, end=2)
-        positions = graph.op("Range", *(graph.op("Squeeze", x) for x in (graph.integers(0), length, graph.integers(1))))
-        columns = graph.op("Unsqueeze", positions, graph.integers(0))
-        own = graph.op("Equal", graph.op("Unsqueeze", positions, graph.integers(1)), columns)
-        return graph.op(
-            "ReduceSum", graph.op("Mul", of_head, graph.op("Cast", own, to=1)), graph.integers(2), keepdims=0
-        )
-
-
-def _array(parameter: Any) -> np.ndarray:
-    return np.asarray(parameter[...], np.float32)
-
-
-def _linear(graph: Graph, x: str, name: str, layer: nnx.Linear) -> str:
-    y = graph.op("MatMul", x, graph.constant(f"{name}.weight", _array(layer.kernel)))
-    if layer.bias is None:
-        return y
-    return graph.op("Add", y, graph.constant(f"{name}.bias", _array(layer.bias)))
-
-
-def _layer_norm(graph: Graph, x: str, name: str, norm: nnx.LayerNorm | None) -> str:
-    if norm is None:
-        return x
-    inputs = [x, graph.constant(f"{name}.weight", _array(norm.scale))]
-    if norm.bias is not None:
-        inputs.append(graph.constant(f"{name}.bias", _array(norm.bias)))
-    return graph.op("LayerNormalization", *inputs, axis=-1, epsilon=float(norm.epsilon))
 
 
 def _gelu(graph: Graph, x: str) -> str:
@@ -187,136 +125,165 @@ def _silu(graph: Graph, x: str) -> str:
     return graph.op("Mul", x, graph.op("Sigmoid", x))
 
 
-# Names of config.json, and those of torch's modules in Dense layers.
 _ACTIVATIONS: dict[str, Any] = {
     "gelu": _gelu,
     "gelu_new": _gelu_tanh,
     "gelu_pytorch_tanh": _gelu_tanh,
+    "identity": lambda graph, x: x,
     "relu": lambda graph, x: graph.op("Relu", x),
+    "sigmoid": lambda graph, x: graph.op("Sigmoid", x),
     "silu": _silu,
     "swish": _silu,
-    "Identity": lambda graph, x: x,
-    "Tanh": lambda graph, x: graph.op("Tanh", x),
-    "ReLU": lambda graph, x: graph.op("Relu", x),
-    "GELU": _gelu,
-    "SiLU": _silu,
-    "Sigmoid": lambda graph, x: graph.op("Sigmoid", x),
+    "tanh": lambda graph, x: graph.op("Tanh", x),
 }
 
 
-def _cut(graph: Graph, table: str, length: str, axes: tuple[int, ...]) -> str:
-    """The first `length` entries of a constant along each axis."""
-    for axis in axes:
-        table = graph.op("Slice", table, graph.integers(0), length, graph.integers(axis))
-    return table
+def _array(parameter: Any) -> np.ndarray:
+    return np.asarray(parameter[...], np.float32)
 
 
-def encoder_graph(graph: Graph, model: TransformerEncoder, longest: int) -> EncoderGraph:
-    """Adds an encoder to a graph, for inputs of up to `longest` tokens."""
-    config, parts = model.config, model.embeddings
-    length = graph.op("Shape", "input_ids", start=1, end=2)
-    x = graph.op("Gather", graph.constant("embeddings.word", _array(parts.word.embedding)), "input_ids")
-    if parts.position is not None:
-        rows = _array(parts.position.embedding)[config.position_offset :][:longest]
-        x = graph.op("Add", x, _cut(graph, graph.constant("embeddings.position", rows), length, (0,)))
-    if parts.token_type is not None:
-        x = graph.op("Add", x, graph.constant("embeddings.token_type", _array(parts.token_type.embedding)[0]))
-    x = _layer_norm(graph, x, "embeddings.norm", parts.norm)
-    if parts.projection is not None:
-        x = _linear(graph, x, "embeddings.projection", parts.projection)
+class _Context(NamedTuple):
+    """What `layers.Context` is, by names."""
 
-    seen = graph.op("Cast", "attention_mask", to=9)  # bool
-    seen = graph.op("Unsqueeze", seen, graph.integers(1, 2))
-    near = None
-    if config.local_layers:
-        window = graph.constant("neighbours", np.asarray(neighbours(longest, config.local_window)))
-        near = graph.op("And", seen, _cut(graph, window, length, (0, 1)))
-    bias = None
-    if model.relative_bias is not None:
-        table = _array(model.relative_bias.embedding)[relative_buckets(longest, config.relative_buckets)]
-        bias = _cut(graph, graph.constant("relative_bias", table.transpose(2, 0, 1)[None]), length, (2, 3))
-
-    def turns(theta: float) -> tuple[str, str] | None:
-        if not theta:
-            return None
-        angles = rotary(longest, config.head_size, theta)
-        tables = (("cos", angles.cos), ("sin", angles.sin))
-        constants = (graph.constant(f"rotary.{kind}.{theta!r}", np.asarray(table)) for kind, table in tables)
-        cos, sin = (_cut(graph, constant, length, (0,)) for constant in constants)
-        return cos, sin
-
-    everywhere = turns(config.rotary_theta)
-    nearby = turns(config.local_rotary_theta) if config.local_layers else None
-    states, maps = [x], []
-    for index in range(config.num_layers):
-        number = index * len(model.layers) // config.num_layers
-        local = index in config.local_layers
-        mask, angles = (near or seen, nearby) if local else (seen, everywhere)
-        x, attention_map = _layer(graph, x, f"layers.{number}", model, number, (mask, bias, angles))
-        states.append(x)
-        maps.append(attention_map)
-    states[-1] = _layer_norm(graph, x, "final_norm", model.final_norm)
-    return EncoderGraph(graph, model, states, maps)
+    mask: str
+    bias: str | None
+    rotary: tuple[str, str] | None
 
 
-_Context = tuple[str, str | None, tuple[str, str] | None]
+class EncoderGraph:
+    """An encoder's part of a graph: names of what heads read. What only some heads ask for is a method.
 
+    Args:
+      graph: The graph.
+      model: The encoder.
+      longest: Longest input in tokens.
 
-def _layer(
-    graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context
-) -> tuple[str, str]:
-    """The layer's output and its attention map."""
-    layer = model.layers[number]
+    Attributes:
+      hidden_states: All of them, the embedding output first.
+      attention_maps: Of each layer, [batch, heads, length, length].
+    """
 
-    def normed(y: str, kind: str) -> str:
-        return _layer_norm(graph, y, f"{name}.{kind}_norm", getattr(layer, f"{kind}_norm"))
+    def __init__(self, graph: Graph, model: TransformerEncoder, longest: int):
+        self.graph, self.model, self._longest = graph, model, longest
+        self._names = {id(part): ".".join(map(str, path)) for path, part in nnx.iter_modules(model)}
+        self._length = graph.op("Shape", "input_ids", start=1, end=2)
+        x = self._embedded()
+        seen = graph.op("Unsqueeze", graph.op("Cast", "attention_mask", to=9), graph.integers(1, 2))
+        contexts = {kind: self._context(seen, kind) for kind in dict.fromkeys(model.config.attention)}
+        self.hidden_states, self.attention_maps = [x], []
+        for layer, kind in model.stack():
+            x, attention_map = self._layer(x, layer, contexts[kind])
+            self.hidden_states.append(x)
+            self.attention_maps.append(attention_map)
+        self.hidden_states[-1] = self._norm(x, model.final_norm)
 
-    inputs = normed(x, "attention") if layer.pre_norm else x
-    attended, attention_map = _attention(graph, inputs, f"{name}.attention", model, number, context)
-    x = graph.op("Add", x, attended)
-    x, inner = (x, normed(x, "feed_forward")) if layer.pre_norm else (normed(x, "attention"),) * 2
-    x = graph.op("Add", x, _feed_forward(graph, inner, f"{name}.feed_forward", model, number))
-    return x if layer.pre_norm else normed(x, "feed_forward"), attention_map
+    def pooler(self) -> str:
+        """BERT's pooler output, of a model that has one."""
+        first = self.graph.constant("first", np.int64(0))
+        x = self.graph.op("Gather", self.hidden_states[-1], first, axis=1)
+        return self.graph.op("Tanh", self._linear(x, self.model.pooler))
 
+    def attention_diagonal(self, layer: int, head: int) -> str:
+        """Each token's attention to itself in one head, [batch, length]."""
+        op = self.graph.op
+        of_head = op("Gather", self.attention_maps[layer], self.graph.constant(f"head.{head}", np.int64(head)), axis=1)
+        own = op("EyeLike", op("ConstantOfShape", op("Concat", self._length, self._length, axis=0)))
+        return op("ReduceSum", op("Mul", of_head, own), self.graph.integers(2), keepdims=0)
 
-def _attention(
-    graph: Graph, x: str, name: str, model: TransformerEncoder, number: int, context: _Context
-) -> tuple[str, str]:
-    config, part = model.config, model.layers[number].attention
-    mask, bias, angles = context
-    shape = graph.integers(0, 0, config.num_heads, config.head_size)
+    def _linear(self, x: str, layer: nnx.Linear | None) -> str:
+        if layer is None:
+            return x
+        name = self._names[id(layer)]
+        y = self.graph.op("MatMul", x, self.graph.constant(f"{name}.weight", _array(layer.kernel)))
+        if layer.bias is None:
+            return y
+        return self.graph.op("Add", y, self.graph.constant(f"{name}.bias", _array(layer.bias)))
 
-    def heads(kind: str) -> str:
-        y = graph.op("Reshape", _linear(graph, x, f"{name}.{kind}", getattr(part, kind)), shape)
-        y = graph.op("Transpose", y, perm=[0, 2, 1, 3])
-        return y if angles is None or kind == "value" else _turned(graph, y, config.head_size, *angles)
+    def _norm(self, x: str, norm: nnx.LayerNorm | None) -> str:
+        if norm is None:
+            return x
+        parameters = {"weight": norm.scale, "bias": norm.bias}
+        inputs = [
+            self.graph.constant(f"{self._names[id(norm)]}.{name}", _array(value))
+            for name, value in parameters.items()
+            if value is not None
+        ]
+        return self.graph.op("LayerNormalization", x, *inputs, axis=-1, epsilon=float(norm.epsilon))
 
-    query, key, value = heads("query"), heads("key"), heads("value")
-    scores = graph.op("MatMul", query, graph.op("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = graph.op("Div", scores, graph.number(math.sqrt(config.head_size)))
-    if bias is not None:
-        scores = graph.op("Add", scores, bias)
-    scores = graph.op("Where", mask, scores, graph.constant("lowest", _LOWEST))
-    attention_map = graph.op("Softmax", scores, axis=-1)
-    mixed = graph.op("MatMul", attention_map, value)
-    mixed = graph.op("Transpose", mixed, perm=[0, 2, 1, 3])
-    mixed = graph.op("Reshape", mixed, graph.integers(0, 0, config.hidden_size))
-    return _linear(graph, mixed, f"{name}.output", part.output), attention_map
+    def _table(self, name: str, table: Any, *axes: int) -> str:
+        """A constant of the longest input, cut to the length of this one along the axes."""
+        cut = self.graph.constant(name, np.asarray(table))
+        for axis in axes:
+            cut = self.graph.op("Slice", cut, self.graph.integers(0), self._length, self.graph.integers(axis))
+        return cut
 
+    def _embedded(self) -> str:
+        graph, parts, first = self.graph, self.model.embeddings, self.model.config.position_offset
+        x = graph.op("Gather", graph.constant("embeddings.word", _array(parts.word.embedding)), "input_ids")
+        if parts.position is not None:
+            rows = _array(parts.position.embedding)[first : first + self._longest]
+            x = graph.op("Add", x, self._table("embeddings.position", rows, 0))
+        if parts.token_type is not None:
+            x = graph.op("Add", x, graph.constant("embeddings.token_type", _array(parts.token_type.embedding)[0]))
+        return self._linear(self._norm(x, parts.norm), parts.projection)
 
-def _turned(graph: Graph, x: str, size: int, cos: str, sin: str) -> str:
-    """Queries or keys, turned by their positions' angles."""
-    half, whole, axis = graph.integers(size // 2), graph.integers(size), graph.integers(3)
-    first = graph.op("Slice", x, graph.integers(0), half, axis)
-    second = graph.op("Slice", x, half, whole, axis)
-    left = graph.op("Sub", graph.op("Mul", first, cos), graph.op("Mul", second, sin))
-    right = graph.op("Add", graph.op("Mul", second, cos), graph.op("Mul", first, sin))
-    return graph.op("Concat", left, right, axis=-1)
+    def _context(self, seen: str, kind: Attention) -> _Context:
+        config, longest, bias = self.model.config, self._longest, None
+        if (near := visible(longest, kind)) is not None:
+            seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}", near, 0, 1))
+        if self.model.relative_bias is not None:
+            by_pair = _array(self.model.relative_bias.embedding)[relative_buckets(longest, config.relative_buckets)]
+            bias = self._table("relative_bias", by_pair.transpose(2, 0, 1)[None], 2, 3)
+        turns = rotary(longest, config.head_size, kind.rotary_theta)
+        if turns is None:
+            return _Context(seen, bias, None)
+        cos, sin = (self._table(f"rotary.{kind.rotary_theta}.{name}", x, 0) for name, x in turns._asdict().items())
+        return _Context(seen, bias, (cos, sin))
 
+    def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> tuple[str, str]:
+        """The layer's output and its attention map."""
 
-def _feed_forward(graph: Graph, x: str, name: str, model: TransformerEncoder, number: int) -> str:
-    part = model.layers[number].feed_forward
-    inner = graph.activation(model.config.hidden_act, _linear(graph, x, f"{name}.up", part.up))
-    if part.gate is not None:
-        inner = graph.op("Mul", inner, _linear(graph, x, f"{name}.gate", part.gate))
-    return _linear(graph, inner, f"{name}.down", part.down)
+        def normed(y: str, norm: nnx.LayerNorm | None, before: bool) -> str:
+            return y if layer.pre_norm != before else self._norm(y, norm)
+
+        attended, attention_map = self._attention(
+            normed(x, layer.attention_norm, before=True), layer.attention, context
+        )
+        x = normed(self.graph.op("Add", x, attended), layer.attention_norm, before=False)
+        inner = self._feed_forward(normed(x, layer.feed_forward_norm, before=True), layer.feed_forward)
+        return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False), attention_map
+
+    def _attention(self, x: str, part: SelfAttention, context: _Context) -> tuple[str, str]:
+        graph, op, config = self.graph, self.graph.op, part.config
+
+        def heads(layer: nnx.Linear) -> str:
+            y = op("Reshape", self._linear(x, layer), graph.integers(0, 0, config.num_heads, config.head_size))
+            return op("Transpose", y, perm=[0, 2, 1, 3])
+
+        query, key, value = heads(part.query), heads(part.key), heads(part.value)
+        if context.rotary is not None:
+            query, key = self._turned(query, *context.rotary), self._turned(key, *context.rotary)
+        scores = op("MatMul", query, op("Transpose", key, perm=[0, 1, 3, 2]))
+        scores = op("Div", scores, graph.number(math.sqrt(config.head_size)))
+        if context.bias is not None:
+            scores = op("Add", scores, context.bias)
+        scores = op("Where", context.mask, scores, graph.constant("lowest", _LOWEST))
+        attention_map = op("Softmax", scores, axis=-1)
+        mixed = op("Transpose", op("MatMul", attention_map, value), perm=[0, 2, 1, 3])
+        mixed = op("Reshape", mixed, graph.integers(0, 0, config.num_heads * config.head_size))
+        return self._linear(mixed, part.output), attention_map
+
+    def _turned(self, x: str, cos: str, sin: str) -> str:
+        """Queries or keys, turned by their positions' angles."""
+        op, half = self.graph.op, self.graph.integers(self.model.config.head_size // 2)
+        first = op("Slice", x, self.graph.integers(0), half, self.graph.integers(3))
+        second = op("Slice", x, half, self.graph.integers(self.model.config.head_size), self.graph.integers(3))
+        left = op("Sub", op("Mul", first, cos), op("Mul", second, sin))
+        right = op("Add", op("Mul", second, cos), op("Mul", first, sin))
+        return op("Concat", left, right, axis=-1)
+
+    def _feed_forward(self, x: str, part: FeedForward) -> str:
+        inner = self.graph.activation(self.model.config.hidden_act, self._linear(x, part.up))
+        if part.gate is not None:
+            inner = self.graph.op("Mul", inner, self._linear(x, part.gate))
+        return self._linear(inner, part.down)

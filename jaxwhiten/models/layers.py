@@ -32,13 +32,14 @@ def gelu(x: Array) -> Array:
     return x * (1 + jax.lax.erf(x * math.sqrt(0.5))) / 2
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": gelu,
     "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
     "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
     "swish": jax.nn.silu,
+    "tanh": jnp.tanh,
 }
 
 
@@ -71,7 +72,7 @@ class Context(NamedTuple):
     segment: Int[Array, "batch length"] | None = None
 
 
-def activation(name: str) -> Callable[..., Any]:
+def activation(name: str) -> Callable[[Array], Array]:
     """The activation function called `name` in a `config.json`."""
     if name not in ACTIVATIONS:
         raise unknown_name("hidden_act", name, ACTIVATIONS)
@@ -282,17 +283,12 @@ class TransformerLayer(nnx.Module):
         self, x: Float[Array, "*rows d"], context: Context, *, deterministic: bool, rngs: nnx.Rngs | None
     ) -> tuple[Float[Array, "*rows d"], Float[Array, "batch heads length"] | None]:
         """The layer's output, and the diagonals of its attention maps."""
+        noise: Any = {"deterministic": deterministic, "rngs": rngs}
 
-        def dropped(y: Array) -> Array:
-            return self.dropout(y, deterministic=deterministic, rngs=rngs)
+        def normed(y: Array, norm: nnx.LayerNorm | None, before: bool) -> Array:
+            return y if norm is None or self.pre_norm != before else norm(y)
 
-        def attention_norm(y: Array) -> Array:
-            return y if self.attention_norm is None else self.attention_norm(y)
-
-        inputs = attention_norm(x) if self.pre_norm else x
-        attended, diagonal = self.attention(inputs, context, deterministic=deterministic, rngs=rngs)
-        if self.pre_norm:
-            x = x + dropped(attended)
-            return x + dropped(self.feed_forward(self.feed_forward_norm(x))), diagonal
-        x = attention_norm(x + dropped(attended))
-        return self.feed_forward_norm(x + dropped(self.feed_forward(x))), diagonal
+        attended, diagonal = self.attention(normed(x, self.attention_norm, before=True), context, **noise)
+        x = normed(x + self.dropout(attended, **noise), self.attention_norm, before=False)
+        inner = self.feed_forward(normed(x, self.feed_forward_norm, before=True))
+        return normed(x + self.dropout(inner, **noise), self.feed_forward_norm, before=False), diagonal

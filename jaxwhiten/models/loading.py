@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
@@ -16,6 +19,7 @@ from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
 from jaxwhiten.models import checkpoint, static
 from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.family import MaskedForm, PairForm
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
@@ -128,25 +132,26 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_config(folder: Path) -> EncoderConfig:
-    """Reads and checks `config.json`.
-
-    Raises:
-      ModelError: Missing keys, an unsupported `model_type`, or sizes out of range.
-    """
-    where = folder / "config.json"
-    raw = read_json(where)
-    model_type = raw.get("model_type")
-    if not isinstance(model_type, str):
-        raise ModelError(f"{where}: no model_type; is this the config.json of a Hugging Face model?")
-    if model_type not in FAMILIES:
-        raise ModelError(f"{where}: model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
-    try:
-        config = FAMILIES[model_type].parse_config(raw, str(where))
+    """Reads `config.json`; ModelError where keys are missing, or what it says is not supported or out of range."""
+    raw = read_json(folder / "config.json")
+    with naming(folder / "config.json"):
+        model_type = raw.get("model_type")
+        if not isinstance(model_type, str):
+            raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
+        if model_type not in FAMILIES:
+            raise ModelError(f"model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
+        config = FAMILIES[model_type].parse_config(raw)
         activation(config.hidden_act)
         return config
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Has errors of the block be a ModelError that names the file."""
+    try:
+        yield
     except (ModelError, InputError) as error:
-        message = str(error)
-        raise ModelError(message if str(where) in message else f"{where}: {message}") from error
+        raise ModelError(f"{path}: {error}") from error
 
 
 def load_model(
@@ -195,9 +200,6 @@ def init_model(
       config: Configuration of the encoder.
       seed: Seed of the weights, or the generators themselves.
       dtype, remat: As in `load_model`.
-
-    Raises:
-      InputError: An unknown dtype.
     """
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
@@ -220,3 +222,27 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
     checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)
+
+
+def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:
+    """Reads the part of a module that is a family's head (an nnx filter) from a folder, into the module."""
+    state = nnx.state(module, part)
+    family = FAMILIES[config.model_type].head(form)
+    nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, family, state))
+    nnx.update(module, jax.tree.map(jnp.asarray, state))
+
+
+def save_with_head(
+    encoder: TransformerEncoder,
+    folder: str | Path,
+    task: str,
+    head: nnx.State[Any, Any],
+    form: MaskedForm | PairForm,
+    more: Mapping[str, Any],
+    dtype: str,
+) -> None:
+    """Writes an encoder with a head as transformers' architecture for `task`; `more` are further keys of the config."""
+    family = FAMILIES[encoder.config.model_type]
+    tensors = checkpoint.to_tensors(family, nnx.state(encoder, nnx.Param), dtype, family.prefixes[1])
+    tensors |= checkpoint.to_tensors(family.head(form), head, dtype)
+    checkpoint.save_folder(folder, {**family.config_json(encoder.config, task), **more}, tensors, dtype)

@@ -10,12 +10,8 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
@@ -23,72 +19,17 @@ from jaxtyping import Array, Float, Int
 
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig, check_supported
-from jaxwhiten.models.family import Family
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
-from jaxwhiten.models.loading import init_model, load_model, read_json
+from jaxwhiten.models.loading import init_model, load_head, load_model, naming, read_json, save_with_head
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
-
-
-class HeadForm(NamedTuple):
-    """The head of a family's masked language models: names in its files, and how it differs from BERT's."""
-
-    architecture: str
-    # Prefixes of the tensors. Checkpoints store the output bias under several; the first is written, all are read.
-    dense: str
-    norm: str
-    output: tuple[str, ...]
-    # "" and 0: those of the encoder.
-    activation: str = ""
-    epsilon: float = 0.0
-    dense_bias: bool = True
-    # Keys of `config.json`, and the only value of each that is supported.
-    supported: Mapping[str, Any] = MappingProxyType({})
-
-
-_BERT = HeadForm(
-    "BertForMaskedLM",
-    "cls.predictions.transform.dense",
-    "cls.predictions.transform.LayerNorm",
-    ("cls.predictions", "cls.predictions.decoder"),
-)
-_ROBERTA = HeadForm("RobertaForMaskedLM", "lm_head.dense", "lm_head.layer_norm", ("lm_head", "lm_head.decoder"), "gelu")
-HEADS: dict[str, HeadForm] = {
-    "bert": _BERT,
-    "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA._replace(architecture="XLMRobertaForMaskedLM"),
-    "electra": HeadForm(
-        "ElectraForMaskedLM",
-        "generator_predictions.dense",
-        "generator_predictions.LayerNorm",
-        ("generator_lm_head",),
-        "gelu",
-    ),
-    "distilbert": HeadForm(
-        "DistilBertForMaskedLM", "vocab_transform", "vocab_layer_norm", ("vocab_projector",), epsilon=1e-12
-    ),
-    "albert": HeadForm(
-        "AlbertForMaskedLM", "predictions.dense", "predictions.LayerNorm", ("predictions", "predictions.decoder")
-    ),
-    "mpnet": _ROBERTA._replace(architecture="MPNetForMaskedLM"),
-    "modernbert": HeadForm(
-        "ModernBertForMaskedLM",
-        "head.dense",
-        "head.norm",
-        ("decoder",),
-        "gelu",
-        dense_bias=False,
-        supported={"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True},
-    ),
-    "nomic_bert": _BERT._replace(architecture="NomicBertForMaskedLM", norm="cls.predictions.transform.layer_norm"),
-}
 
 
 class MaskedHead(nnx.Module):
     """From hidden states to one logit per token of the vocabulary."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        form = HEADS[config.model_type]
+        form = FAMILIES[config.model_type].masked
         eps = form.epsilon or config.layer_norm_eps
         self.dtype = dtype
         self.activation = activation(form.activation or config.hidden_act)
@@ -182,21 +123,14 @@ def load_masked_lm(
     encoder.pooler = None  # not trained by masked language modelling
     encoder.config = dataclasses.replace(config, pooler=False)
     masked = MaskedLM(encoder, rngs=nnx.Rngs(seed))
-    form = HEADS[config.model_type]
-    tensors, _ = checkpoint.open_weights(folder)
-    if f"{form.dense}.weight" not in tensors:
+    form, file = FAMILIES[config.model_type].masked, folder / "config.json"
+    if f"{form.dense}.weight" not in checkpoint.open_weights(folder)[0]:
         return masked, folder, False
-    check_supported(read_json(folder / "config.json"), form.supported, folder / "config.json")
-    state = nnx.state(masked.head, nnx.Param)
-    values = checkpoint.load_parameters(folder, _head_family(config.model_type), state)
-    nnx.replace_by_pure_dict(state, values)
-    nnx.update(masked.head, jax.tree.map(jnp.asarray, state))
+    raw = read_json(file)
+    with naming(file):
+        check_supported(raw, form.supported)
+    load_head(masked.head, nnx.Param, form, config, folder)
     return masked, folder, True
-
-
-def _head_family(model_type: str) -> Family:
-    form = HEADS[model_type]
-    return FAMILIES[model_type].head({"dense": form.dense, "norm": form.norm, "": form.output})
 
 
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -204,10 +138,6 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
 
     `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args are those of `save_model`.
     """
-    config = model.config
-    family, form = FAMILIES[config.model_type], HEADS[config.model_type]
-    raw = family.config_json(config) | {"architectures": [form.architecture], "tie_word_embeddings": True}
-    encoder, head = nnx.state(model.encoder, nnx.Param), nnx.state(model.head, nnx.Param)
-    tensors = checkpoint.to_tensors(family, encoder, dtype, family.prefixes[1])
-    tensors |= checkpoint.to_tensors(_head_family(config.model_type), head, dtype)
-    checkpoint.save_folder(folder, raw, tensors, dtype)
+    form = FAMILIES[model.config.model_type].masked
+    head = nnx.state(model.head, nnx.Param)
+    save_with_head(model.encoder, folder, "ForMaskedLM", head, form, {"tie_word_embeddings": True}, dtype)

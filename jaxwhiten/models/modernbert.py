@@ -15,7 +15,7 @@ from typing import Any
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
-from jaxwhiten.models.family import Family, Names, Part
+from jaxwhiten.models.family import Family, MaskedForm, Names, Part
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
@@ -57,26 +57,26 @@ DEFAULTS = {
 _FULL, _LOCAL = "full_attention", "sliding_attention"
 
 
-def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Local layers and rotary bases, from the current keys or the older ones."""
-    window = typed(raw.get("local_attention", 128), "int", f"{where}: local_attention")
+    window = typed(raw.get("local_attention", 128), "int", "local_attention")
     return {
-        "rotary_theta": read_rotary_theta(raw, _FULL, "global_rope_theta", 160_000.0, where),
-        "local_rotary_theta": read_rotary_theta(raw, _LOCAL, "local_rope_theta", 10_000.0, where),
-        "local_layers": _local_layers(raw, where, fields["num_layers"]),
+        "rotary_theta": read_rotary_theta(raw, _FULL, "global_rope_theta", 160_000.0),
+        "local_rotary_theta": read_rotary_theta(raw, _LOCAL, "local_rope_theta", 10_000.0),
+        "local_layers": _local_layers(raw, fields["num_layers"]),
         "local_window": window // 2,
     }
 
 
-def _local_layers(raw: Mapping[str, Any], where: str, num_layers: int) -> tuple[int, ...]:
+def _local_layers(raw: Mapping[str, Any], num_layers: int) -> tuple[int, ...]:
     kinds = raw.get("layer_types")
     if kinds is None:
-        every = typed(raw.get("global_attn_every_n_layers", 3), "int", f"{where}: global_attn_every_n_layers")
+        every = typed(raw.get("global_attn_every_n_layers", 3), "int", "global_attn_every_n_layers")
         return tuple(layer for layer in range(min(num_layers, MAX_LAYERS)) if every < 1 or layer % every)
     if not isinstance(kinds, list) or not all(kind in (_FULL, _LOCAL) for kind in kinds):
-        raise ModelError(f"{where}: layer_types is {kinds!r:.80}; expected a list of {_FULL!r} and {_LOCAL!r}.")
+        raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {_FULL!r} and {_LOCAL!r}.")
     if len(kinds) != num_layers:
-        raise ModelError(f"{where}: layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
+        raise ModelError(f"layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
     return tuple(layer for layer, kind in enumerate(kinds) if kind == _LOCAL)
 
 
@@ -90,4 +90,12 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-MODERNBERT = Family("ModernBertModel", NAMES, ("", "model."), KEYS, DEFAULTS, read=_read, write=_write)
+MASKED = MaskedForm(
+    "head.dense",
+    "head.norm",
+    ("decoder",),
+    "gelu",
+    dense_bias=False,
+    supported={"classifier_bias": False, "classifier_activation": "gelu", "decoder_bias": True},
+)
+MODERNBERT = Family("ModernBert", NAMES, ("", "model."), KEYS, MASKED, defaults=DEFAULTS, read=_read, write=_write)

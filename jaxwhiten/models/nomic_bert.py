@@ -68,15 +68,26 @@ _SUPPORTED = {
 }
 
 
-def _read(raw: Mapping[str, Any], where: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     head = raw.get("head_dim")
-    if head is not None and typed(head, "int", f"{where}: head_dim") * fields["num_heads"] != fields["hidden_size"]:
-        raise ModelError(f"{where}: head_dim is {head}; expected hidden_size / num_attention_heads.")
-    return {"rotary_theta": read_rotary_theta(raw, None, "rotary_emb_base", 1000.0, where)}
+    if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
+        raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
+    return {"rotary_theta": read_rotary_theta(raw, None, "rotary_emb_base", 1000.0)}
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
 
 
-NOMIC_BERT = Family("NomicBertModel", NAMES, ("", "nomic_bert.", "bert."), KEYS, DEFAULTS, _SUPPORTED, _read, _write)
+NOMIC_BERT = Family(
+    "NomicBert",
+    NAMES,
+    ("", "nomic_bert.", "bert."),
+    KEYS,
+    bert.MASKED._replace(norm="cls.predictions.transform.layer_norm"),
+    None,
+    DEFAULTS,
+    _SUPPORTED,
+    _read,
+    _write,
+)

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxwhiten.models.config import Attention
+
 
 class Rotary(NamedTuple):
     """Cosines and sines of the rotation angles of each token."""
@@ -27,14 +29,16 @@ class Rotary(NamedTuple):
         return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self))
 
 
-def rotary(length: int, head_size: int, theta: float) -> Rotary:
-    """Angles of the rotary position embedding with base `theta`, in float32 as in published models.
+def rotary(length: int, head_size: int, theta: float) -> Rotary | None:
+    """Angles of the rotary position embedding with base `theta`, in float32 as in published models; None for base 0.
 
     The first and second half of a head are the coordinates of the rotated pairs.
 
     References:
       Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
     """
+    if not theta:
+        return None
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = (1.0 / np.float32(theta) ** exponents).astype(np.float32)
     angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
@@ -59,6 +63,11 @@ def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[
     steps = ratio / np.float32(math.log(max_distance / exact)) * np.float32(half - exact)
     far = np.minimum(exact + steps.astype(np.int64), half - 1)
     return np.where(distance < exact, distance, far) + half * (relative > 0)
+
+
+def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
+    """Which keys each query sees; None for all."""
+    return None if attention.window is None else neighbours(length, attention.window)
 
 
 def neighbours(length: int, window: int) -> Bool[np.ndarray, "length length"]:

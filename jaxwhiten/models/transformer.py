@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -12,10 +13,10 @@ from jaxtyping import Array, Int
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.attention import BLOCK, Kernel
-from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
 from jaxwhiten.models.packing import Packing, Segments
-from jaxwhiten.models.positions import Rotary, neighbours, relative_buckets, rotary
+from jaxwhiten.models.positions import relative_buckets, rotary, visible
 
 
 class TransformerEncoder(nnx.Module):
@@ -78,22 +79,17 @@ class TransformerEncoder(nnx.Module):
         Returns:
           All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
           last hidden state of a pre-norm encoder is taken after its final norm.
-
-        Raises:
-          InputError: Token types for a family without them.
         """
         if token_type_ids is not None and not self.config.type_vocab_size:
             raise InputError(f"{self.config.model_type} has no token types; leave token_type_ids out.")
         packing = None if tokens is None else Packing.of(attention_mask, tokens)
-        everywhere, nearby = (c._replace(packing=packing) for c in self._contexts(attention_mask, segments, kernel))
+        contexts = self._contexts(attention_mask, segments, packing, kernel)
         positions = None if segments is None else segments.position
         x = self.embeddings(input_ids, token_type_ids, deterministic=deterministic, rngs=rngs, positions=positions)
         x = x if packing is None else packing.pack(x)
         hidden_states, diagonals = [x], []
-        for index in range(self.config.num_layers):
-            layer = self.layers[index * len(self.layers) // self.config.num_layers]
-            context = nearby if index in self.config.local_layers else everywhere
-            x, diagonal = _run_layer(layer, x, context, deterministic, rngs, self.remat)
+        for layer, kind in self.stack():
+            x, diagonal = _run_layer(layer, x, contexts[kind], deterministic, rngs, self.remat)
             hidden_states.append(x)
             diagonals += [] if diagonal is None else [diagonal]
         if self.final_norm is not None:
@@ -105,30 +101,36 @@ class TransformerEncoder(nnx.Module):
         pooled = None if self.pooler is None else jnp.tanh(self.pooler(first))
         return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
+    def stack(self) -> Iterator[tuple[TransformerLayer, Attention]]:
+        """The layers in the order they run, and how each attends; one that shares its weights comes several times."""
+        for index, kind in enumerate(self.config.attention):
+            yield self.layers[index * len(self.layers) // self.config.num_layers], kind
+
     def _contexts(
-        self, attention_mask: Int[Array, "batch length"], segments: Segments | None, kernel: Kernel | None
-    ) -> tuple[Context, Context]:
-        """The contexts of global and of local attention."""
-        config, length = self.config, attention_mask.shape[1]
+        self,
+        attention_mask: Int[Array, "batch length"],
+        segments: Segments | None,
+        packing: Packing | None,
+        kernel: Kernel | None,
+    ) -> dict[Attention, Context]:
+        config, length, bias = self.config, attention_mask.shape[1], None
         mask = attention_mask.astype(bool)[:, None, None, :] if segments is None else segments.together()
         if segments is None or length <= BLOCK or length % BLOCK or config.relative_buckets:
             kernel = None
-        segment = None if segments is None else segments.number
-        bias = None
         if self.relative_bias is not None:
             by_pair = self.relative_bias(jnp.asarray(relative_buckets(length, config.relative_buckets)))
             bias = by_pair.transpose(2, 0, 1)[None]
 
-        def turns_of(theta: float) -> Rotary | None:
-            turns = rotary(length, config.head_size, theta) if theta else None
-            return turns if turns is None or segments is None else turns.at(segments.position)
+        def context(kind: Attention) -> Context:
+            near = visible(length, kind)
+            seen = mask if near is None else mask & near
+            turns = rotary(length, config.head_size, kind.rotary_theta)
+            if segments is None:
+                return Context(seen, bias, turns, packing)
+            fused = kernel and dataclasses.replace(kernel, window=kind.window)
+            return Context(seen, bias, turns and turns.at(segments.position), packing, fused, segments.number)
 
-        everywhere = Context(mask, bias, turns_of(config.rotary_theta), None, kernel, segment)
-        if not config.local_layers:
-            return everywhere, everywhere
-        nearby = mask & neighbours(length, config.local_window)
-        local = kernel and dataclasses.replace(kernel, window=config.local_window)
-        return everywhere, Context(nearby, bias, turns_of(config.local_rotary_theta), None, local, segment)
+        return {kind: context(kind) for kind in dict.fromkeys(config.attention)}
 
 
 def _run_layer(layer: Any, x: Array, context: Context, deterministic: bool, rngs: nnx.Rngs | None, remat: bool) -> Any:

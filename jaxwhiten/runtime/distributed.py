@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float64, Shaped
+from jaxtyping import Float64, Int64, Shaped, UInt8
 
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
 
@@ -126,40 +126,34 @@ def share_of(n: int, index: int, count: int) -> slice:
 def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total ..."]:
     """The rows of all processes, in the order of the processes, bit for bit and in every process.
 
-    Each gives as many as it has, 0 included; the other axes and the dtype, of 4 or 8 bytes, have to agree.
+    Each gives as many as it has, 0 included; the other axes and the dtype have to agree.
     """
     if jax.process_count() == 1:
         return rows
-    if rows.dtype.itemsize not in (4, 8):
-        raise InputError(f"gather_rows takes items of 4 or 8 bytes, not {rows.dtype}.")
     check_same("the shape of a row", [list(rows.shape[1:]), rows.dtype.str])
-    counts = _gather(np.array([len(rows)], np.int64).view(np.uint32)).view(np.int64).ravel()
-    width = int(np.prod(rows.shape[1:], dtype=np.int64)) * rows.dtype.itemsize // 4
-    words = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint32) if rows.size else None
-    total = np.empty((int(counts.sum()), *rows.shape[1:]), rows.dtype)
-    if not total.size:
-        return total
-    target, first = total.reshape(len(total), -1).view(np.uint32), np.cumsum(counts) - counts
-    each = min(max(1, _CHUNK_BYTES // (4 * width)), int(counts.max()))
-    for begin in range(0, int(counts.max()), each):
-        padded = np.zeros((each, width), np.uint32)
-        own = words[begin : begin + each] if words is not None else padded[:0]
-        padded[: len(own)] = own
-        for part, start, n in zip(_gather(padded), first, np.clip(counts - begin, 0, each), strict=True):
-            target[start + begin : start + begin + n] = part[:n]
-    return total
+    found, _ = _gather_bytes(np.ascontiguousarray(rows).reshape(-1).view(np.uint8))
+    return found.view(rows.dtype).reshape(sum(gather(len(rows))), *rows.shape[1:])
 
 
 def gather(value: Any) -> list[Any]:
     """A JSON value of every process, in the order of the processes, in every process."""
     if jax.process_count() == 1:
         return [value]
-    data = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    sizes = _gather(np.array([len(data)], np.uint32)).ravel()
-    padded = np.zeros(-(-int(sizes.max()) // 4) * 4, np.uint8)
-    padded[: len(data)] = data
-    found = _gather(padded.view(np.uint32))
-    return [json.loads(part.tobytes()[:size]) for part, size in zip(found, sizes, strict=True)]
+    found, sizes = _gather_bytes(np.frombuffer(json.dumps(value).encode(), np.uint8))
+    return [json.loads(part.tobytes()) for part in np.split(found, np.cumsum(sizes)[:-1])]
+
+
+def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " total"], Int64[np.ndarray, " processes"]]:
+    """The bytes of all processes, one after the other, and how many each gave."""
+    sizes = _gather(np.array([len(data)], np.int64).view(np.uint32)).view(np.int64).ravel()
+    total, first = np.empty(int(sizes.sum()), np.uint8), np.cumsum(sizes) - sizes
+    each = min(_CHUNK_BYTES, -(-int(sizes.max()) // 4) * 4)
+    for begin in range(0, int(sizes.max()), max(1, each)):
+        padded, own = np.zeros(each, np.uint8), data[begin : begin + each]
+        padded[: len(own)] = own
+        for part, start, n in zip(_gather(padded.view(np.uint32)), first, np.clip(sizes - begin, 0, each), strict=True):
+            total[start + begin : start + begin + n] = part.view(np.uint8)[:n]
+    return total, sizes
 
 
 def from_writer(value: T) -> T:

@@ -106,7 +106,7 @@ class Decoder(nnx.Module):
         """Logits of the token after each, with dropout; `model` gives the embeddings."""
         length, config = input_ids.shape[1], model.config
         causal = jnp.tril(jnp.ones((1, 1, length, length), bool))
-        turns = rotary(length, config.head_size, config.rotary_theta) if config.rotary_theta else None
+        turns = rotary(length, config.head_size, config.rotary_theta)
         x = model.embeddings(input_ids, None, deterministic=False, rngs=rngs)
         for layer, memory in zip(self.layers, self.memory, strict=True):
             x = x + memory(vectors.astype(x.dtype))[:, None]

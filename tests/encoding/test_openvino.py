@@ -15,6 +15,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
 from jaxwhiten.models import StaticEncoder, init_model
+from jaxwhiten.runtime.telemetry import silenced
 from tests.commands.conftest import generated
 from tests.tiny import ALONE, FAMILIES, SENTENCES, tiny_config, write_model, write_tokenizer
 
@@ -28,7 +29,8 @@ def folder(tmp_path_factory):
 
 
 def both(model, dtype="float32", **reading):
-    pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
+    with silenced():
+        pytest.importorskip("openvino", reason="the engine OpenVINO is not installed")
     reading = {"max_length": 24, "dtype": dtype, "device": "cpu", **reading}
     return Encoder.from_pretrained(model, **reading), Encoder.from_pretrained(model, engine="openvino", **reading)
 
@@ -260,7 +262,7 @@ def int8(folder, tmp_path_factory):
     from jaxwhiten.export import save_int8
 
     out = tmp_path_factory.mktemp("int8") / "model"
-    return save_int8(out, folder, TEXTS, pooling="mean", max_length=24, cosine=0.5)
+    return save_int8(out, Encoder.from_pretrained(folder, pooling="mean", max_length=24), TEXTS, cosine=0.5)
 
 
 def test_int8(int8, pair, tmp_path):
@@ -282,7 +284,8 @@ def test_int8(int8, pair, tmp_path):
 def test_products_are_kept_until_the_cosine_is_reached(int8, folder, tmp_path):
     from jaxwhiten.export import save_int8
 
-    made = save_int8(tmp_path / "out", folder, TEXTS, pooling="mean", max_length=24, cosine=(1 + int8.cosine) / 2)
+    encoder = Encoder.from_pretrained(folder, pooling="mean", max_length=24)
+    made = save_int8(tmp_path / "out", encoder, TEXTS, cosine=(1 + int8.cosine) / 2)
     assert 0 < len(made.kept) < made.products
     assert made.cosine >= (1 + int8.cosine) / 2
 
@@ -317,4 +320,4 @@ def test_int8_takes_enough_sentences(folder, tmp_path):
     from jaxwhiten.export import save_int8
 
     with pytest.raises(InputError, match=r"1 different sentences.*at least 16"):
-        save_int8(tmp_path, folder, ["A sentence."] * 20)
+        save_int8(tmp_path, Encoder.from_pretrained(folder, pooling="mean"), ["A sentence."] * 20)

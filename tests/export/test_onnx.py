@@ -23,41 +23,40 @@ def whitening():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family(tmp_path, whitening, family):
     model = write_model(tmp_path / "model", **FAMILIES[family])
-    vectors = Encoder.from_pretrained(model, pooling="first_last_avg", max_length=24).encode(SENTENCES)
-    out = save_onnx(tmp_path / "out", model, pooling="first_last_avg", max_length=24)
+    encoder = Encoder.from_pretrained(model, pooling="first_last_avg", max_length=24)
+    vectors = encoder.encode(SENTENCES)
+    out = save_onnx(tmp_path / "out", encoder)
     np.testing.assert_allclose(run(out), vectors, atol=1e-4)
-    out = save_onnx(tmp_path / "white", model, pooling="first_last_avg", max_length=24, whitening=whitening)
+    out = save_onnx(tmp_path / "white", encoder.with_whitening(whitening))
     np.testing.assert_allclose(run(out), normalize(whitening.transform(vectors)), atol=1e-4)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last2avg", "layers:0+2+2", "ditto:0+1"])
 def test_poolings(tiny_model, tmp_path, pooling):
-    out = save_onnx(tmp_path / "out", tiny_model, pooling=pooling, max_length=24)
-    vectors = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24).encode(SENTENCES)
+    encoder = Encoder.from_pretrained(tiny_model, pooling=pooling, max_length=24)
+    out, vectors = save_onnx(tmp_path / "out", encoder), encoder.encode(SENTENCES)
     np.testing.assert_allclose(run(out), vectors, atol=1e-4)
     np.testing.assert_allclose(run(out, SENTENCES[:1]), vectors[:1], atol=1e-4)
 
 
 def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening):
-    first = export_sentence_transformer(
-        tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening
-    )
+    white = Encoder.from_pretrained(tiny_model, pooling="last2avg", max_length=24).with_whitening(whitening)
+    first = Encoder.from_pretrained(export_sentence_transformer(tmp_path / "first", white), pooling="auto")
     second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
-    out = save_onnx(tmp_path / "out", first, whitening=second)
-    vectors = Encoder.from_pretrained(first, pooling="auto").encode(SENTENCES)
-    np.testing.assert_allclose(run(out), normalize(second.transform(vectors)), atol=1e-4)
+    out = save_onnx(tmp_path / "out", first.with_whitening(second))
+    np.testing.assert_allclose(run(out), normalize(second.transform(first.encode(SENTENCES))), atol=1e-4)
 
 
 def test_the_real_minilm(minilm, tmp_path):
-    out = save_onnx(tmp_path / "out", minilm, max_length=64)
-    vectors = Encoder.from_pretrained(minilm, pooling="auto", max_length=64).encode(SENTENCES)
-    np.testing.assert_allclose(run(out, max_length=64), vectors, atol=1e-5)
+    encoder = Encoder.from_pretrained(minilm, pooling="auto", max_length=64)
+    out = save_onnx(tmp_path / "out", encoder)
+    np.testing.assert_allclose(run(out, max_length=64), encoder.encode(SENTENCES), atol=1e-5)
 
 
 def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
     with pytest.raises(MismatchError, match="8 dimensions"):
-        save_onnx(tmp_path / "out", tiny_model, pooling="mean", whitening=narrow)
+        save_onnx(tmp_path / "out", Encoder.from_pretrained(tiny_model, pooling="mean").with_whitening(narrow))
     assert not (tmp_path / "out").exists()
 
 

@@ -28,6 +28,13 @@ def expected(model, pooling, whitening, length=24):
     return vectors if whitening is None else normalize(whitening.transform(vectors))
 
 
+def export(folder, model, whitening=None, *, name=None, scores=None, **reading):
+    """Writes a model with a whitening behind it."""
+    encoder = Encoder.from_pretrained(model, **reading)
+    encoder = encoder if whitening is None else encoder.with_whitening(whitening)
+    return export_sentence_transformer(folder, encoder, name=name, scores=scores)
+
+
 def read_by(library, folder):
     """Vectors of the sentences as a library reads the folder; skips where the library, or PyTorch, is not there."""
     if library == "jaxwhiten":
@@ -45,7 +52,7 @@ each_library = pytest.mark.parametrize("library", ["jaxwhiten", "sentence_transf
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_the_folder_gives_our_vectors(tiny_model, tmp_path, whitening, pooling, whitened, library):
     whitening = whitening if whitened else None
-    out = export_sentence_transformer(tmp_path / "out", tiny_model, pooling=pooling, max_length=24, whitening=whitening)
+    out = export(tmp_path / "out", tiny_model, pooling=pooling, max_length=24, whitening=whitening)
     wanted = expected(tiny_model, pooling, whitening)
     assert Encoder.from_pretrained(out, pooling="auto").max_length == 24
     np.testing.assert_allclose(read_by(library, out), wanted, atol=1e-5)
@@ -55,19 +62,15 @@ def test_the_folder_gives_our_vectors(tiny_model, tmp_path, whitening, pooling, 
 @pytest.mark.parametrize("changes", [{"model_type": "roberta", "pad_token_id": 1, "position_offset": 2}])
 def test_other_families(tmp_path, whitening, changes, library):
     model = write_model(tmp_path / "model", **changes)
-    out = export_sentence_transformer(
-        tmp_path / "out", model, pooling="first_last_avg", max_length=24, whitening=whitening
-    )
+    out = export(tmp_path / "out", model, pooling="first_last_avg", max_length=24, whitening=whitening)
     np.testing.assert_allclose(read_by(library, out), expected(model, "first_last_avg", whitening), atol=1e-5)
 
 
 @each_library
 def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_path, whitening, library):
-    first = export_sentence_transformer(
-        tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening
-    )
+    first = export(tmp_path / "first", tiny_model, pooling="last2avg", max_length=24, whitening=whitening)
     second = Whitening(n_components=5).fit(np.random.default_rng(1).normal(size=(300, 12)).astype(np.float32))
-    out = export_sentence_transformer(tmp_path / "out", first, whitening=second)
+    out = export(tmp_path / "out", first, whitening=second)
     kinds = [row["type"].rpartition(".")[2] for row in json.loads((out / "modules.json").read_text())]
     assert kinds == ["Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize", "Dense", "Normalize"]
     wanted = normalize(second.transform(expected(tiny_model, "last2avg", whitening)))
@@ -79,7 +82,7 @@ def test_the_real_minilm(minilm, tmp_path, library):
     encoder = Encoder.from_pretrained(minilm, pooling="auto")
     rng = np.random.default_rng(0)
     whitening = Whitening(n_components=64).fit(normalize(rng.normal(size=(4000, 384)).astype(np.float32)))
-    out = export_sentence_transformer(tmp_path / "out", minilm, whitening=whitening)
+    out = export(tmp_path / "out", minilm, whitening=whitening)
     wanted = normalize(whitening.transform(encoder.encode(SENTENCES)))
     np.testing.assert_allclose(read_by(library, out), wanted, atol=1e-5)
 
@@ -87,16 +90,16 @@ def test_the_real_minilm(minilm, tmp_path, library):
 def test_refusals_come_before_anything_is_written(tiny_model, tmp_path, whitening):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="first_last_avg"):
-        export_sentence_transformer(out, tiny_model, pooling="ditto:0+1", whitening=whitening)
+        export(out, tiny_model, pooling="ditto:0+1", whitening=whitening)
     with pytest.raises(InputError, match="no hidden state 9"):
-        export_sentence_transformer(out, tiny_model, pooling="layers:9", whitening=whitening)
+        export(out, tiny_model, pooling="layers:9", whitening=whitening)
     with pytest.raises(InputError, match="takes 3 to 64"):
-        export_sentence_transformer(out, tiny_model, pooling="mean", max_length=65)
+        export(out, tiny_model, pooling="mean", max_length=65)
     with pytest.raises(InputError, match="own folder"):
-        export_sentence_transformer(tiny_model, tiny_model, pooling="mean")
+        export(tiny_model, tiny_model, pooling="mean")
     narrow = Whitening().fit(np.random.default_rng(0).normal(size=(90, 8)))
     with pytest.raises(MismatchError, match=r"8 dimensions; .*tiny-bert gives 32"):
-        export_sentence_transformer(out, tiny_model, pooling="mean", whitening=narrow)
+        export(out, tiny_model, pooling="mean", whitening=narrow)
     assert not out.exists()
 
 
@@ -119,7 +122,7 @@ def test_faiss_whitens_and_searches(tmp_path, whitening):
 def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, whitening, pooling):
     torch = pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
-    out = export_sentence_transformer(
+    out = export(
         tmp_path / "out", tiny_model, whitening=whitening, pooling=pooling, max_length=24, scores={"STS-B test": 71.318}
     )
     card = (out / "README.md").read_text(encoding="utf-8")
@@ -135,22 +138,20 @@ def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, 
 
 def test_the_card_says_what_was_done(tiny_model, tmp_path, whitening):
     settings = {"whitening": whitening, "pooling": "mean"}
-    out = export_sentence_transformer(
-        tmp_path / "out", tiny_model, **settings, name="tiny", scores={"STS-B test": 71.318}
-    )
+    out = export(tmp_path / "out", tiny_model, **settings, name="tiny", scores={"STS-B test": 71.318})
     card = (out / "README.md").read_text(encoding="utf-8")
     assert 'base_model: "tiny-bert"' in card
     for text in ("# tiny\n", "k = 12 of 32", "β = 0.9", "γ = 0.8", "2,000 rows", "| STS-B test | 71.32 |"):
         assert text in card
     loaded = Whitening.load(out / "whitening.safetensors")
     assert (loaded.n_components, loaded.beta, loaded.gamma) == (12, 0.9, 0.8)
-    assert "No task was scored" in (
-        export_sentence_transformer(tmp_path / "out", tiny_model, **settings) / "README.md"
-    ).read_text(encoding="utf-8")
+    assert "No task was scored" in (export(tmp_path / "out", tiny_model, **settings) / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_head_of_an_exported_folder_is_stock_modules(tiny_model, tmp_path, whitening):
-    out = export_sentence_transformer(tmp_path / "out", tiny_model, pooling="first_last_avg", whitening=whitening)
+    out = export(tmp_path / "out", tiny_model, pooling="first_last_avg", whitening=whitening)
     for row in json.loads((out / "modules.json").read_text()):
         assert re.fullmatch(r"sentence_transformers\.models\.\w+", row["type"])
     head, _ = read_head(out, Encoder.from_pretrained(tiny_model, pooling="mean").config)

@@ -18,7 +18,6 @@ from jaxwhiten.models import (
     save_model,
     with_rates,
 )
-from jaxwhiten.models.masked import HEADS
 from tests.tiny import SENTENCES, tiny_config, write_tokenizer
 
 BATCH, LENGTH = 3, 12
@@ -106,7 +105,7 @@ def test_scores_and_loss_equal_those_of_transformers(folder):
     model, _, has_head = load_masked_lm(folder)
     assert has_head
     peer, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
-    assert type(peer).__name__ == HEADS[folder.name].architecture
+    assert type(peer).__name__ == f"{FAMILIES[folder.name].stem}ForMaskedLM"
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     peer.eval()
