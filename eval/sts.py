@@ -91,7 +91,7 @@ def main(config: ConfigDict) -> None:
     run = finish(
         run, settings.out, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names)
     )
-    print(report.as_text(run, report.write_sts(run, settings.out)))
+    print(report.sts.as_text(run, report.sts.write_sts(run, settings.out)))
     if run.header.sample:
         print("This was a sample, not a benchmark.")
     else:

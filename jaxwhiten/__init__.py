@@ -18,28 +18,19 @@ if TYPE_CHECKING:
     from jaxwhiten.export import push_to_hub
     from jaxwhiten.head import PARAMETRIC, POOLINGS
     from jaxwhiten.search import build_index, load_index, paraphrase_mining, semantic_search
-    from jaxwhiten.whitening.moments import Moments
-    from jaxwhiten.whitening.tuning import ScoredPairs, tune
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.whitening import Moments, ScoredPairs, Whitening, tune
 
-_WHERE = {
-    "CrossEncoder": "encoding",
-    "Encoder": "encoding",
-    "Moments": "whitening",
-    "PARAMETRIC": "head",
-    "POOLINGS": "head",
-    "ScoredPairs": "whitening",
-    "Whitening": "whitening",
-    "build_index": "search",
-    "evaluate": "encoding.evaluation",
-    "load_index": "search",
-    "load_sts": "datasets",
-    "normalize": "whitening",
-    "paraphrase_mining": "search",
-    "push_to_hub": "export",
-    "semantic_search": "search",
-    "tune": "whitening",
+_NAMES = {
+    "arrays": ("normalize",),
+    "datasets": ("load_sts",),
+    "encoding": ("CrossEncoder", "Encoder"),
+    "encoding.evaluation": ("evaluate",),
+    "export": ("push_to_hub",),
+    "head": ("PARAMETRIC", "POOLINGS"),
+    "search": ("build_index", "load_index", "paraphrase_mining", "semantic_search"),
+    "whitening": ("Moments", "ScoredPairs", "Whitening", "tune"),
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PARAMETRIC",

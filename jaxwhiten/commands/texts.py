@@ -40,7 +40,7 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
     Lines from stdin are passed on as they come; a table from stdin is first kept in a temporary file.
     """
-    from jaxwhiten.datasets.textfile import line_blocks
+    from jaxwhiten.datasets.textfile import numbered_lines
 
     format = _format(path, format)
     if format == "txt":
@@ -49,7 +49,7 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
         if path == STDIN:
             yield from _stdin_lines()
         else:
-            yield from itertools.chain.from_iterable(lines for _, lines in line_blocks(path))
+            yield from (line for _, line in numbered_lines(path))
         return
     with _as_file(path) as file:
         yield from _cells(file, format, columns)
@@ -74,14 +74,12 @@ def _format(path: str, format: str | None) -> str:
 
 
 def _stdin_lines() -> Iterator[str]:
-    from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, line_problem
+    from jaxwhiten.datasets.textfile import BadRows, lines_of
 
-    number = 0
-    while raw := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if problem := line_problem(raw, MAX_LINE_BYTES):
-            raise DataError(f"stdin, line {number}: {problem}. Say --format for a table.")
-        yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
+    try:
+        yield from (line for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+    except DataError as error:
+        raise DataError(f"{error} Say --format for a table.") from None
 
 
 @contextlib.contextmanager

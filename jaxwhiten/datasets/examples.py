@@ -23,7 +23,6 @@ from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_fi
 from jaxwhiten.errors import DataError, InputError, unknown_name
 from jaxwhiten.io import write_text
 
-_BLOCK = 4096
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
 
@@ -174,7 +173,7 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
             raise InputError(
                 f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
             )
-    lines = (line.strip() for block in corpus.blocks(_BLOCK) for line in block)
+    lines = map(str.strip, corpus.passages())
     texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
     if not texts:
         raise DataError(f"{where}: no line of text in it.")

@@ -10,12 +10,11 @@ import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import BadRows, line_blocks
+from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
 
@@ -117,7 +116,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
-    lines = list(chain.from_iterable(part for _, part in line_blocks(path, bad)))
+    lines = [line for _, line in numbered_lines(path, bad)]
     header = [cell.strip().strip('"') for cell in lines[0].split("\t")] if lines else []
     if missing := [column for column in COLUMNS[1:] if column not in header]:
         raise DataError(

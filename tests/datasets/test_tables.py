@@ -63,7 +63,7 @@ def test_parquet(tmp_path):
     with pytest.raises(DataError, match=r"column 'nested' is of type list"):
         read_table(path)
     pq.write_table(pa.table({"question1": ["a", None, "c"], "question2": ["a", "b", "c"]}), path)
-    with pytest.raises(DataError, match=r"a.parquet, line 2: 'anchor' is null"):
+    with pytest.raises(DataError, match=r"a.parquet, line 2: 'question1' is null"):
         read_table(path, COLUMNS)
     table = read_table(path, COLUMNS, skip_bad_rows=True)
     assert table["anchor"] == ["a", "c"]

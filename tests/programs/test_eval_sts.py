@@ -158,7 +158,7 @@ def test_differences_to_the_raw_vectors_are_paired(finished):
             # Both rows are scored on the same resamples: the difference is surer than the two scores are.
             widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
             assert found.high - found.low < np.hypot(*widths)
-    table = report.difference_table(run)
+    table = report.sts.difference_table(run)
     assert len(table.rows) == len(run.rows) - len(raw)
 
 
@@ -202,7 +202,7 @@ def test_warnings_of_the_fits_become_notes(finished):
     notes = [note for note in run.header.warnings if "306 rows" in note]
     assert len(notes) == 1
     assert notes[0].startswith("nli (mean, cls):")
-    assert notes[0] in report.sts_table(run).notes
+    assert notes[0] in report.sts.sts_table(run).notes
 
 
 def test_each_sentence_is_encoded_once(tmp_path, model, monkeypatch):
@@ -234,7 +234,7 @@ def test_rows_written_so_far_survive_a_failure(tmp_path, model, monkeypatch):
     run = report.Run.load(tmp_path / "out")
     assert [row.pooling for row in run.rows] == ["mean"] * 4
     assert run.header.complete is False
-    assert "mean" in report.sts_table(run).text()
+    assert "mean" in report.sts.sts_table(run).text()
 
 
 def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
@@ -325,7 +325,7 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     found = row.tasks["toy"].ranking
     assert (found.queries, found.hits_at_1, found.hits_at_3) == (4, 50.0, 100.0)
     assert found.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
-    table = report.ranking_table(report.Run.load(finished))
+    table = report.sts.ranking_table(report.Run.load(finished))
     assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
     assert "Ranks of similar pairs" in (finished / "report.html").read_text()
 
