@@ -86,6 +86,8 @@ def lines_of(
         if begun:
             continue
         line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
+        if part == _BOM and number == 1:
+            return
         if rest:
             bad(number, f"longer than {max_line} bytes")
         elif b"\0" in line:

@@ -6,12 +6,13 @@ from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.provenance import check_provenance
 from jaxwhiten.whitening.spectrum import SPREAD_OUT, spectrum, spread, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
-from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
+from jaxwhiten.whitening.whitening import Parameter, Whitening, WhiteningWarning
 
 __all__ = [
     "GRID",
     "SPREAD_OUT",
     "Moments",
+    "Parameter",
     "ScoredPairs",
     "Tuning",
     "Whitening",

@@ -10,8 +10,8 @@ import dataclasses
 import numbers
 import sys
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -60,6 +60,22 @@ def warn_of_few_rows(decomposition: Decomposition, k: int, remedy: str = "") -> 
     )
 
 
+class Parameter(NamedTuple):
+    """A parameter of `Whitening` as command lines and configs take it: `parse` makes its value of a text."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    help: str
+
+
+def _number_or_name(text: str) -> str | float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None if text == "none" else text
+
+
 @parameters
 class Whitening(SpectralMethod):
     """Whitening with two knobs, as a scikit-learn estimator.
@@ -90,6 +106,17 @@ class Whitening(SpectralMethod):
     gamma: float = 1.0
     shrinkage: str | float | None = None
     eigenvalue_floor: float = 1e-6
+
+    @staticmethod
+    def parameters() -> tuple[Parameter, ...]:
+        """The constructor's arguments, in their order."""
+        return (
+            Parameter("n_components", lambda text: None if text == "none" else int(text), None, "dimensions kept"),
+            Parameter("beta", float, 1.0, "share of the mean subtracted, 0 to 1"),
+            Parameter("gamma", float, 1.0, "power of the scaling, 0 to 1: 1 is whitening, 0 is PCA"),
+            Parameter("shrinkage", _number_or_name, None, "'ledoit-wolf', a number from 0 to 1, or none"),
+            Parameter("eigenvalue_floor", float, 1e-6, "least eigenvalue scaled by, as a share of the largest"),
+        )
 
     @classmethod
     def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
