@@ -25,7 +25,7 @@ COMMANDS = {
     "apply": "whiten a file of vectors",
     "merge": "merge the moments of parts of a corpus",
     "inspect": "show what a whitening or moments file holds",
-    "tune": "choose k, β and γ by a few scored pairs, or γ and a code without labels",
+    "tune": "choose k, β and γ by a few scored pairs",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
     "score": "compare two files of texts, line by line, by BERTScore",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder
+from jaxwhiten.commands.arguments import add, add_knobs, add_model, knobs, load_encoder
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 
@@ -31,17 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """--output, --moments and the knobs of the whitening."""
-    parser.add_argument("-o", "--output", metavar=metavar, help=what)
-    parser.add_argument(
-        "--moments", metavar="FILE", help="the moments to write: they merge with others and serve every setting"
-    )
+    add(parser, f"-o --output {metavar}", what)
+    add(parser, "--moments FILE", "the moments to write: they merge with others and serve every setting")
     add_knobs(parser, fitting=True)
-    parser.add_argument(
-        "--bytes",
-        type=int,
-        metavar="N",
-        help="a code of so many bytes per sentence behind the whitening; default: none",
-    )
+    add(parser, "--bytes N", "a code of so many bytes per sentence behind the whitening; default: none", type=int)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
@@ -20,19 +21,11 @@ _USUAL = ("sentence", "text")
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences") -> None:
     """The positional argument for the input file, --format and --column."""
-    parser.add_argument(
-        "input",
-        help=f"{what}: .txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin",
-    )
-    parser.add_argument(
-        "--format", metavar="FORMAT", help=f"{', '.join(FORMATS)}; default: by the ending, and txt for others"
-    )
-    parser.add_argument(
-        "--column",
-        action="append",
-        metavar="NAME",
-        help="of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text",
-    )
+    endings = ".txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin"
+    add(parser, "input", f"{what}: {endings}")
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
+    column = "of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text"
+    add(parser, "--column NAME", column, action="append")
 
 
 def sentences(path: str, format: str | None = None, columns: Sequence[str] | None = None) -> Iterator[str]:

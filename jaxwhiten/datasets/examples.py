@@ -207,7 +207,7 @@ def table_examples(
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")
     wanted = {name: name for name in [*columns, *filter(None, [label])]}
-    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows, ragged=True)
+    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
     bad, keep, values = BadRows(path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
     for row, line in enumerate(table.lines.tolist()):

@@ -31,11 +31,7 @@ class RetrievalData:
     """Documents, queries and the relevant documents of each query.
 
     Attributes:
-      name: Name of the data set.
-      documents: Texts of the documents.
-      document_ids: Their ids in the source.
-      queries: Texts of the queries.
-      query_ids: Their ids in the source.
+      document_ids, query_ids: Ids in the source.
       gold: Indices of the relevant documents of each query; many queries have none.
       counts: Statistics of the source: rows, malformed rows, ids with two texts, empty texts, queries without gold.
       conflicts: Examples of ids with different texts, of which the first was kept.

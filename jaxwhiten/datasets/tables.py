@@ -95,7 +95,7 @@ Reader = Generator[Any, None, None]
 
 
 def _read_delimited(
-    path: Path, columns: Sequence[str] | None, bad: BadRows, ragged: bool, rows: Iterator[tuple[int, list[str]]]
+    path: Path, columns: Sequence[str] | None, bad: BadRows, rows: Iterator[tuple[int, list[str]]]
 ) -> Reader:
     _, header = next(rows, (0, []))
     if not header:
@@ -104,7 +104,7 @@ def _read_delimited(
     _check_columns(path, header, names)
     yield names
     places = [header.index(name) for name in names]
-    least = max(places, default=0) + 1 if ragged else width
+    least = max(places, default=0) + 1
     for number, row in rows:
         if least <= len(row) <= width:
             yield number, [row[place] for place in places]
@@ -199,9 +199,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(
-    path: Path, columns: Sequence[str] | None, bad: BadRows, ragged: bool = False, format: str | None = None
-) -> Reader:
+def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None) -> Reader:
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
@@ -212,12 +210,12 @@ def _read(
     if format == "jsonl":
         return _read_jsonl(path, columns, bad)
     rows = _tsv_rows(path, bad) if format == "tsv" else _csv_rows(path, bad)
-    return _read_delimited(path, columns, bad, ragged, rows)
+    return _read_delimited(path, columns, bad, rows)
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
     """Column names of a table, read from its first line (JSON lines: the keys of the first object)."""
-    with contextlib.closing(_read(Path(path), None, BadRows(path), format=format)) as rows:
+    with contextlib.closing(_read(Path(path), None, BadRows(path), format)) as rows:
         return next(rows)
 
 
@@ -225,25 +223,20 @@ def table_rows(
     path: str | os.PathLike[str], columns: Sequence[str], format: str | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
-    rows = _read(Path(path), columns, BadRows(path), ragged=True, format=format)
+    rows = _read(Path(path), columns, BadRows(path), format)
     next(rows)
     yield from rows
 
 
 def read_table(
-    path: str | os.PathLike[str],
-    columns: Mapping[str, str] | None = None,
-    *,
-    skip_bad_rows: bool = False,
-    ragged: bool = False,
+    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None, *, skip_bad_rows: bool = False
 ) -> Table:
-    """Reads named columns of a table.
+    """Reads named columns of a table; rows of TSV and CSV may lack columns at the end that are not read.
 
     Args:
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
       columns: From name in the result to name in the file; by default all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
-      ragged: Whether rows of TSV and CSV may lack unused columns at the end.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -255,7 +248,7 @@ def read_table(
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
-    rows = _read(path, None if columns is None else list(columns.values()), bad, ragged)
+    rows = _read(path, None if columns is None else list(columns.values()), bad)
     header = next(rows)
     found = list(rows)
     values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or header)}

@@ -63,9 +63,10 @@ class Run(Generic[HeaderT, RowT]):
         """The same rows and figures under a changed header."""
         return dataclasses.replace(self, header=dataclasses.replace(self.header, **changes))
 
-    def knobs(self) -> list[tuple[float | None, float | None]]:
-        """The pairs of β and γ in the rows, each once, the largest first."""
-        return sorted({(row.beta, row.gamma) for row in self.rows if row.has_knobs}, reverse=True)
+    def parameters(self) -> list[dict[str, str]]:
+        """The parameters of the whitenings in the rows, every combination once."""
+        found = [row.parameters for row in self.rows if row.has_knobs]
+        return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the three files, each atomically."""

@@ -25,7 +25,7 @@ def write_training(
     recipe: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Path:
-    """Writes `report.html` of a finished run: scores, the course of the training, recipe, versions.
+    """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
     Args:
       folder: The run's folder, with its metrics and its curve.
@@ -33,9 +33,6 @@ def write_training(
       scores: For each column, such as `"before"`, the scores by name.
       recipe: What decides the result.
       facts: What else there is to say about the run.
-
-    Returns:
-      The file written.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 

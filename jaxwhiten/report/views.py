@@ -42,11 +42,12 @@ def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = Fa
 
 
 def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
-    """The columns that name a setting; β and γ only where they differ between rows."""
+    """The columns that name a setting; the parameters of whitenings only where they differ between rows."""
     columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
-    if len(run.knobs()) > 1:
-        columns["β"] = lambda row: f"{row.beta:g}" if row.has_knobs else ""
-        columns["γ"] = lambda row: f"{row.gamma:g}" if row.has_knobs else ""
+    parameters = run.parameters()
+    if len(parameters) > 1:
+        names = dict.fromkeys(name for one in parameters for name in one)
+        columns |= {name: lambda row, name=name: row.parameters.get(name, "") for name in names}
     return columns
 
 
@@ -96,11 +97,7 @@ class Views:
     unprinted: Sequence[str] = ()
 
     def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes `results.md`, `report.html` and the plots of a run; what has nothing to show is left out.
-
-        Args:
-          run: The run.
-          folder: Where to write; the folder `run.save` wrote to, as a rule.
+        """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.
 
         Returns:
           The files written, `results.md` and `report.html` first.

@@ -73,6 +73,8 @@ def _number_or_name(text: str) -> str | float | None:
     try:
         return float(text)
     except ValueError:
+        if text not in ("none", *_SHRINKAGES):
+            raise
         return None if text == "none" else text
 
 

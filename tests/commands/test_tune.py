@@ -106,39 +106,3 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
 def test_mistakes_are_told_in_one_line(run, whitening_file, tables, words, message):
     done = run("tune", whitening_file, *[word.format(dev=tables / "dev.tsv") for word in words])
     assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
-
-
-def test_gamma_and_a_code_without_labels(run, corpus, whitening_file, tmp_path):
-    moments, tuned = whitening_file.parent / "moments.safetensors", tmp_path / "w.safetensors"
-    words = ("tune", moments, "--bytes", 6, "--documents", corpus, "--queries", 200, "--codes", "sq8,ubinary,int8")
-    done = run(*words, "-o", tuned)
-    assert done.code == 0, done.err
-    assert "200 documents asked for by 70 % of their words, among 600." in done.out
-    assert done.out.count("← chosen") == 1
-    assert "int8: left out, it has 32 bytes" in done.out
-    report = json.loads(run(*words, "--gamma", 0, 1, "--json").out)
-    gammas = {trial["gamma"] for trial in report["trials"] if trial["code"] == "spectrum"}
-    assert gammas == {0, 1, report["usual"]}
-    best = Whitening.load(tuned).provenance["tuned"]
-    chosen = next(line for line in done.out.splitlines() if "chosen" in line).split()
-    assert chosen[:2] == [best["code"], str(best["bytes"])]
-    assert Whitening.load(tuned).gamma == best["gamma"]
-    # The command that it names works.
-    (last,) = [line for line in done.out.splitlines() if line.startswith("Next: jaxwhiten ")]
-    model = ("--model", report_model(tuned), "--pooling", "mean", "--max-length", 32, "-o", tmp_path / "idx")
-    done = run(*last.removeprefix("Next: jaxwhiten ").removesuffix(" -o idx/").split(), *model)
-    assert done.code == 0, done.err
-    assert f"{best['code']} codes of {best['bytes']} bytes" in done.out
-
-
-def report_model(path):
-    return Whitening.load(path).provenance["model"]
-
-
-def test_the_two_ways_of_tuning_do_not_mix(run, corpus, whitening_file):
-    done = run("tune", whitening_file, "--bytes", 6)
-    assert (done.code, "give --documents FILE" in done.err) == (2, True)
-    done = run("tune", whitening_file, "--documents", corpus)
-    assert (done.code, "--documents: give --bytes" in done.err) == (2, True)
-    done = run("tune", whitening_file, "--bytes", 6, "--documents", corpus, "-k", 4)
-    assert (done.code, "leave -k out" in done.err) == (2, True)

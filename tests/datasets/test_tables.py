@@ -109,9 +109,9 @@ def test_bad_rows_are_refused_or_counted(tmp_path, name, text, message, kept):
 
 def test_ragged_rows_may_lack_columns_nobody_asked_for(tmp_path):
     path = write(tmp_path / "a.tsv", "x\ty\tz\n1\t2\n3\t4\t5\n")
-    assert read_table(path, {"y": "y"}, ragged=True)["y"] == ["2", "4"]
+    assert read_table(path, {"y": "y"})["y"] == ["2", "4"]
     with pytest.raises(DataError, match="line 2: 2 columns"):
-        read_table(path, {"z": "z"}, ragged=True)
+        read_table(path, {"z": "z"})
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])

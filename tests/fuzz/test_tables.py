@@ -55,9 +55,7 @@ def test_any_bytes(tmp_path, ending, data):
     path = tmp_path / f"t.{ending}"
     path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
     skip = data.draw(st.booleans())
-    table, error = attempt(
-        lambda: read_table(path, skip_bad_rows=skip, ragged=data.draw(st.booleans())), names=str(path)
-    )
+    table, error = attempt(lambda: read_table(path, skip_bad_rows=skip), names=str(path))
     if table is None:
         assert isinstance(error, DataError)
         return
