@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.results import Estimate, Header, TaskScores
+from jaxwhiten.report.results import Estimate, Header, Row, TaskScores
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
@@ -46,9 +47,13 @@ def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
     columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
     parameters = run.parameters()
     if len(parameters) > 1:
-        names = dict.fromkeys(name for one in parameters for name in one)
-        columns |= {name: lambda row, name=name: row.parameters.get(name, "") for name in names}
+        for name in dict.fromkeys(name for one in parameters for name in one):
+            columns[name] = functools.partial(_parameter, name)
     return columns
+
+
+def _parameter(name: str, row: Row) -> str:
+    return row.parameters.get(name, "")
 
 
 def table(
