@@ -63,13 +63,9 @@ class Examples:
         Rows that have a sentence in common, in any column and up to case, stay together, and so do rows that are linked
         by others; such groups are drawn at random.
 
-        Args:
-          share: Of the groups that are held out.
-          seed: Of the draw.
-
         Raises:
-          InputError: A share that leaves a side empty; rows with labels or of one column, which do not say what belongs
-            together.
+          InputError: A share of the groups that leaves a side empty; rows with labels or of one column, which do not
+            say what belongs together.
         """
         if self.label is not None or len(self.columns) < 2:
             raise InputError(
@@ -108,9 +104,6 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       rows: From `load_nli`.
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
-
-    Raises:
-      InputError: An unknown form.
     """
     if form not in NLI_FORMS:
         raise unknown_name("form of NLI examples", form, NLI_FORMS)
@@ -143,9 +136,6 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
       low: The gold score that is mapped to 0.
       high: The gold score that is mapped to 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
-
-    Raises:
-      InputError: An unknown form.
     """
     if form not in ("pairs", "sentences"):
         raise unknown_name("form of STS examples", form, ("pairs", "sentences"))

@@ -47,14 +47,14 @@ class RetrievalData:
     conflicts: Sequence[str] = field(default=())
 
 
+@dataclass
 class _Side:
     """Texts by id; the first text of an id is kept, later different ones are conflicts."""
 
-    def __init__(self, kind: str):
-        self.kind = kind
-        self.number: dict[str, int] = {}
-        self.texts: list[str] = []
-        self.conflicts: list[str] = []
+    kind: str
+    number: dict[str, int] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
 
     def add(self, key: str, text: str) -> int:
         number = self.number.setdefault(key, len(self.texts))

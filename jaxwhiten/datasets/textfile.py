@@ -14,6 +14,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jaxwhiten.errors import DataError, DataNotFoundError
@@ -27,13 +28,13 @@ _MAX_SMALL_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
+@dataclass
 class BadRows:
     """Handles bad rows of a file: raises an error, or skips and counts them."""
 
-    def __init__(self, path: str | os.PathLike[str], skip: bool = False):
-        self.path = Path(path)
-        self.skip = skip
-        self.count = 0
+    path: str | os.PathLike[str]
+    skip: bool = False
+    count: int = 0
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
@@ -137,29 +138,22 @@ def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
+@dataclass
 class Corpus:
     """The passages of text files: their non-blank lines.
 
-    Args:
+    Attributes:
       files: From `corpus_files`.
       skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
-
-    Attributes:
-      files: The files.
       skipped: Number of lines skipped so far in the latest pass.
     """
 
-    def __init__(self, files: Sequence[Path], *, skip_bad_rows: bool = False):
-        self.files = list(files)
-        self.skip_bad_rows = skip_bad_rows
-        self.skipped = 0
+    files: Sequence[Path]
+    skip_bad_rows: bool = False
+    skipped: int = 0
 
     def passages(self) -> Iterator[str]:
-        """Yields the passages one by one.
-
-        Raises:
-          DataError: A file cannot be read, or a line is not clean UTF-8 text.
-        """
+        """Yields the passages one by one."""
         self.skipped = 0
         for path in self.files:
             bad = BadRows(path, self.skip_bad_rows)
