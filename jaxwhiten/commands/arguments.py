@@ -6,6 +6,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -64,6 +65,12 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     add(parser, "--max-length TOKENS", f"default: {length}", type=int)
     add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
     add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
+
+
+def check_plot(path: str | None) -> None:
+    """Refuses another ending than .png, before anything is computed."""
+    if path is not None and Path(path).suffix.lower() != ".png":
+        raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
 
 
 def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import add, check_plot
 
 if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from jaxwhiten.commands.plots import check_plot, plot_spectrum
+    from jaxwhiten.report.plots import draw_spectra
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
-        plot_spectrum(values, suggestion.n_components, f"{args.file}: {facts['n']:,} rows", args.plot)
+        draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [suggestion.n_components], args.file)
         print(f"{args.plot}: plot of the spectrum", file=sys.stderr)
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
     report: dict[str, Any] = {

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jaxwhiten import io
-from jaxwhiten.commands.arguments import add, add_model, encode, load_encoder
+from jaxwhiten.commands.arguments import add, add_model, check_plot, encode, load_encoder
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.inspect import load_fitted
-    from jaxwhiten.commands.plots import check_plot, plot_tuning
+    from jaxwhiten.report.plots import plot_tuning
     from jaxwhiten.whitening import GRID, tune
 
     check_plot(args.plot)

@@ -155,7 +155,6 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
 
     Raises:
       DataError: There is no such file, it cannot be read, or it holds no text.
-      InputError: A table, whose columns have to be named.
     """
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
@@ -192,7 +191,6 @@ def table_examples(
     Raises:
       DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
         file and line.
-      InputError: `columns` is empty.
     """
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")

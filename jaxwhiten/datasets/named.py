@@ -45,7 +45,6 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
       are the queries and second ones the documents.
 
     Raises:
-      InputError: Neither a name nor a file.
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
       DataError: A file is truncated, shifted or mis-encoded, or lacks a column; the message names file and line.
     """
@@ -76,10 +75,7 @@ def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
 
 
 def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs]:
-    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0.
-
-    Args and Raises are those of `load_retrieval`.
-    """
+    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0; `data_dir` is that of `load_retrieval`."""
     splits = {}
     for split, rows in _mrpc_splits(data_dir):
         same = np.array([row[4] for row in rows], np.float64)

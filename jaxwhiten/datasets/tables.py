@@ -244,7 +244,6 @@ def read_table(
     Raises:
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
-      InputError: Unknown file suffix.
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
