@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import shutil
 import sys
@@ -33,19 +32,27 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
     Lines from stdin are passed on as they come; a table from stdin is first kept in a temporary file.
     """
-    from jaxwhiten.datasets.textfile import numbered_lines
+    from jaxwhiten.datasets.tables import split_name, table_format
+    from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
 
-    format = _format(path, format)
-    if format == "txt":
-        if columns:
-            raise InputError(f"{path}: a text file has no columns; leave --column out, or say --format.")
-        if path == STDIN:
-            yield from _stdin_lines()
-        else:
-            yield from (line for _, line in numbered_lines(path))
-        return
-    with _as_file(path) as file:
-        yield from _cells(file, format, columns)
+    if format is None:
+        format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    if format == "txt" and columns:
+        raise InputError(f"{path}: a text file has no columns; leave --column out, or say --format.")
+    if path != STDIN:
+        yield from (line for _, line in numbered_lines(path)) if format == "txt" else _cells(path, format, columns)
+    elif format == "txt":
+        try:
+            yield from (line for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+        except DataError as error:
+            raise DataError(f"{error} Say --format for a table.") from None
+    else:
+        with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.flush()
+            yield from _cells(file.name, format, columns)
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
@@ -54,36 +61,6 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     if first is None:
         raise DataError(f"{path}: no sentences in it.")
     return itertools.chain([first], texts)
-
-
-def _format(path: str, format: str | None) -> str:
-    from jaxwhiten.datasets.tables import split_name, table_format
-
-    if format is None:
-        return "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
-    return format
-
-
-def _stdin_lines() -> Iterator[str]:
-    from jaxwhiten.datasets.textfile import BadRows, lines_of
-
-    try:
-        yield from (line for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
-    except DataError as error:
-        raise DataError(f"{error} Say --format for a table.") from None
-
-
-@contextlib.contextmanager
-def _as_file(path: str) -> Iterator[str]:
-    if path != STDIN:
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        yield file.name
 
 
 def _cells(path: str, format: str, columns: Sequence[str] | None) -> Iterator[str]:

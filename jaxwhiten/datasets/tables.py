@@ -67,10 +67,6 @@ def _check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> N
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
 
 
-def _tsv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
-
-
 def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     last = 0
 
@@ -209,8 +205,8 @@ def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str |
         return _read_parquet(path, columns, bad)
     if format == "jsonl":
         return _read_jsonl(path, columns, bad)
-    rows = _tsv_rows(path, bad) if format == "tsv" else _csv_rows(path, bad)
-    return _read_delimited(path, columns, bad, rows)
+    tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
+    return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:

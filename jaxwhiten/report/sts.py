@@ -36,6 +36,7 @@ _GEOMETRY: views.Columns = {
     "alignment": figure("geometry.alignment", 3),
     "hubness": figure("geometry.hubness", 3),
 }
+_FITTED_ON = {"none": "", "nli": "NLI sentences"}
 _COST: views.Columns = {
     "rows fitted": figure("n_fit", 0),
     "fit s": figure("fit_seconds"),
@@ -78,17 +79,12 @@ def average_table(run: STSRun) -> Table:
         "encoder": lambda row: model_name(row.model),
         "pooling": "pooling",
         "vectors": _vectors,
-        "fitted on": _fitted_on,
+        "fitted on": lambda row: _FITTED_ON.get(row.whitening, "the test sentences") + " †" * row.transductive,
         "dimensions": "k",
         run.header.scored[-1]: lambda row: number(row.average(run.header.aggregate)),
         "interval": lambda row: ends(row.average_interval),
     }
     return views.table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
-
-
-def _fitted_on(row: STSRow) -> str:
-    names = {"none": "", "nli": "NLI sentences"}
-    return names.get(row.whitening, "the test sentences") + " †" * row.transductive
 
 
 def _vectors(row: STSRow) -> str:
