@@ -56,11 +56,11 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
-    """The sentences, the first already read, so that a bad input is reported before a model is loaded."""
-    first = next(texts, None)
-    if first is None:
+    """The sentences, the first thousand already read, so that a bad input is reported before a model is loaded."""
+    first = list(itertools.islice(texts, 1000))
+    if not first:
         raise DataError(f"{path}: no sentences in it.")
-    return itertools.chain([first], texts)
+    return itertools.chain(first, texts)
 
 
 def _cells(path: str, format: str, columns: Sequence[str] | None) -> Iterator[str]:
