@@ -29,13 +29,11 @@ NLI_FORMS = ("pairs", "triplets", "sentences")
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples.
+    """Training examples; `classes` are the names of the classes, and `skipped` rows were left out.
 
     Attributes:
       columns: Sentences by column name, in the order the objective takes them; all of equal length.
       label: int32 classes or float32 scores in [0, 1], one per row; None without labels.
-      classes: Names of the classes.
-      skipped: Number of rows left out.
     """
 
     columns: Mapping[str, list[str]]
@@ -133,8 +131,7 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
 
     Args:
       pairs: One split of an `STSTask`.
-      low: The gold score that is mapped to 0.
-      high: The gold score that is mapped to 1.
+      low, high: The gold scores that are mapped to 0 and 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
     """
     if form not in ("pairs", "sentences"):

@@ -39,7 +39,7 @@ class STSTask:
 
 @dataclass(frozen=True)
 class Count:
-    """Number of rows of a file, and number of rows with a gold score."""
+    """Rows of a file, and rows with a gold score."""
 
     total: int
     scored: int

@@ -28,13 +28,7 @@ _HELP = "Give the column names of this file."
 
 
 class Table(dict[str, list[Any]]):
-    """Columns by name, all of equal length, with the origin of their rows.
-
-    Attributes:
-      path: The file.
-      lines: Line (Parquet: row) of the file for each row, counted from 1.
-      skipped: Number of bad rows left out.
-    """
+    """Columns by name, with the line (Parquet: row) of the file that each row is from, and the bad rows left out."""
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
         super().__init__(columns)

@@ -28,8 +28,6 @@ def write_training(
     """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
     Args:
-      folder: The run's folder, with its metrics and its curve.
-      title: Head of the page.
       scores: For each column, such as `"before"`, the scores by name.
       recipe: What decides the result.
       facts: What else there is to say about the run.
