@@ -21,6 +21,8 @@ def get_config():
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
     config.beta = "1"  # share of the mean subtracted, β of x̃ = (x − βμ) U Λ^(−γ/2): one value or several
     config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
+    config.shrinkage = "none"  # of the covariance before it is whitened: one value or several, as `Whitening` takes it
+    config.eigenvalue_floor = "1e-6"  # least eigenvalue scaled by, as a share of the largest: one value or several
     # Methods beside whitening, by their names in jaxwhiten.methods, fitted as target is; empty for none.
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.

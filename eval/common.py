@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import os
 import platform
 import sys
@@ -21,7 +20,7 @@ from ml_collections import ConfigDict
 
 import jaxwhiten
 from eval.encoding import pooling_names
-from eval.settings import choices, fractions, integers
+from eval.settings import choices, integers, parameters
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
@@ -38,7 +37,7 @@ class Settings:
 
     poolings: tuple[str, ...]  # for `expand_poolings`
     whitenings: tuple[str, ...]
-    knobs: tuple[tuple[float, float], ...]  # pairs of β and γ
+    parameters: tuple[dict[str, Any], ...]  # of the whitenings, without k
     ks: tuple[int, ...]  # 0 is the full dimension
     out: Path
     data_dir: str | None
@@ -51,7 +50,7 @@ class Settings:
         settings = cls(
             pooling_names(config.poolings),
             choices("whitening", config.whitening, WHITENINGS),
-            tuple(itertools.product(fractions("beta", config.beta), fractions("gamma", config.gamma))),
+            parameters(config),
             integers("ks", config.ks),
             Path(config.out),
             config.data_dir or None,

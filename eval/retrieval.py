@@ -26,7 +26,7 @@ from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
-from eval.settings import choices
+from eval.settings import RAW, choices, row_fields
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import RetrievalData, load_retrieval
@@ -144,16 +144,16 @@ def whitened(
     setting = {"model": vectors.model, "pooling": vectors.pooling, "whitening": whitening}
     setting |= {"transductive": whitening == "target"}
     if whitening == "none":
-        yield setting | {"k": vectors.documents.shape[1], "beta": 0.0, "gamma": 0.0, "n_fit": 0}, None
+        yield setting | {"k": vectors.documents.shape[1], **row_fields(RAW), "n_fit": 0}, None
         return
     with notes.of(whitening, vectors.pooling):
         fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents).update(vectors.queries)
-        gamma = max(gamma for _, gamma in settings.knobs)
+        gamma = max(parameters["gamma"] for parameters in settings.parameters)
         fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=gamma)
-    for (beta, gamma), k in itertools.product(settings.knobs, ks):
+    for parameters, k in itertools.product(settings.parameters, ks):
         with notes.of(whitening, vectors.pooling):
-            inside = fitted.with_params(n_components=k, beta=beta, gamma=gamma)
-        yield setting | {"k": k, "beta": beta, "gamma": gamma, "n_fit": int(inside.n_samples_seen_)}, inside
+            inside = fitted.with_params(n_components=k, **parameters)
+        yield setting | {"k": k, **row_fields(parameters), "n_fit": int(inside.n_samples_seen_)}, inside
 
 
 def score(

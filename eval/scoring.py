@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from eval.common import Notes
+from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
 from jaxwhiten import Moments, Whitening, metrics
 from jaxwhiten.methods import make_method, pair_similarity
@@ -91,7 +92,7 @@ def with_params(whitening: Whitening, **changes: Any) -> Whitening:
 def score(
     encoded: Encoded,
     fits: Fits,
-    knobs: Sequence[tuple[float, float]],
+    parameters: Sequence[Mapping[str, Any]],
     ks: Sequence[int],
     measured: TaskIndex | None = None,
     seed: int = 0,
@@ -99,13 +100,14 @@ def score(
 ) -> Iterator[Scored]:
     """Rows of one pooling and whitening.
 
-    Without whitening there is one row, at the full dimension. Otherwise there is one for each (β, γ) and k: the vectors
-    are transformed once, to the largest k, and the smaller are prefixes. `measured` is the task whose sentences'
-    geometry is measured; `ranking` asks for the ranks of similar pairs.
+    Without whitening there is one row, at the full dimension. Otherwise there is one for each k and each of
+    `parameters`, those of the whitening but k: the vectors are transformed once, to the largest k, and the smaller are
+    prefixes. `measured` is the task whose sentences' geometry is measured; `ranking` asks for the ranks of similar
+    pairs.
     """
     raw = fits.whitening == "none"
     widths = [encoded.x.shape[1]] if raw else ks
-    for beta, gamma in [(0.0, 0.0)] if raw else knobs:
+    for setting in [RAW] if raw else parameters:
         tallies = {k: _Tally(fits.seconds) for k in widths}
         for task in encoded.tasks:
             started = time.perf_counter()
@@ -113,7 +115,7 @@ def score(
             left, right = np.searchsorted(own, task.left), np.searchsorted(own, task.right)
             x, n_fit = encoded.x[own], 0
             if not raw:
-                whitening = with_params(fits.by_task[task.name], n_components=max(ks), beta=beta, gamma=gamma)
+                whitening = with_params(fits.by_task[task.name], n_components=max(ks), **setting)
                 x, n_fit = whitening.transform(x), int(whitening.n_samples_seen_)
             shared = time.perf_counter() - started
             for k, tally in tallies.items():
@@ -125,8 +127,8 @@ def score(
                     tally.geometry = measure(x[:, :k], task, seed)
         size = 0 if raw else _file_bytes(fits.by_task[encoded.tasks[-1].name])
         for k, tally in tallies.items():
-            setting = {"k": k, "beta": beta, "gamma": gamma, "fit_seconds": fits.seconds, "bytes": size}
-            yield tally.row(encoded, fits.whitening, **setting)
+            fields = row_fields(setting)
+            yield tally.row(encoded, fits.whitening, k=k, fit_seconds=fits.seconds, bytes=size, **fields)
 
 
 def score_method(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from ml_collections import ConfigDict
+
+from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.whitening import Parameter
 
 T = TypeVar("T")
+RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
 
 
 def words(key: str, value: Any) -> tuple[str, ...]:
@@ -40,14 +46,45 @@ def fractions(key: str, value: Any) -> tuple[float, ...]:
     return _numbers(key, value, float, "a number from 0 to 1", lambda number: 0 <= number <= 1)
 
 
+def parameters(config: ConfigDict) -> tuple[dict[str, Any], ...]:
+    """Every combination of the parameters of `Whitening` that a config lists; dimensions are listed apart.
+
+    A combination has β and γ, and of the others those that are not at their defaults.
+    """
+    listed = {}
+    for knob in Whitening.parameters():
+        if knob.name in config:
+            meaning = "a number from 0 to 1" if isinstance(knob.default, float) else knob.help
+
+            def parse(text: str, knob: Parameter = knob) -> Any:
+                return None if text == "none" and knob.default is None else knob.parse(text)
+
+            values = _numbers(knob.name, config[knob.name], parse, meaning, _is_share_or_name)
+            listed[knob.name] = [(knob.name, value, value == knob.default) for value in values]
+    return tuple(
+        {name: value for name, value, usual in chosen if not usual or name in ("beta", "gamma")}
+        for chosen in itertools.product(*listed.values())
+    )
+
+
+def _is_share_or_name(value: Any) -> bool:
+    return not isinstance(value, int | float) or 0 <= value <= 1
+
+
+def row_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row that hold the parameters of its whitening."""
+    further = {name: value for name, value in parameters.items() if name not in ("beta", "gamma")}
+    return {"beta": parameters["beta"], "gamma": parameters["gamma"], "further": further or None}
+
+
 def _numbers(key: str, value: Any, kind: Callable[[str], T], meaning: str, valid: Callable[[T], bool]) -> tuple[T, ...]:
     found = []
     for text in words(key, value):
         try:
-            number = kind(text)
+            found.append(kind(text))
+            good = valid(found[-1])
         except ValueError:
-            number = None
-        if number is None or not valid(number):
+            good = False
+        if not good:
             raise InputError(f"config.{key}: {text!r} is not {meaning}.")
-        found.append(number)
     return tuple(dict.fromkeys(found))

@@ -69,9 +69,9 @@ def main(config: ConfigDict) -> None:
         encoded = Encoded(encoder.name, pooling, vectors[pooling], indices)
         for whitening in (*whitenings, *methods):
             if whitening in whitenings:
-                gamma = max(gamma for _, gamma in settings.knobs)
+                gamma = max(parameters["gamma"] for parameters in settings.parameters)
                 fits = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
-                scored = score(encoded, fits, settings.knobs, ks[pooling], measured, config.seed, config.ranking)
+                scored = score(encoded, fits, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
             for row, found in scored:
@@ -91,7 +91,7 @@ def main(config: ConfigDict) -> None:
     run = finish(
         run, settings.out, started, resamples=config.bootstrap, published=published.compare(run.rows, task_names)
     )
-    print(report.as_text(run, report.write_sts(run, settings.out)))
+    print(report.sts.as_text(run, report.sts.write_sts(run, settings.out)))
     if run.header.sample:
         print("This was a sample, not a benchmark.")
     else:

@@ -103,8 +103,7 @@ def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequenc
     """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
     if isinstance(run, dict):
         return benchmarks.table_of(run, view, conditions)
-    modules = {"eval.retrieval": report.retrieval, "eval.codes": report.codes, "eval.static": report.static}
-    module = modules.get(run.header.program, report)
+    module = getattr(report, run.header.program.removeprefix("eval."))
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)

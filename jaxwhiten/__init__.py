@@ -11,53 +11,35 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten._version import __version__
 
 if TYPE_CHECKING:
-    from jaxwhiten.arrays import normalize
-    from jaxwhiten.datasets import load_sts
-    from jaxwhiten.encoding import CrossEncoder, Encoder
-    from jaxwhiten.encoding.evaluation import evaluate
-    from jaxwhiten.export import push_to_hub
-    from jaxwhiten.head import POOLINGS
-    from jaxwhiten.search import build_index, load_index, paraphrase_mining, semantic_search
-    from jaxwhiten.whitening.moments import Moments
-    from jaxwhiten.whitening.tuning import ScoredPairs, tune
-    from jaxwhiten.whitening.whitening import Whitening
+    from jaxwhiten.arrays import normalize as normalize
+    from jaxwhiten.datasets import load_sts as load_sts
+    from jaxwhiten.encoding import CrossEncoder as CrossEncoder
+    from jaxwhiten.encoding import Encoder as Encoder
+    from jaxwhiten.encoding.evaluation import evaluate as evaluate
+    from jaxwhiten.export import push_to_hub as push_to_hub
+    from jaxwhiten.head import POOLINGS as POOLINGS
+    from jaxwhiten.search import build_index as build_index
+    from jaxwhiten.search import load_index as load_index
+    from jaxwhiten.search import paraphrase_mining as paraphrase_mining
+    from jaxwhiten.search import semantic_search as semantic_search
+    from jaxwhiten.whitening import Moments as Moments
+    from jaxwhiten.whitening import ScoredPairs as ScoredPairs
+    from jaxwhiten.whitening import Whitening as Whitening
+    from jaxwhiten.whitening import tune as tune
 
-_WHERE = {
-    "CrossEncoder": "encoding",
-    "Encoder": "encoding",
-    "Moments": "whitening",
-    "POOLINGS": "head",
-    "ScoredPairs": "whitening",
-    "Whitening": "whitening",
-    "build_index": "search",
-    "evaluate": "encoding.evaluation",
-    "load_index": "search",
-    "load_sts": "datasets",
-    "normalize": "whitening",
-    "paraphrase_mining": "search",
-    "push_to_hub": "export",
-    "semantic_search": "search",
-    "tune": "whitening",
+_NAMES = {
+    "arrays": ("normalize",),
+    "datasets": ("load_sts",),
+    "encoding": ("CrossEncoder", "Encoder"),
+    "encoding.evaluation": ("evaluate",),
+    "export": ("push_to_hub",),
+    "head": ("POOLINGS",),
+    "search": ("build_index", "load_index", "paraphrase_mining", "semantic_search"),
+    "whitening": ("Moments", "ScoredPairs", "Whitening", "tune"),
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "POOLINGS",
-    "CrossEncoder",
-    "Encoder",
-    "Moments",
-    "ScoredPairs",
-    "Whitening",
-    "__version__",
-    "build_index",
-    "evaluate",
-    "load_index",
-    "load_sts",
-    "normalize",
-    "paraphrase_mining",
-    "push_to_hub",
-    "semantic_search",
-    "tune",
-]
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,6 @@ from jaxwhiten.errors import FormatError, OutputError
 
 FORMAT_VERSION = 2
 _HEADER_KEY = "jaxwhiten"
-_CHUNK = 1 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
 
@@ -177,11 +176,8 @@ def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it agai
 
 def sha256_file(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_key(*parts: Any) -> str:

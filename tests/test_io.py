@@ -1,7 +1,12 @@
 """Files are whole or absent, and damage is noticed."""
 
+import dataclasses
 import json
+import math
 import os
+import re
+from typing import TypedDict
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -112,3 +117,41 @@ def test_cache_dir_and_keys(monkeypatch, tmp_path):
     assert io.content_key("x", {"k": 1}) == io.content_key("x", {"k": 1})
     assert io.content_key("x", {"k": 1}) != io.content_key("x", {"k": 2})
     assert json.loads(json.dumps(io.content_key("\ud800")))
+
+
+@dataclasses.dataclass
+class Inner:
+    score: float
+    note: str | None = None
+
+
+class Facts(TypedDict):
+    rows: int
+    inner: dict[str, Inner]
+
+
+def test_json_is_read_as_the_types_that_it_was_written_from():
+    value: Facts = {"rows": 3, "inner": {"a": Inner(0.5), "b": Inner(math.nan, "odd")}}
+    told = json.loads(json.dumps(io.to_json(value)))
+    assert told == {"rows": 3, "inner": {"a": {"score": 0.5}, "b": {"score": None, "note": "odd"}}}
+    found = io.from_json(Facts, told, "facts.json")
+    assert found["inner"]["a"] == Inner(0.5)
+    assert math.isnan(found["inner"]["b"].score)
+    assert io.from_json(tuple[float | str, ...], [1, "x", 2.5], "x") == (1.0, "x", 2.5)
+    assert io.from_json(Facts, told | {"more": 1}, "facts.json", others=True) == {"rows": 3, "inner": ANY}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": "3"}, "facts.json: rows: not what this version of jaxwhiten writes there. Mend it."),
+        ({"more": 1}, "facts.json: more: not what"),
+        ({"inner": [1]}, "facts.json: inner: not what"),
+        ({"inner": {"a": {}}}, "facts.json: inner: a: score: not what"),
+        ({"inner": {"a": {"score": "x"}}}, "facts.json: inner: a: score: not what"),
+        ({"inner": {"a": {"score": 1, "note": 2}}}, "facts.json: inner: a: note: not what"),
+    ],
+)
+def test_json_of_other_types_is_refused_by_its_entry(change, message):
+    with pytest.raises(FormatError, match=re.escape(message)):
+        io.from_json(Facts, {"rows": 3, "inner": {}} | change, "facts.json", "Mend it.")

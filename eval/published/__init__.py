@@ -67,7 +67,7 @@ def _same_setting(row: results.Row, folder: str, more: dict[str, object]) -> Ite
 
     Others publish raw vectors, and whitening with β = γ = 1.
     """
-    if row.whitening != "none" and (row.beta, row.gamma) != (1.0, 1.0):
+    if row.whitening != "none" and (row.beta, row.gamma, row.further) != (1.0, 1.0, None):
         return
     setting = {"pooling": row.pooling, "whitening": row.whitening, "k": row.k, **more}
     model = row.model.rstrip("/").rpartition("/")[2].lower()

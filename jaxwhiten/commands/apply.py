@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-from jaxwhiten.commands.arguments import add_knobs, load_whitening
+from jaxwhiten.commands.arguments import add, add_knobs, load_whitening
 from jaxwhiten.errors import MismatchError
 
 _BLOCK_BYTES = 256 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("whitening", help="a saved whitening")
-    parser.add_argument("vectors", help="a .npy file [n, d]; it is memory-mapped, so it may be larger than the memory")
-    parser.add_argument("-o", "--output", required=True, help=".npy, .parquet or .jsonl; - for JSON lines on stdout")
+    add(parser, "whitening", "a saved whitening")
+    add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may be larger than the memory")
+    add(parser, "-o --output OUTPUT", ".npy, .parquet or .jsonl; - for JSON lines on stdout", required=True)
     add_knobs(parser)
-    parser.add_argument("--normalize", action="store_true", help="scale the vectors to unit length")
+    add(parser, "--normalize", "scale the vectors to unit length")
 
 
 def run(args: argparse.Namespace) -> None:

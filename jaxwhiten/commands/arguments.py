@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -45,40 +45,64 @@ class Parser(argparse.ArgumentParser):
         return {action.dest: action.option_strings[0] for action in self._actions if action.option_strings}
 
 
+def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any) -> None:
+    """Adds an argument: its flags and the word for its value, such as `"-o --output DIR"`; a switch has no word."""
+    words = names.split()
+    flags = [word for word in words if word.startswith("-")]
+    if flags == words:
+        settings["action"] = "store_true"
+    elif flags:
+        settings["metavar"] = words[-1]
+    parser.add_argument(*(flags or words), help=help, **settings)
+
+
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """--model and how it encodes; no default where a file says how its vectors were made."""
     defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "jax", "the engine's")
     model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
-    parser.add_argument("--model", default=default, help=f"hub id or folder; default: {model}")
-    parser.add_argument("--pooling", default=default and "auto", help=f"{', '.join(POOLINGS)}; default: {pooling}")
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help=f"default: {length}")
-    parser.add_argument("--engine", default=default and "jax", help=f"jax, or openvino on CPUs; default: {engine}")
-    parser.add_argument("--dtype", help=f"float32 or bfloat16, with openvino also int8; default: {dtype}")
+    add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
+    add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
+    add(parser, "--max-length TOKENS", f"default: {length}", type=int)
+    add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
+    add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
+
+
+def check_plot(path: str | None) -> None:
+    """Refuses another ending than .png, before anything is computed."""
+    if path is not None and Path(path).suffix.lower() != ".png":
+        raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
 
 
 def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
     """-k of a whitening."""
     what = f"dimensions that the whitening keeps; default: {default}"
-    parser.add_argument("-k", "--dimension", dest="n_components", type=int, metavar="K", help=what)
+    add(parser, "-k --dimension K", what, dest="n_components", type=int)
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
-    """-k, --beta and --gamma of a saved whitening, or of one to be fitted, then with --shrinkage."""
-    k, share = ("all", "1") if fitting else ("the file's", "the file's")
-    add_dimension(parser, k)
-    parser.add_argument("--beta", type=float, help=f"share of the mean subtracted, 0 to 1; default: {share}")
-    parser.add_argument("--gamma", type=float, help=f"power of the scaling, 0 to 1; default: {share}")
-    if fitting:
-        parser.add_argument("--shrinkage", metavar="A", help="'oas', or a number from 0 to 1; default: no shrinkage")
+    """The parameters of a saved whitening, or of one to be fitted."""
+    from jaxwhiten.whitening import Whitening
+
+    add_dimension(parser, "all" if fitting else "the file's")
+    for knob in Whitening.parameters():
+        if knob.name != "n_components":
+
+            def parsed(text: str, parse: Callable[[str], Any] = knob.parse, help: str = knob.help) -> Any:
+                try:
+                    return parse(text)
+                except ValueError:
+                    raise argparse.ArgumentTypeError(f"{text!r} is not of it: {help}") from None
+
+            default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "the file's"
+            flag = f"--{knob.name.replace('_', '-')}"
+            add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `Whitening` that were given."""
-    values: dict[str, Any] = {
-        name: getattr(args, name, None) for name in ("n_components", "beta", "gamma", "shrinkage")
-    }
-    with contextlib.suppress(TypeError, ValueError):  # not given, or the name of a method
-        values["shrinkage"] = float(values["shrinkage"])
+    """The parameters of a whitening that were given."""
+    from jaxwhiten.whitening import Whitening
+
+    values = {knob.name: getattr(args, knob.name, None) for knob in Whitening.parameters()}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")
@@ -99,16 +123,19 @@ def named_values(option: str, words: list[str], read: Callable[[str], Any], expe
     return values
 
 
-def load_encoder(args: argparse.Namespace) -> Encoder:
-    """The encoder that `add_model`'s arguments name."""
+def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
+    """The encoder that `add_model`'s arguments name; `told` has what they leave open."""
     from jaxwhiten.encoding import Encoder
 
+    def value(name: str) -> Any:
+        return getattr(args, name) or (told or {}).get(name)
+
     return Encoder.from_pretrained(
-        args.model,
-        pooling=args.pooling or "auto",
-        max_length=args.max_length,
-        dtype=args.dtype,
-        engine=args.engine or "jax",
+        value("model"),
+        pooling=value("pooling") or "auto",
+        max_length=value("max_length"),
+        dtype=value("dtype"),
+        engine=value("engine") or "jax",
     )
 
 

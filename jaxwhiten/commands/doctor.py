@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxwhiten._version import __version__
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, DataNotFoundError, JaxwhitenError, ModelError, install_command
 from jaxwhiten.runtime.hardware import cores
 
@@ -35,8 +36,8 @@ class Check(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", nargs="*", help="folders of models, data and indexes, whitening or moments files")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add(parser, "path", "folders of models, data and indexes, whitening or moments files", nargs="*")
+    add(parser, "--json", "one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,20 +7,19 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, whitened_encoder
+from jaxwhiten.commands.arguments import add, add_knobs, add_model, whitened_encoder
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser)
     endings = ".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
-    parser.add_argument("-o", "--output", required=True, help=endings)
+    add(parser, "-o --output OUTPUT", endings, required=True)
     add_model(parser)
-    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to apply to the vectors")
+    add(parser, "--whitening FILE", "a saved whitening to apply to the vectors")
     add_knobs(parser)
-    parser.add_argument("--normalize", action="store_true", help="scale the vectors to unit length")
-    block = "sentences held at once; default: 16384"
-    parser.add_argument("--block", dest="block_size", type=int, default=16_384, metavar="N", help=block)
+    add(parser, "--normalize", "scale the vectors to unit length")
+    add(parser, "--block N", "sentences held at once; default: 16384", dest="block_size", type=int, default=16_384)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from jaxwhiten.commands.arguments import (
+    add,
     add_knobs,
     add_model,
     knobs,
@@ -21,18 +22,14 @@ FORMATS = ("sentence-transformers", "onnx", "faiss", "int8")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--format", default=FORMATS[0], metavar="FORMAT", help=f"{', '.join(FORMATS)}; default: {FORMATS[0]}"
-    )
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="the folder to write")
-    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening; default: the one in the model's folder")
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: {FORMATS[0]}", default=FORMATS[0])
+    add(parser, "-o --output DIR", "the folder to write", required=True)
+    add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder")
     add_knobs(parser)
     add_model(parser)
-    parser.add_argument("--sentences", metavar="FILE", help="for int8: a file of sentences to take ranges of")
-    parser.add_argument("--name", help="of the model, for its card; default: the folder's")
-    parser.add_argument(
-        "--score", action="append", default=[], metavar="TASK=POINTS", help='for the card, such as "STS-B test=71.3"'
-    )
+    add(parser, "--sentences FILE", "for int8: a file of sentences to take ranges of")
+    add(parser, "--name NAME", "of the model, for its card; default: the folder's")
+    add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add_knobs, add_model, knobs, load_encoder
+from jaxwhiten.commands.arguments import add, add_knobs, add_model, knobs, load_encoder
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 
@@ -31,23 +31,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """--output, --moments and the knobs of the whitening."""
-    parser.add_argument("-o", "--output", metavar=metavar, help=what)
-    parser.add_argument(
-        "--moments", metavar="FILE", help="the moments to write: they merge with others and serve every setting"
-    )
+    add(parser, f"-o --output {metavar}", what)
+    add(parser, "--moments FILE", "the moments to write: they merge with others and serve every setting")
     add_knobs(parser, fitting=True)
-    parser.add_argument(
-        "--bytes",
-        type=int,
-        metavar="N",
-        help="a code of so many bytes per sentence behind the whitening; default: none",
-    )
+    add(parser, "--bytes N", "a code of so many bytes per sentence behind the whitening; default: none", type=int)
 
 
 def run(args: argparse.Namespace) -> None:
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
-    moments, encoder = (_of_vectors(args.input), None) if from_vectors else _of_sentences(args)
+    if from_vectors:
+        from jaxwhiten.commands.vectors import open_vectors
+        from jaxwhiten.whitening import Moments
+
+        vectors, encoder = open_vectors(args.input), None
+        if not len(vectors):
+            raise DataError(f"{args.input}: no vectors in it.")
+        moments = Moments().update(vectors)
+    else:
+        filled = (text for text in sentences(args.input, args.format, args.column) if text.strip())
+        texts = nonempty(filled, args.input)
+        encoder = load_encoder(args)
+        moments = encoder.moments(texts)
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
     write_outputs(args, moments, {"corpus": corpus, **(encoder.encoding() if encoder else {})}, encoder)
 
@@ -119,20 +124,3 @@ def _note_better(size: int, n: int, whitening: Whitening) -> None:
             f" {why}. `jaxwhiten index --bytes {size}` trains it.",
             file=sys.stderr,
         )
-
-
-def _of_sentences(args: argparse.Namespace) -> tuple[Moments, Encoder]:
-    filled = (text for text in sentences(args.input, args.format, args.column) if text.strip())
-    texts = nonempty(filled, args.input)
-    encoder = load_encoder(args)
-    return encoder.moments(texts), encoder
-
-
-def _of_vectors(path: str) -> Moments:
-    from jaxwhiten.commands.vectors import open_vectors
-    from jaxwhiten.whitening import Moments
-
-    vectors = open_vectors(path)
-    if not len(vectors):
-        raise DataError(f"{path}: no vectors in it.")
-    return Moments().update(vectors)

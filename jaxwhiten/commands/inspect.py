@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
+
+from jaxwhiten import io
+from jaxwhiten.commands.arguments import add, check_plot
 
 if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a whitening or moments file")
-    parser.add_argument("--json", action="store_true", help="one JSON object, all eigenvalues included")
-    parser.add_argument("--plot", metavar="PNG", help="draw the spectrum")
+    add(parser, "file", "a whitening or moments file")
+    add(parser, "--json", "one JSON object, all eigenvalues included")
+    add(parser, "--plot PNG", "draw the spectrum")
 
 
 def run(args: argparse.Namespace) -> None:
-    from jaxwhiten.commands.plots import check_plot, plot_spectrum
+    from jaxwhiten.report.plots import draw_spectra
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
@@ -28,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
         values = whitening.with_params(shrinkage=None).eigenvalues_
-        plot_spectrum(values, suggestion.n_components, f"{args.file}: {facts['n']:,} rows", args.plot)
+        draw_spectra(args.plot, {f"{facts['n']:,} rows": values}, [suggestion.n_components], args.file)
         print(f"{args.plot}: plot of the spectrum", file=sys.stderr)
     provenance = {key: value for key, value in whitening.provenance.items() if value is not None}
     report: dict[str, Any] = {
@@ -41,14 +43,13 @@ def run(args: argparse.Namespace) -> None:
     }
     if args.json:
         report["eigenvalues"] = whitening.eigenvalues_.tolist()
-        print_json(report)
+        print(json.dumps(io.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(report)))
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:
     """The file's kind, and its whitening, or the one that moments give with all settings at their defaults."""
-    from jaxwhiten import io
     from jaxwhiten.errors import FormatError
     from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
@@ -61,19 +62,6 @@ def load_fitted(path: str) -> tuple[str, Whitening]:
     with warnings.catch_warnings():  # few rows are told by the commands themselves
         warnings.simplefilter("ignore", WhiteningWarning)
         return "moments", Whitening.from_moments(moments)
-
-
-def print_json(report: dict[str, Any]) -> None:
-    """One JSON object on stdout, with null for every NaN and infinity, which JSON does not have."""
-    print(json.dumps(_finite(report), ensure_ascii=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _lines(report: dict[str, Any]) -> list[str]:

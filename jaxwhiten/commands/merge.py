@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.commands.fit import add_outputs, check_outputs, write_outputs
 from jaxwhiten.errors import MismatchError
 
@@ -13,7 +14,7 @@ _SAME = ("fingerprint", "pooling", "max_length", "dtype")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="moments files, such as `jaxwhiten fit` writes")
+    add(parser, "files", "moments files, such as `jaxwhiten fit` writes", nargs="+", metavar="FILE")
     add_outputs(parser, "FILE", "the whitening to write, a .safetensors file")
 
 

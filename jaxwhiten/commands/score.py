@@ -5,28 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 
-from jaxwhiten.commands.arguments import DEFAULT_MODEL
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, add
 from jaxwhiten.commands.texts import FORMATS, nonempty, sentences
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("candidates", help=".txt with a text on each line, or a table; - for stdin")
-    parser.add_argument("references", help="the texts they are compared with, in the same order")
-    parser.add_argument("--format", metavar="FORMAT", help=f"of both: {', '.join(FORMATS)}; default: by the ending")
-    parser.add_argument("--column", metavar="NAME", help="of a table; default: the only one, or sentence, or text")
-    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"hub id or folder; default: {DEFAULT_MODEL}")
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="default: the longest that the model takes")
-    parser.add_argument("--dtype", help="float32 or bfloat16; default: float32")
-    parser.add_argument(
-        "--layer", type=int, metavar="N", help="hidden state to compare, 0 to the model's last (default)"
-    )
-    parser.add_argument("--idf", action="store_true", help="weight tokens by their rarity in the references")
+    add(parser, "candidates", ".txt with a text on each line, or a table; - for stdin")
+    add(parser, "references", "the texts they are compared with, in the same order")
+    add(parser, "--format FORMAT", f"of both: {', '.join(FORMATS)}; default: by the ending")
+    add(parser, "--column NAME", "of a table; default: the only one, or sentence, or text")
+    add(parser, "--model MODEL", f"hub id or folder; default: {DEFAULT_MODEL}", default=DEFAULT_MODEL)
+    add(parser, "--max-length TOKENS", "default: the longest that the model takes", type=int)
+    add(parser, "--dtype DTYPE", "float32 or bfloat16; default: float32")
+    add(parser, "--layer N", "hidden state to compare, 0 to the model's last (default)", type=int)
+    add(parser, "--idf", "weight tokens by their rarity in the references")
     what = "scores that become 0: a file of LAYER,P,R,F for this model, or the three numbers P,R,F"
-    parser.add_argument("--baseline", metavar="FILE", help=what)
-    parser.add_argument("--each", action="store_true", help="a line P, R, F1 for every pair, in place of the means")
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object with the means, and with --each all scores"
-    )
+    add(parser, "--baseline FILE", what)
+    add(parser, "--each", "a line P, R, F1 for every pair, in place of the means")
+    add(parser, "--json", "one JSON object with the means, and with --each all scores")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
@@ -20,19 +20,11 @@ _USUAL = ("sentence", "text")
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences") -> None:
     """The positional argument for the input file, --format and --column."""
-    parser.add_argument(
-        "input",
-        help=f"{what}: .txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin",
-    )
-    parser.add_argument(
-        "--format", metavar="FORMAT", help=f"{', '.join(FORMATS)}; default: by the ending, and txt for others"
-    )
-    parser.add_argument(
-        "--column",
-        action="append",
-        metavar="NAME",
-        help="of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text",
-    )
+    endings = ".txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin"
+    add(parser, "input", f"{what}: {endings}")
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
+    column = "of a table; given twice, each row is two sentences. Default: the only column, or sentence, or text"
+    add(parser, "--column NAME", column, action="append")
 
 
 def sentences(path: str, format: str | None = None, columns: Sequence[str] | None = None) -> Iterator[str]:
@@ -40,59 +32,35 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
     Lines from stdin are passed on as they come; a table from stdin is first kept in a temporary file.
     """
-    from jaxwhiten.datasets.textfile import line_blocks
+    from jaxwhiten.datasets.tables import split_name, table_format
+    from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
 
-    format = _format(path, format)
-    if format == "txt":
-        if columns:
-            raise InputError(f"{path}: a text file has no columns; leave --column out, or say --format.")
-        if path == STDIN:
-            yield from _stdin_lines()
-        else:
-            yield from itertools.chain.from_iterable(lines for _, lines in line_blocks(path))
-        return
-    with _as_file(path) as file:
-        yield from _cells(file, format, columns)
+    if format is None:
+        format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    if format == "txt" and columns:
+        raise InputError(f"{path}: a text file has no columns; leave --column out, or say --format.")
+    if path != STDIN:
+        yield from (line for _, line in numbered_lines(path)) if format == "txt" else _cells(path, format, columns)
+    elif format == "txt":
+        try:
+            yield from (line for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+        except DataError as error:
+            raise DataError(f"{error} Say --format for a table.") from None
+    else:
+        with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.flush()
+            yield from _cells(file.name, format, columns)
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
-    """The sentences, the first already read, so that a bad input is reported before a model is loaded."""
-    first = next(texts, None)
-    if first is None:
+    """The sentences, the first thousand already read, so that a bad input is reported before a model is loaded."""
+    first = list(itertools.islice(texts, 1000))
+    if not first:
         raise DataError(f"{path}: no sentences in it.")
-    return itertools.chain([first], texts)
-
-
-def _format(path: str, format: str | None) -> str:
-    from jaxwhiten.datasets.tables import split_name, table_format
-
-    if format is None:
-        return "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
-    return format
-
-
-def _stdin_lines() -> Iterator[str]:
-    from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, line_problem
-
-    number = 0
-    while raw := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if problem := line_problem(raw, MAX_LINE_BYTES):
-            raise DataError(f"stdin, line {number}: {problem}. Say --format for a table.")
-        yield raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
-
-
-@contextlib.contextmanager
-def _as_file(path: str) -> Iterator[str]:
-    if path != STDIN:
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
-        yield file.name
+    return itertools.chain(first, texts)
 
 
 def _cells(path: str, format: str, columns: Sequence[str] | None) -> Iterator[str]:

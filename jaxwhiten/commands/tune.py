@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import TYPE_CHECKING
 
-from jaxwhiten.commands.arguments import add_model, encode, load_encoder
+from jaxwhiten import io
+from jaxwhiten.commands.arguments import add, add_model, check_plot, encode, load_encoder
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -20,33 +22,27 @@ _COLUMNS = ("sentence1", "sentence2", "score")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a whitening or moments file")
+    add(parser, "file", "a whitening or moments file")
     add_model(parser, default=None)
-    parser.add_argument("--task", default="STS-B", help="STS task whose pairs are scored; default: STS-B")
-    parser.add_argument("--split", help="its split to tune on; default: dev, or the only one")
-    parser.add_argument("--held-out", metavar="SPLIT", help="its split to score beside; default: test")
-    parser.add_argument("--data-dir", help="SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
-    parser.add_argument(
-        "--pairs", metavar="FILE", help="tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table"
-    )
-    parser.add_argument("--held-out-pairs", metavar="FILE", help="your own pairs to score beside")
-    parser.add_argument(
-        "--columns", default=",".join(_COLUMNS), metavar="A,B,SCORE", help=f"of those; default: {','.join(_COLUMNS)}"
-    )
-    parser.add_argument(
-        "-k", dest="k", type=int, nargs="+", metavar="K", help="default: powers of two, and all dimensions"
-    )
-    parser.add_argument("--beta", type=float, nargs="+", metavar="B", help="default: 0 0.25 0.5 0.75 1")
-    parser.add_argument("--gamma", type=float, nargs="+", metavar="G", help="default: 0 0.25 0.5 0.75 1")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the whitening with the best setting")
-    parser.add_argument("--plot", metavar="PNG", help="draw the scores")
-    parser.add_argument("--json", action="store_true", help="one JSON object with the whole grid")
-    parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
+    add(parser, "--task TASK", "STS task whose pairs are scored; default: STS-B", default="STS-B")
+    add(parser, "--split SPLIT", "its split to tune on; default: dev, or the only one")
+    add(parser, "--held-out SPLIT", "its split to score beside; default: test")
+    add(parser, "--data-dir DIR", "SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
+    add(parser, "--pairs FILE", "tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table")
+    add(parser, "--held-out-pairs FILE", "your own pairs to score beside")
+    add(parser, "--columns A,B,SCORE", f"of those; default: {','.join(_COLUMNS)}", default=",".join(_COLUMNS))
+    add(parser, "-k K", "default: powers of two, and all dimensions", type=int, nargs="+")
+    add(parser, "--beta B", "default: 0 0.25 0.5 0.75 1", type=float, nargs="+")
+    add(parser, "--gamma G", "default: 0 0.25 0.5 0.75 1", type=float, nargs="+")
+    add(parser, "-o --output FILE", "write the whitening with the best setting")
+    add(parser, "--plot PNG", "draw the scores")
+    add(parser, "--json", "one JSON object with the whole grid")
+    add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
 def run(args: argparse.Namespace) -> None:
-    from jaxwhiten.commands.inspect import load_fitted, print_json
-    from jaxwhiten.commands.plots import check_plot, plot_tuning
+    from jaxwhiten.commands.inspect import load_fitted
+    from jaxwhiten.report.plots import plot_tuning
     from jaxwhiten.whitening import GRID, tune
 
     check_plot(args.plot)
@@ -85,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
             "warnings": list(tuning.warnings),
             "grid": [row._asdict() for row in tuning.rows],
         }
-        print_json(report)
+        print(json.dumps(io.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(tuning, name, len(pairs), held, encoder.dimension)))
 
@@ -120,7 +116,7 @@ def _table(path: str, columns: str) -> Pairs:
     names = columns.split(",")
     if len(names) != 3:
         raise InputError(f"--columns {columns}: expected three names, such as {','.join(_COLUMNS)}.")
-    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)), ragged=True)
+    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)))
     scores = []
     for row, value in enumerate(table["score"]):
         try:
@@ -135,12 +131,9 @@ def _table(path: str, columns: str) -> Pairs:
 
 def _encoder(args: argparse.Namespace, whitening: Whitening) -> Encoder:
     """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
-    for name in ("model", "pooling", "max_length", "dtype", "engine"):
-        if getattr(args, name) is None:
-            setattr(args, name, whitening.provenance.get(name))
-    if args.model is None:
+    if args.model is None and whitening.provenance["model"] is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
-    encoder = load_encoder(args)
+    encoder = load_encoder(args, whitening.provenance)
     encoder.check_whitening(whitening, args.file)
     return encoder
 

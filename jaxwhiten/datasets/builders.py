@@ -35,9 +35,6 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
     name = "sts"
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=task) for task in (*STS_TASKS, SAMPLE)]  # noqa: RUF012
-    MANUAL_DOWNLOAD_INSTRUCTIONS = (
-        "Optional: a SentEval-style folder (one that holds `downstream`), read instead of downloading."
-    )
 
     def _info(self) -> Any:
         text = tfds.features.Text()
@@ -54,8 +51,6 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
         if task == SAMPLE:
             return load_sample()
         spec = protocol.TASK_SPECS[task]
-        with contextlib.suppress(AssertionError):  # raised where no manual_dir was given, or it is empty
-            return read_task(spec, dl_manager.manual_dir)
         folder = remote.senteval_folder(dl_manager.download_dir)
         try:
             return read_task(spec, folder)
@@ -92,16 +87,13 @@ def make_builder(task: str, data_dir: str | os.PathLike[str]) -> STSBuilder:
         return STSBuilder(config=task, data_dir=os.fspath(data_dir), file_format="array_record")
 
 
-def prepare(
-    builder: STSBuilder, download_dir: str | os.PathLike[str], manual_dir: str | os.PathLike[str] | None = None
-) -> None:
-    """Downloads (or reads from `manual_dir`) and writes a builder's records, unless they exist already."""
+def prepare(builder: STSBuilder, download_dir: str | os.PathLike[str]) -> None:
+    """Downloads the files and writes a builder's records, unless they exist already."""
     if builder.is_prepared():
         return
-    config = tfds.download.DownloadConfig(manual_dir=manual_dir)
     try:
         with _quiet():
-            builder.download_and_prepare(download_dir=os.fspath(download_dir), download_config=config)
+            builder.download_and_prepare(download_dir=os.fspath(download_dir))
     except JaxwhitenError:
         raise
     except Exception as error:  # the record writer reports a full disk by exceptions of many types

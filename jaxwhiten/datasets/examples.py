@@ -23,20 +23,17 @@ from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_fi
 from jaxwhiten.errors import DataError, InputError, unknown_name
 from jaxwhiten.io import write_text
 
-_BLOCK = 4096
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples.
+    """Training examples; `classes` are the names of the classes, and `skipped` rows were left out.
 
     Attributes:
       columns: Sentences by column name, in the order the objective takes them; all of equal length.
       label: int32 classes or float32 scores in [0, 1], one per row; None without labels.
-      classes: Names of the classes.
-      skipped: Number of rows left out.
     """
 
     columns: Mapping[str, list[str]]
@@ -64,13 +61,9 @@ class Examples:
         Rows that have a sentence in common, in any column and up to case, stay together, and so do rows that are linked
         by others; such groups are drawn at random.
 
-        Args:
-          share: Of the groups that are held out.
-          seed: Of the draw.
-
         Raises:
-          InputError: A share that leaves a side empty; rows with labels or of one column, which do not say what belongs
-            together.
+          InputError: A share of the groups that leaves a side empty; rows with labels or of one column, which do not
+            say what belongs together.
         """
         if self.label is not None or len(self.columns) < 2:
             raise InputError(
@@ -109,9 +102,6 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       rows: From `load_nli`.
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
-
-    Raises:
-      InputError: An unknown form.
     """
     if form not in NLI_FORMS:
         raise unknown_name("form of NLI examples", form, NLI_FORMS)
@@ -141,12 +131,8 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
 
     Args:
       pairs: One split of an `STSTask`.
-      low: The gold score that is mapped to 0.
-      high: The gold score that is mapped to 1.
+      low, high: The gold scores that are mapped to 0 and 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
-
-    Raises:
-      InputError: An unknown form.
     """
     if form not in ("pairs", "sentences"):
         raise unknown_name("form of STS examples", form, ("pairs", "sentences"))
@@ -166,7 +152,6 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
 
     Raises:
       DataError: There is no such file, it cannot be read, or it holds no text.
-      InputError: A table, whose columns have to be named.
     """
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
@@ -174,7 +159,7 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
             raise InputError(
                 f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
             )
-    lines = (line.strip() for block in corpus.blocks(_BLOCK) for line in block)
+    lines = map(str.strip, corpus.passages())
     texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
     if not texts:
         raise DataError(f"{where}: no line of text in it.")
@@ -203,12 +188,11 @@ def table_examples(
     Raises:
       DataError: A missing column, an empty sentence, an unknown class, an invalid score, or no rows; the message names
         file and line.
-      InputError: `columns` is empty.
     """
     if not columns:
         raise InputError(f"{path}: name the columns that hold the sentences.")
     wanted = {name: name for name in [*columns, *filter(None, [label])]}
-    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows, ragged=True)
+    table = read_table(path, wanted, skip_bad_rows=skip_bad_rows)
     bad, keep, values = BadRows(path, skip_bad_rows), [], []
     codes = {name: code for code, name in enumerate(classes)}
     for row, line in enumerate(table.lines.tolist()):

@@ -8,7 +8,7 @@ References:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -45,21 +45,16 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
       are the queries and second ones the documents.
 
     Raises:
-      InputError: Neither a name nor a file.
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
       DataError: A file is truncated, shifted or mis-encoded, or lacks a column; the message names file and line.
     """
-    if name == "quora":
-        return _load_quora(data_dir)
-    if name == "mrpc":
-        return from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows))
-    if name == "pydocs":
-        return load_pydocs()
+    if name in RETRIEVAL:
+        return RETRIEVAL[name](data_dir)
     if Path(name).is_file():
         return read_pairs_file(name)
     if os.sep in name or "." in name:
         raise DataNotFoundError(f"{name}: no such file; expected question pairs in Quora's columns, split by tabs.")
-    raise unknown_name("retrieval data set (or file)", name, ("quora", "mrpc", "pydocs"))
+    raise unknown_name("retrieval data set (or file)", name, RETRIEVAL)
 
 
 def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
@@ -80,10 +75,7 @@ def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
 
 
 def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs]:
-    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0.
-
-    Args and Raises are those of `load_retrieval`.
-    """
+    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0; `data_dir` is that of `load_retrieval`."""
     splits = {}
     for split, rows in _mrpc_splits(data_dir):
         same = np.array([row[4] for row in rows], np.float64)
@@ -116,3 +108,11 @@ def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
         yield fields[1], fields[2], fields[3].strip(), fields[4].strip(), fields[0] == "1"
     if len(lines) - 1 != count:
         raise DataError(f"{path}, line {len(lines)}: {len(lines) - 1} rows, expected {count}; the file is truncated.")
+
+
+RETRIEVAL: Mapping[str, Callable[[str | os.PathLike[str] | None], RetrievalData]] = {
+    "quora": _load_quora,
+    "mrpc": lambda data_dir: from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows)),
+    "pydocs": lambda _: load_pydocs(),
+}
+"""Retrieval data by name; each is called with the folder to look in."""

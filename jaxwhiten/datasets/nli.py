@@ -43,14 +43,7 @@ _PREFERRED_FORMATS = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class NLISource:
-    """One file that rows were read from.
-
-    Attributes:
-      name: Its name, as `load_nli(sources=...)` takes it.
-      path: The file.
-      rows: Rows kept.
-      dropped: Rows left out, by reason.
-    """
+    """One file that rows were read from, by the name that `load_nli` takes: rows kept, and rows dropped by reason."""
 
     name: str
     path: str
@@ -63,8 +56,6 @@ class NLIRows:
     """Premises and hypotheses with their labels, source after source.
 
     Attributes:
-      premise: Premises.
-      hypothesis: Hypotheses.
       label: 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
       source: Name of the source of each row.
       sources: The files read, with rows kept and dropped.
@@ -190,7 +181,7 @@ def _read_source(
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
     """A file, and its premises, hypotheses and labels that the rules, arguments of `load_nli`, keep."""
     skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
-    table = read_table(path, columns, skip_bad_rows=skip_bad_rows, ragged=True)
+    table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
     codes = _codes(table, table["label"], skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]

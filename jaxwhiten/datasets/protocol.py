@@ -18,14 +18,7 @@ from jaxtyping import Float64
 
 @dataclass(frozen=True)
 class Pairs:
-    """Scored sentence pairs of one split.
-
-    Attributes:
-      sentence1: First sentences.
-      sentence2: Second sentences.
-      score: Gold similarity of each pair.
-      subset: The subset each pair comes from.
-    """
+    """Sentence pairs of one split, each with its gold score and the subset that it comes from."""
 
     sentence1: list[str]
     sentence2: list[str]
@@ -38,12 +31,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class STSTask:
-    """A task with its splits.
-
-    Attributes:
-      name: The task's name, one of `STS_TASKS` or `"sts_sample"`.
-      splits: Pairs by split: `test` for STS12-16 and the sample; `train`, `dev`, `test` for STS-B and SICK-R.
-    """
+    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split, for STS-B and SICK-R also `train` and `dev`."""
 
     name: str
     splits: Mapping[str, Pairs]
@@ -51,7 +39,7 @@ class STSTask:
 
 @dataclass(frozen=True)
 class Count:
-    """Number of rows of a file, and number of rows with a gold score."""
+    """Rows of a file, and rows with a gold score."""
 
     total: int
     scored: int

@@ -38,9 +38,6 @@ def load_pydocs(folder: str | os.PathLike[str] | None = None) -> RetrievalData:
     Returns:
       The data, in the order of module names and lines. Equal first sentences are merged into one query, whose gold
       are the documents of all of them; equal documents are merged, too.
-
-    Raises:
-      DataNotFoundError: There are no sources, for example because the standard library is a zip file.
     """
     root = Path(folder or sysconfig.get_paths()["stdlib"])
     counts: Counter[str] = Counter()

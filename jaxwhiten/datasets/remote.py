@@ -109,13 +109,11 @@ def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wan
                 with atomic_path(folder / name) as temporary, open(temporary, "wb") as file:
                     shutil.copyfileobj(source, file)
                 missing.remove(name)
-    except DataError:
-        raise
     except OutputError as error:
         raise _unwritable(folder, error) from error
-    except OSError as error:
-        raise DataError(f"{archive}: cannot be read ({error.strerror or error}).") from error
     except Exception as error:  # damaged headers raise many types: TarError, ValueError, OverflowError
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{archive}: damaged, or not an uncompressed tar archive ({str(error)[:120]}).") from error
     if missing:
         raise DataError(f"{archive}: lacks {len(missing)} of the expected files, such as {min(missing)}.")

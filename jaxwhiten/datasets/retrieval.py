@@ -10,12 +10,11 @@ import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import BadRows, line_blocks
+from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
 
@@ -32,11 +31,7 @@ class RetrievalData:
     """Documents, queries and the relevant documents of each query.
 
     Attributes:
-      name: Name of the data set.
-      documents: Texts of the documents.
-      document_ids: Their ids in the source.
-      queries: Texts of the queries.
-      query_ids: Their ids in the source.
+      document_ids, query_ids: Ids in the source.
       gold: Indices of the relevant documents of each query; many queries have none.
       counts: Statistics of the source: rows, malformed rows, ids with two texts, empty texts, queries without gold.
       conflicts: Examples of ids with different texts, of which the first was kept.
@@ -52,14 +47,14 @@ class RetrievalData:
     conflicts: Sequence[str] = field(default=())
 
 
+@dataclass
 class _Side:
     """Texts by id; the first text of an id is kept, later different ones are conflicts."""
 
-    def __init__(self, kind: str):
-        self.kind = kind
-        self.number: dict[str, int] = {}
-        self.texts: list[str] = []
-        self.conflicts: list[str] = []
+    kind: str
+    number: dict[str, int] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
 
     def add(self, key: str, text: str) -> int:
         number = self.number.setdefault(key, len(self.texts))
@@ -117,7 +112,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
-    lines = list(chain.from_iterable(part for _, part in line_blocks(path, bad)))
+    lines = [line for _, line in numbered_lines(path, bad)]
     header = [cell.strip().strip('"') for cell in lines[0].split("\t")] if lines else []
     if missing := [column for column in COLUMNS[1:] if column not in header]:
         raise DataError(

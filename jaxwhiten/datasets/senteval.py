@@ -133,10 +133,5 @@ def load_sample() -> STSTask:
     """The pairs that ship with the package, for demo and tests: one split `test`, whose subsets are its genres."""
     with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
         table = read_table(path)
-    try:
-        score = np.array(table["score"], dtype=np.float64)
-    except ValueError as error:
-        raise DataError(f"{table.path}: a score is not a number ({error}). Install jaxwhiten again.") from error
-    if not ((score >= 0) & (score <= 5)).all():
-        raise DataError(f"{table.path}: a score is outside 0 to 5. Install jaxwhiten again.")
+    score = np.array(table["score"], np.float64)
     return STSTask(SAMPLE, {"test": Pairs(table["sentence1"], table["sentence2"], score, table["genre"])})

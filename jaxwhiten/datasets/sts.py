@@ -23,7 +23,6 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
       The task; only pairs with a gold score.
 
     Raises:
-      InputError: Unknown task.
       DataNotFoundError: Neither a folder nor a network.
       DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
     """

@@ -6,19 +6,19 @@ by its content. Bad rows are refused with file and line, or counted and left out
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, line_blocks
-from jaxwhiten.errors import DataError, InputError, missing_dependency, unknown_name
+from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, numbered_lines
+from jaxwhiten.errors import DataError, missing_dependency, unknown_name
 
 _FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -28,13 +28,7 @@ _HELP = "Give the column names of this file."
 
 
 class Table(dict[str, list[Any]]):
-    """Columns by name, all of equal length, with the origin of their rows.
-
-    Attributes:
-      path: The file.
-      lines: Line (Parquet: row) of the file for each row, counted from 1.
-      skipped: Number of bad rows left out.
-    """
+    """Columns by name, with the line (Parquet: row) of the file that each row is from, and the bad rows left out."""
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
         super().__init__(columns)
@@ -59,85 +53,53 @@ def table_format(path: str | os.PathLike[str]) -> str | None:
     return _FORMATS.get(split_name(path)[1])
 
 
-def _columns_of(path: Path, header: Sequence[str], columns: Mapping[str, str] | None) -> tuple[list[str], list[int]]:
-    """Names of the result's columns and their positions in the header."""
-    columns = {name: name for name in header} if columns is None else columns
-    for name in columns.values():
+def _check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
+    for name in names:
         if header.count(name) != 1:
             problem = "no column" if name not in header else "more than one column"
             known = ", ".join(header[:20])[:400]
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
-    return list(columns), [header.index(name) for name in columns.values()]
 
 
-def _good_rows(
-    numbers: Sequence[int], rows: Sequence[Any], problem_of: Callable[[Any], str | None], bad: BadRows
-) -> tuple[Sequence[int], list[Any]]:
-    """The rows without a problem, with their numbers; the others go to `bad`."""
-    kept = []
-    for i, row in enumerate(rows):
-        if problem := problem_of(row):
-            bad(numbers[i], problem)
-        else:
-            kept.append(i)
-    return [numbers[i] for i in kept], [rows[i] for i in kept]
-
-
-def _numbered_rows(path: Path, bad: BadRows, format: str) -> Iterator[tuple[Sequence[int], list[list[str]]]]:
-    """Rows of a TSV or CSV file in blocks, header included, blank lines left out."""
-    if format == "tsv":
-        for numbers, lines in line_blocks(path, bad):
-            filled = [i for i, line in enumerate(lines) if line]
-            yield [numbers[i] for i in filled], [lines[i].split("\t") for i in filled]
-        return
+def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
     last = 0
 
     def feed() -> Iterator[str]:
         nonlocal last
-        for numbers, lines in line_blocks(path, bad):
-            for last, line in zip(numbers, lines, strict=True):  # noqa: B007 (read by the outer function)
-                yield line + "\n"
+        for last, line in numbered_lines(path, bad):  # noqa: B007 (read by the outer function)
+            yield line + "\n"
 
     reader = csv.reader(feed(), strict=True)
-    found: list[int] = []
-    rows: list[list[str]] = []
     while True:
         try:
-            row = next(reader, None)
+            for row in reader:
+                if row:
+                    yield last, row
+            return
         except csv.Error as error:
             bad(last, f"not valid CSV ({error})")
-            continue
-        if row is None:
-            break
-        if row:
-            found.append(last)
-            rows.append(row)
-        if len(rows) == _BATCH:
-            yield found, rows
-            found, rows = [], []
-    yield found, rows
+
+
+# A reader takes the columns to read (None for all) and yields their names, then the line and the values of every row.
+Reader = Generator[Any, None, None]
 
 
 def _read_delimited(
-    path: Path, format: str, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool
-) -> Generator[Any, None, None]:
-    """Yields the column names, then batches."""
-    blocks = ((numbers, rows) for numbers, rows in _numbered_rows(path, bad, format) if rows)
-    first_numbers, first_rows = next(blocks, ((), []))
-    if not first_rows:
+    path: Path, columns: Sequence[str] | None, bad: BadRows, rows: Iterator[tuple[int, list[str]]]
+) -> Reader:
+    _, header = next(rows, (0, []))
+    if not header:
         raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
-    header = first_rows[0]
-    width = len(header)
-    names, places = _columns_of(path, header, columns)
+    names, width = header if columns is None else columns, len(header)
+    _check_columns(path, header, names)
     yield names
-    least = max(places, default=0) + 1 if ragged else width
-
-    def problem_of(row: list[str]) -> str | None:
-        return None if least <= len(row) <= width else f"{len(row)} columns, expected {width}"
-
-    for numbers, rows in itertools.chain([(first_numbers[1:], first_rows[1:])], blocks):
-        numbers, rows = _good_rows(numbers, rows, problem_of, bad)
-        yield numbers, [[row[place] for place in places] for row in rows]
+    places = [header.index(name) for name in names]
+    least = max(places, default=0) + 1
+    for number, row in rows:
+        if least <= len(row) <= width:
+            yield number, [row[place] for place in places]
+        else:
+            bad(number, f"{len(row)} columns, expected {width}")
 
 
 def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None:
@@ -154,32 +116,25 @@ def _json_problem(value: Any, names: Sequence[str], escaped: bool) -> str | None
     return None
 
 
-def _read_jsonl(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
-    """Yields the column names, then batches."""
-    names = None if columns is None else list(columns.values())
-    if columns is not None:
-        yield list(columns)
-    for numbers, lines in line_blocks(path, bad):
-        found, rows = [], []
-        for number, line in zip(numbers, lines, strict=True):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                bad(number, f"not valid JSON ({str(error)[:80]})")
-                continue
-            if names is None and isinstance(value, dict):
-                names = list(value)
-                yield names
-            # `line_blocks` refuses NULs and surrogates; only escapes can still hold them.
-            if problem := _json_problem(value, names or [], "\\u" in line):
-                bad(number, problem)
-                continue
-            found.append(number)
-            rows.append([value[name] for name in names or []])
-        if names is not None:
-            yield found, rows
+def _read_jsonl(path: Path, names: Sequence[str] | None, bad: BadRows) -> Reader:
+    if names is not None:
+        yield names
+    for number, line in numbered_lines(path, bad):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            bad(number, f"not valid JSON ({str(error)[:80]})")
+            continue
+        if names is None and isinstance(value, dict):
+            names = list(value)
+            yield names
+        # `numbered_lines` refuses NULs and surrogates; only escapes can still hold them.
+        if problem := _json_problem(value, names or (), "\\u" in line):
+            bad(number, problem)
+        else:
+            yield number, [value[name] for name in names or ()]
     if names is None:
         raise DataError(f"{path}, line 1: the file is empty; expected one JSON object per line.")
 
@@ -199,8 +154,7 @@ def _cells(pa: Any, column: Any) -> list[Any]:
     return [None if place is None else texts[place] for place in column.indices.to_pylist()]
 
 
-def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -> Generator[Any, None, None]:
-    """Yields the column names, then batches."""
+def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Reader:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -212,37 +166,30 @@ def _read_parquet(path: Path, columns: Mapping[str, str] | None, bad: BadRows) -
         # Read as a dictionary, a column holds a text that many rows share only once.
         texts = [field.name for field in pq.read_schema(path) if types.is_string(field.type)]
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            header = file.schema_arrow.names
-            names, places = _columns_of(path, header, columns)
-            for place in places:
-                field = file.schema_arrow.field(place)
+            schema = file.schema_arrow
+            names = schema.names if columns is None else columns
+            _check_columns(path, schema.names, names)
+            for field in map(schema.field, names):
                 kind = field.type.value_type if types.is_dictionary(field.type) else field.type
                 if not any(is_kind(kind) for is_kind in accepted):
                     raise DataError(f"{path}: column {field.name!r} is of type {field.type}, expected text or numbers.")
             yield names
-
-            def problem_of(row: tuple[Any, ...]) -> str | None:
-                if None in row:
-                    return f"{names[row.index(None)]!r} is null"
-                if _TOO_LONG in row:
-                    return f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes"
-                return None
-
             first = 1
-            for batch in file.iter_batches(batch_size=_BATCH, columns=[header[place] for place in places]):
-                values = [_cells(pa, batch.column(header[place])) for place in places]
-                numbers = range(first, first + batch.num_rows)
+            for batch in file.iter_batches(batch_size=_BATCH, columns=names):
+                cells = [_cells(pa, batch.column(name)) for name in names]
+                for number, row in enumerate(zip(*cells, strict=True), first):
+                    if None in row:
+                        bad(number, f"{names[row.index(None)]!r} is null")
+                    elif _TOO_LONG in row:
+                        bad(number, f"{names[row.index(_TOO_LONG)]!r} is longer than {MAX_LINE_BYTES} bytes")
+                    else:
+                        yield number, row
                 first += batch.num_rows
-                yield _good_rows(numbers, list(zip(*values, strict=True)), problem_of, bad)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        if isinstance(error, DataError | InputError):
-            raise
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(
-    path: Path, columns: Mapping[str, str] | None, bad: BadRows, ragged: bool, format: str | None = None
-) -> Generator[Any, None, None]:
+def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None) -> Reader:
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
@@ -252,42 +199,34 @@ def _read(
         return _read_parquet(path, columns, bad)
     if format == "jsonl":
         return _read_jsonl(path, columns, bad)
-    return _read_delimited(path, format, columns, bad, ragged)
+    tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
+    return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
     """Column names of a table, read from its first line (JSON lines: the keys of the first object)."""
-    rows = _read(Path(path), None, BadRows(path), False, format)
-    try:
+    with contextlib.closing(_read(Path(path), None, BadRows(path), format)) as rows:
         return next(rows)
-    finally:
-        rows.close()
 
 
 def table_rows(
     path: str | os.PathLike[str], columns: Sequence[str], format: str | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
-    batches = _read(Path(path), {name: name for name in columns}, BadRows(path), True, format)
-    next(batches)
-    for numbers, rows in batches:
-        yield from zip(numbers, rows, strict=True)
+    rows = _read(Path(path), columns, BadRows(path), format)
+    next(rows)
+    yield from rows
 
 
 def read_table(
-    path: str | os.PathLike[str],
-    columns: Mapping[str, str] | None = None,
-    *,
-    skip_bad_rows: bool = False,
-    ragged: bool = False,
+    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None, *, skip_bad_rows: bool = False
 ) -> Table:
-    """Reads named columns of a table.
+    """Reads named columns of a table; rows of TSV and CSV may lack columns at the end that are not read.
 
     Args:
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
       columns: From name in the result to name in the file; by default all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
-      ragged: Whether rows of TSV and CSV may lack unused columns at the end.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -295,17 +234,11 @@ def read_table(
     Raises:
       DataError: A column is missing, or a row is bad (wrong number of columns, not UTF-8, not JSON, null); the message
         names file and line.
-      InputError: Unknown file suffix.
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
-    batches = _read(path, columns, bad, ragged)
-    names = next(batches)
-    values: list[list[Any]] = [[] for _ in names]
-    lines: list[np.ndarray] = []
-    for numbers, rows in batches:
-        lines.append(np.asarray(numbers, dtype=np.int64))
-        for column, part in zip(values, zip(*rows, strict=True), strict=False):
-            column.extend(part)
-    where = np.concatenate(lines) if lines else np.zeros(0, np.int64)
-    return Table(dict(zip(names, values, strict=True)), path, where, bad.count)
+    rows = _read(path, None if columns is None else list(columns.values()), bad)
+    header = next(rows)
+    found = list(rows)
+    values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or header)}
+    return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)

@@ -1,18 +1,20 @@
 """Lines of untrusted text files: gzip, byte-order mark, line ends, encoding and limits, in one place.
 
-Every reader of this package uses `line_blocks`; a `Corpus` is files with one passage per line. Lines that are not clean
-UTF-8 text are refused with file and line number, or skipped and counted. Only `\\n` and `\\r\\n` end a line: the other
-line ends of `str.splitlines` occur inside sentences.
+Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. Lines that are not
+clean UTF-8 text are refused with file and line number, or skipped and counted. Only `\\n` and `\\r\\n` end a line: the
+other line ends of `str.splitlines` occur inside sentences.
 """
 
 from __future__ import annotations
 
 import glob
 import gzip
-import io
+import itertools
 import os
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jaxwhiten.errors import DataError, DataNotFoundError
@@ -22,17 +24,17 @@ MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
 # A gzip file is refused if it unpacks to more than this and to this many times its size; text packs 3 to 20 times.
 MAX_UNPACKED, _MAX_RATIO = 1 << 30, 200
-_BLOCK_BYTES = 1 << 20
+_MAX_SMALL_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
+@dataclass
 class BadRows:
     """Handles bad rows of a file: raises an error, or skips and counts them."""
 
-    def __init__(self, path: str | os.PathLike[str], skip: bool = False):
-        self.path = Path(path)
-        self.skip = skip
-        self.count = 0
+    path: str | os.PathLike[str]
+    skip: bool = False
+    count: int = 0
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
@@ -41,45 +43,21 @@ class BadRows:
         self.count += 1
 
 
-def _open(path: Path) -> io.BufferedIOBase:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
+def numbered_lines(
+    path: str | os.PathLike[str], bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
+) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text file, plain or gzip, without their ends, each with its number from 1.
 
-
-def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int, bytes]]:
-    """Yields blocks of whole lines of the unpacked file, as (number of the first line, bytes)."""
-    number, pending, discarding, total = 1, b"", False, 0
+    Memory is bounded by `max_line`, in bytes, for any file.
+    """
+    path, number = Path(path), 1
     try:
         most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
-        with _open(path) as file:
-            while chunk := file.read(_BLOCK_BYTES):
-                total += len(chunk)
-                if total > most:
-                    raise DataError(
-                        f"{path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
-                        " so not a text file. Unpack it first if it is."
-                    )
-                if total == len(chunk):
-                    chunk = chunk.removeprefix(_BOM)
-                if discarding:
-                    _, end, chunk = chunk.partition(b"\n")
-                    if not end:
-                        continue
-                    number, discarding = number + 1, False
-                head, end, tail = chunk.rpartition(b"\n")
-                if end:
-                    block = pending + head
-                    yield number, block
-                    number += block.count(b"\n") + 1
-                    pending = tail
-                else:
-                    pending += chunk
-                if len(pending) > max_line:
-                    bad(number, f"longer than {max_line} bytes")
-                    pending, discarding = b"", True
-        if pending:
-            yield number, pending
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            for number, line in lines_of(file.readline, bad or BadRows(path), max_line=max_line, most=most):
+                yield number, line
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -90,62 +68,50 @@ def _byte_blocks(path: Path, max_line: int, bad: BadRows) -> Iterator[tuple[int,
         ) from error
 
 
-def line_problem(line: bytes, max_line: int) -> str | None:
-    """What is wrong with one line, or None."""
-    if len(line) > max_line:
-        return f"longer than {max_line} bytes"
-    if b"\0" in line:
-        return "holds a NUL byte: not a text file, or not UTF-8"
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"not UTF-8 (byte 0x{line[error.start]:02x} at position {error.start}): convert the file to UTF-8"
-    return None
+def lines_of(
+    readline: Callable[[int], bytes], bad: BadRows, *, max_line: int = MAX_LINE_BYTES, most: int = sys.maxsize
+) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` of a file that is open, as they come; one of more than `most` bytes is refused.
 
-
-def line_blocks(
-    path: str | os.PathLike[str], bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
-) -> Iterator[tuple[Sequence[int], list[str]]]:
-    """Yields a text file, plain or gzip, in blocks of whole lines: numbers from 1, and lines without their ends.
-
-    A byte-order mark is dropped. Memory is bounded by the block size and `max_line` (in bytes) for any file.
+    A byte-order mark is dropped. What is left of a line that is too long is read in parts and not kept.
     """
-    path = Path(path)
-    bad = bad or BadRows(path)
-    for first, block in _byte_blocks(path, max_line, bad):
-        try:
-            clean = b"\0" not in block and len(block) <= max_line
-            text = block.decode("utf-8") if clean else ""
-        except UnicodeDecodeError:
-            clean = False
-        if clean:
-            lines = text.split("\n")
-            numbers: Sequence[int] = range(first, first + len(lines))
+    number, total, rest = 0, 0, False
+    while part := readline(max_line + 1):
+        number, total = number + (not rest), total + len(part)
+        if total > most:
+            raise DataError(
+                f"{bad.path}, line {number}: unpacks to more than {most} bytes, over {_MAX_RATIO} times its size,"
+                " so not a text file. Unpack it first if it is."
+            )
+        begun, rest = rest, len(part) > max_line and not part.endswith(b"\n")
+        if begun:
+            continue
+        line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
+        if part == _BOM and number == 1:
+            return
+        if rest:
+            bad(number, f"longer than {max_line} bytes")
+        elif b"\0" in line:
+            bad(number, "holds a NUL byte: not a text file, or not UTF-8")
         else:
-            numbers, lines = [], []
-            for number, raw in enumerate(block.split(b"\n"), first):
-                if reason := line_problem(raw, max_line):
-                    bad(number, reason)
-                else:
-                    numbers.append(number)
-                    lines.append(raw.decode("utf-8"))
-            text = "\r"
-        if "\r" in text:
-            lines = [line.removesuffix("\r") for line in lines]
-        yield numbers, lines
+            try:
+                yield number, line.decode("utf-8").removesuffix("\r")
+            except UnicodeDecodeError as error:
+                at = f"byte 0x{line[error.start]:02x} at position {error.start}"
+                bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
 
 
 def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
     """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory."""
     result: list[str] = []
     size = 0
-    for _, lines in line_blocks(path, max_line=_BLOCK_BYTES):
-        result += lines
-        size += sum(map(len, lines))
+    for number, line in numbered_lines(path, max_line=_MAX_SMALL_LINE):
+        result.append(line)
+        size += len(line)
         if size > MAX_SMALL_BYTES:
             raise DataError(f"{path}: more than {MAX_SMALL_BYTES} bytes, so not the expected file.")
-        if len(result) > limit:
-            raise DataError(f"{path}, line {limit + 1}: more than {limit} lines, so not the expected file.")
+        if number > limit:
+            raise DataError(f"{path}, line {number}: more than {limit} lines, so not the expected file.")
     return result
 
 
@@ -172,40 +138,33 @@ def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
     return sorted(found)
 
 
+@dataclass
 class Corpus:
     """The passages of text files: their non-blank lines.
 
-    Args:
+    Attributes:
       files: From `corpus_files`.
       skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
-
-    Attributes:
-      files: The files.
       skipped: Number of lines skipped so far in the latest pass.
     """
 
-    def __init__(self, files: Sequence[Path], *, skip_bad_rows: bool = False):
-        self.files = list(files)
-        self.skip_bad_rows = skip_bad_rows
+    files: Sequence[Path]
+    skip_bad_rows: bool = False
+    skipped: int = 0
+
+    def passages(self) -> Iterator[str]:
+        """Yields the passages one by one."""
         self.skipped = 0
-
-    def blocks(self, size: int) -> Iterator[list[str]]:
-        """Yields lists of `size` passages; the last list may be shorter.
-
-        Raises:
-          DataError: A file cannot be read, or a line is not clean UTF-8 text.
-        """
-        self.skipped, pending = 0, []
         for path in self.files:
             bad = BadRows(path, self.skip_bad_rows)
-            for _, lines in line_blocks(path, bad):
-                pending += [line for line in lines if line and not line.isspace()]
-                while len(pending) >= size:
-                    yield pending[:size]
-                    pending = pending[size:]
+            yield from (line for _, line in numbered_lines(path, bad) if line and not line.isspace())
             self.skipped += bad.count
-        if pending:
-            yield pending
+
+    def blocks(self, size: int) -> Iterator[list[str]]:
+        """Yields lists of `size` passages; the last list may be shorter."""
+        passages = self.passages()
+        while block := list(itertools.islice(passages, size)):
+            yield block
 
     def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
         """Yields the lists of `blocks` without the passages held out, see `held_out`."""

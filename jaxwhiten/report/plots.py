@@ -1,16 +1,18 @@
-"""Plots of a run of `eval.sts`, drawn by matplotlib without a display."""
+"""Plots of runs of `eval.sts`, spectra and tunings, drawn by matplotlib without a display."""
 
 from __future__ import annotations
 
-import math
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from jaxwhiten.report.results import STSRow
 from jaxwhiten.report.run import STSRun
-from jaxwhiten.report.style import COLOURS, new_figure, scale_k
+from jaxwhiten.report.style import COLOURS, new_figure, new_panels, scale_k
 from jaxwhiten.report.table import shorten
+from jaxwhiten.whitening import Tuning
 
 
 def _title_end(run: STSRun) -> str:
@@ -31,21 +33,15 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
         return None
     poolings = list(dict.fromkeys(row.pooling for row in run.rows))
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
-    across = min(3, len(panels))
-    down = math.ceil(len(panels) / across)
-    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
-        axes = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-        for axis, (title, rows) in zip(axes, panels.items(), strict=False):
+    with new_panels(path, list(panels)) as (figure, axes):
+        for axis, rows in zip(axes, panels.values(), strict=False):
             for pooling in poolings:
                 points = sorted((row.k, row.average(aggregate)) for row in rows if row.pooling == pooling)
                 axis.plot(*zip(*points, strict=True), marker="o", ms=4, lw=1.6, color=colours[pooling])
             for row in raw:
                 axis.axhline(row.average(aggregate), ls=":", lw=1.2, color=colours[row.pooling])
-            axis.set_title(title)
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
-        for axis in axes[len(panels) :]:
-            axis.set_visible(False)
-        for axis in axes[::across]:
+        for axis in axes[::3]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
         averaged = tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
         figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
@@ -57,12 +53,20 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
 
 
 def plot_spectrum(run: STSRun, path: Path) -> Path | None:
-    """Eigenvalues of the covariance and the share of variance the first k hold, where the run holds a spectrum."""
+    """The spectra of the poolings, where the run holds them."""
     poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
         return None
     ks = sorted({row.k for row in run.rows if row.has_knobs})
+    draw_spectra(path, spectra, ks, f"{run.header.model}, covariance of {run.header.spectrum}")
+    return path
+
+
+def draw_spectra(
+    path: str | os.PathLike[str], spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str
+) -> None:
+    """Descending eigenvalues by name, relative to their mean, and the variance that the first of them hold."""
     with new_figure(path, 8.4, 3.7) as figure:
         left, right = figure.subplots(1, 2)
         shares: list[float] = []
@@ -80,9 +84,8 @@ def plot_spectrum(run: STSRun, path: Path) -> Path | None:
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")
             right.annotate(f"k={k}", (k, 2), rotation=90, ha="right", va="bottom", fontsize=8, color="#555555")
-        figure.suptitle(f"{run.header.model}, covariance of {run.header.spectrum}", fontsize=10)
+        figure.suptitle(title, fontsize=10)
         figure.legend(loc="outside lower center", ncols=3)
-    return path
 
 
 def _cell(value: float) -> str:
@@ -123,3 +126,24 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
         figure.suptitle(f"{run.header.model} on pairs of {about.task}{_title_end(run)}", fontsize=10)
     return path
+
+
+def plot_tuning(tuning: Tuning, title: str, path: str | os.PathLike[str]) -> None:
+    """Score against k, one panel per β, one line per γ; thin lines are the held-out pairs."""
+    rows = tuning.rows
+    betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
+    held = tuning.baseline.held_out is not None
+    with new_panels(path, [f"β={beta:g}" for beta in betas]) as (figure, axes):
+        for axis, beta in zip(axes, betas, strict=False):
+            for gamma, colour in zip(gammas, COLOURS * len(gammas), strict=False):
+                line = sorted((r for r in rows if (r.beta, r.gamma) == (beta, gamma)), key=lambda r: r.n_components)
+                x = [r.n_components for r in line]
+                axis.plot(x, [r.score for r in line], marker="o", ms=3, lw=1.5, color=colour, label=f"γ={gamma:g}")
+                if held:
+                    axis.plot(x, [r.held_out for r in line], lw=0.8, ls="--", color=colour)
+            axis.axhline(tuning.baseline.score, color="#555555", lw=1.2, ls=":", label="not whitened")
+            scale_k(axis, sorted({row.n_components for row in rows}))
+        axes[0].set_ylabel("Spearman × 100")
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)))
+        figure.suptitle(title + (" (dashed: held out)" if held else ""), fontsize=10)

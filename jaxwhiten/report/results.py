@@ -33,6 +33,7 @@ class Row:
       whitening: `"none"`, what the whitening was fitted on, or a name in `jaxwhiten.methods`.
       k: Dimensions of the vectors.
       beta: Of the whitening; 0 for raw vectors, None for another method. So is gamma.
+      further: Other parameters of the whitening that are not at their defaults, by name.
       n_fit: Rows the method was fitted on.
       transductive: Whether it was fitted on the sentences it is tested on.
     """
@@ -45,6 +46,7 @@ class Row:
     gamma: float | None
     n_fit: int
     transductive: bool
+    further: dict[str, float | str] | None = None
 
     @property
     def has_knobs(self) -> bool:
@@ -52,9 +54,15 @@ class Row:
         return self.whitening != "none" and self.beta is not None
 
     @property
+    def parameters(self) -> dict[str, str]:
+        """β, γ and further parameters of the whitening as text, by their signs; empty where there are none."""
+        values = {"β": self.beta, "γ": self.gamma, **(self.further or {})} if self.has_knobs else {}
+        return {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
+
+    @property
     def knobs(self) -> str:
-        """β and γ, to be put behind a setting's name; empty where there are none."""
-        return f", β={self.beta:g}, γ={self.gamma:g}" if self.has_knobs else ""
+        """The parameters, to be put behind a setting's name; empty where there are none."""
+        return "".join(f", {name}={value}" for name, value in self.parameters.items())
 
     @property
     def label(self) -> str:

@@ -170,7 +170,7 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
     rows = [row for row in run.rows if math.isfinite(row.mrr_at_10)]
     if not rows:
         return None
-    show_knobs = len(run.knobs()) > 1
+    show_knobs = len(run.parameters()) > 1
 
     def line_of(row: RetrievalRow) -> str:
         return f"{row.pooling}, {row.whitening}{row.knobs * show_knobs}"

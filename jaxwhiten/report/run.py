@@ -18,42 +18,24 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import FormatError
-from jaxwhiten.report.results import (
-    FORMAT_VERSION,
-    CodeRow,
-    CodesHeader,
-    Header,
-    RetrievalHeader,
-    RetrievalRow,
-    Row,
-    StaticHeader,
-    StaticRow,
-    STSHeader,
-    STSRow,
-)
+from jaxwhiten.report import results
 
 _RESULTS, _HEADER, _FIGURES = "results.json", "run.json", "figures.safetensors"
 _REMEDY = "Run the evaluation again."
-_KINDS: dict[str, tuple[type[Header], type[Row]]] = {
-    STSHeader.program: (STSHeader, STSRow),
-    RetrievalHeader.program: (RetrievalHeader, RetrievalRow),
-    CodesHeader.program: (CodesHeader, CodeRow),
-    StaticHeader.program: (StaticHeader, StaticRow),
+_KINDS: dict[str, tuple[type[results.Header], type[results.Row]]] = {
+    results.STSHeader.program: (results.STSHeader, results.STSRow),
+    results.RetrievalHeader.program: (results.RetrievalHeader, results.RetrievalRow),
+    results.CodesHeader.program: (results.CodesHeader, results.CodeRow),
+    results.StaticHeader.program: (results.StaticHeader, results.StaticRow),
 }
 
-HeaderT = TypeVar("HeaderT", bound=Header)
-RowT = TypeVar("RowT", bound=Row)
+HeaderT = TypeVar("HeaderT", bound=results.Header)
+RowT = TypeVar("RowT", bound=results.Row)
 
 
 @dataclass(frozen=True)
 class Run(Generic[HeaderT, RowT]):
-    """Everything an evaluation found.
-
-    Attributes:
-      header: What produced the rows.
-      rows: One per setting.
-      figures: Arrays behind the plots, by name.
-    """
+    """Everything an evaluation found: rows, what produced them, and the arrays behind the plots by name."""
 
     header: HeaderT
     rows: list[RowT] = field(default_factory=list)
@@ -63,9 +45,10 @@ class Run(Generic[HeaderT, RowT]):
         """The same rows and figures under a changed header."""
         return dataclasses.replace(self, header=dataclasses.replace(self.header, **changes))
 
-    def knobs(self) -> list[tuple[float | None, float | None]]:
-        """The pairs of β and γ in the rows, each once, the largest first."""
-        return sorted({(row.beta, row.gamma) for row in self.rows if row.has_knobs}, reverse=True)
+    def parameters(self) -> list[dict[str, str]]:
+        """The parameters of the whitenings in the rows, every combination once."""
+        found = [row.parameters for row in self.rows if row.has_knobs]
+        return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes the three files, each atomically."""
@@ -89,10 +72,10 @@ class Run(Generic[HeaderT, RowT]):
         if not isinstance(found, dict) or "program" not in found:
             raise FormatError(f"{folder / _HEADER}: not the header of a run; was it written by an evaluation?")
         program, version = found["program"], found.get("format_version")
-        if program not in _KINDS or version != FORMAT_VERSION:
+        if program not in _KINDS or version != results.FORMAT_VERSION:
             raise FormatError(
                 f"{folder / _HEADER}: format version {version} of {program!r}; this jaxwhiten reads version "
-                f"{FORMAT_VERSION} of {' and '.join(_KINDS)}. Run the evaluation again."
+                f"{results.FORMAT_VERSION} of {' and '.join(_KINDS)}. Run the evaluation again."
             )
         header_type, row_type = _KINDS[program]
         header = io.from_json(header_type, found, folder / _HEADER, _REMEDY)
@@ -101,10 +84,10 @@ class Run(Generic[HeaderT, RowT]):
         return cls(header, rows, io.load_tensors(file, kind="figures")[0] if file.is_file() else {})
 
 
-STSRun = Run[STSHeader, STSRow]
-RetrievalRun = Run[RetrievalHeader, RetrievalRow]
-CodesRun = Run[CodesHeader, CodeRow]
-StaticRun = Run[StaticHeader, StaticRow]
+STSRun = Run[results.STSHeader, results.STSRow]
+RetrievalRun = Run[results.RetrievalHeader, results.RetrievalRow]
+CodesRun = Run[results.CodesHeader, results.CodeRow]
+StaticRun = Run[results.StaticHeader, results.StaticRow]
 
 
 def _read_json(path: Path) -> Any:

@@ -36,6 +36,7 @@ _GEOMETRY: views.Columns = {
     "alignment": figure("geometry.alignment", 3),
     "hubness": figure("geometry.hubness", 3),
 }
+_FITTED_ON = {"none": "", "nli": "NLI sentences"}
 _COST: views.Columns = {
     "rows fitted": figure("n_fit", 0),
     "fit s": figure("fit_seconds"),
@@ -45,27 +46,20 @@ _COST: views.Columns = {
 
 
 def _caption(run: STSRun) -> str:
-    header, knobs = run.header, run.knobs()
+    header, parameters = run.header, run.parameters()
     parts = [
         f"{'Sample, not a benchmark. ' if header.sample else ''}Spearman × 100, {AGGREGATE_NAMES[header.aggregate]}.",
         f"{header.model}, {header.dtype}, at most {header.protocol['max_length']} tokens.",
     ]
-    if len(knobs) == 1:
-        parts.append(f"Whitening with β = {knobs[0][0]:g}, γ = {knobs[0][1]:g}.")
+    if len(parameters) == 1:
+        parts.append(f"Whitening with {', '.join(f'{name} = {value}' for name, value in parameters[0].items())}.")
     seen = {row.whitening for row in run.rows}
     parts += [f"{name}: {text}." for name, text in header.protocol["whitening"].items() if name in seen]
     return " ".join(parts)
 
 
 def sts_table(run: STSRun) -> Table:
-    """The main table: rows are settings, columns the tasks and their average.
-
-    Args:
-      run: A run of `eval.sts`, complete or not.
-
-    Returns:
-      The table; transductive rows carry a sign that the notes explain.
-    """
+    """The main table: rows are settings, columns the tasks and their average; notes explain the sign of rows."""
     header = run.header
     scores = {name: [row.scores(header.aggregate)[name] for row in run.rows] for name in header.scored}
     notes = [*_transductive(run), *([SAMPLE_NOTE] if header.sample else []), *header.warnings]
@@ -76,7 +70,7 @@ def sts_table(run: STSRun) -> Table:
 
 
 def _transductive(run: STSRun) -> list[str]:
-    return [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
+    return [TRANSDUCTIVE_NOTE] * any(row.transductive for row in run.rows)
 
 
 def average_table(run: STSRun) -> Table:
@@ -85,7 +79,7 @@ def average_table(run: STSRun) -> Table:
         "encoder": lambda row: model_name(row.model),
         "pooling": "pooling",
         "vectors": _vectors,
-        "fitted on": _fitted_on,
+        "fitted on": lambda row: _FITTED_ON.get(row.whitening, "the test sentences") + " †" * row.transductive,
         "dimensions": "k",
         run.header.scored[-1]: lambda row: number(row.average(run.header.aggregate)),
         "interval": lambda row: ends(row.average_interval),
@@ -93,17 +87,12 @@ def average_table(run: STSRun) -> Table:
     return views.table(run.rows, columns, 4, _caption(run), notes=_transductive(run))
 
 
-def _fitted_on(row: STSRow) -> str:
-    own = "" if row.whitening == "none" else "the test sentences"
-    return {"nli": "NLI sentences"}.get(row.whitening, own) + " †" * row.transductive
-
-
 def _vectors(row: STSRow) -> str:
     """What was done to the vectors of a row, in words where there are any."""
     if not row.has_knobs:
         return "raw" if row.whitening == "none" else row.whitening
-    names = {(1.0, 1.0): "whitened", (1.0, 0.0): "PCA"}
-    return names.get((row.beta or 0.0, row.gamma or 0.0), row.knobs.removeprefix(", "))
+    names = {", β=1, γ=1": "whitened", ", β=1, γ=0": "PCA"}
+    return names.get(row.knobs, row.knobs.removeprefix(", "))
 
 
 def gain_table(run: STSRun) -> Table:
@@ -125,7 +114,7 @@ def gain_table(run: STSRun) -> Table:
 
 def _by_setting(run: STSRun, rows: Sequence[STSRow], figures: dict[str, Any], caption: str, **options: Any) -> Table:
     """A line for each row, its name with β and γ where they differ between rows."""
-    several = len(run.knobs()) > 1
+    several = len(run.parameters()) > 1
     columns: views.Columns = {"setting": lambda row: row.name + row.knobs * several, **figures}
     return views.table(rows, columns, 1, caption, **options)
 
@@ -146,11 +135,7 @@ def interval_table(run: STSRun) -> Table | None:
 def difference_table(run: STSRun) -> Table | None:
     """What each setting adds to the raw vectors of its pooling, and whether that is more than chance.
 
-    Args:
-      run: A run of `eval.sts`.
-
-    Returns:
-      The table, or None for a run without bootstrap or without raw rows beside others.
+    None for a run without bootstrap or without raw rows beside others.
     """
     header, rows = run.header, [row for row in run.rows if row.versus_raw is not None]
     if not rows:

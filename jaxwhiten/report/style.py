@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -33,6 +34,20 @@ def new_figure(path: str | os.PathLike[str], width: float, height: float, **styl
         figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
         yield figure
         figure.savefig(temporary, format="png")
+
+
+@contextlib.contextmanager
+def new_panels(path: str | os.PathLike[str], titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
+    """`new_figure` with a panel for each title, three side by side; the figure and its axes, which share the scores."""
+    across = min(3, len(titles))
+    down = math.ceil(len(titles) / across)
+    with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
+        axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())
+        for axis, title in zip(axes, titles, strict=False):
+            axis.set_title(title)
+        for axis in axes[len(titles) :]:
+            axis.set_visible(False)
+        yield figure, axes
 
 
 def scale_k(axis: Any, ks: Sequence[int]) -> None:

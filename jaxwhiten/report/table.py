@@ -32,11 +32,7 @@ class Table:
     """Cells as text, to be shown in any medium.
 
     Attributes:
-      columns: Column heads.
-      rows: Cells.
       text_columns: How many columns, from the left, hold words; the others hold numbers.
-      caption: What the numbers are.
-      notes: Footnotes.
       groups: For each row, the group it belongs to; a rule is drawn between groups.
       best: Cells (row, column) that hold the best value of their column.
       key_columns: How many columns, from the left, name a row; those of words where it is not given.

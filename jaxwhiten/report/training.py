@@ -25,17 +25,12 @@ def write_training(
     recipe: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Path:
-    """Writes `report.html` of a finished run: scores, the course of the training, recipe, versions.
+    """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
     Args:
-      folder: The run's folder, with its metrics and its curve.
-      title: Head of the page.
       scores: For each column, such as `"before"`, the scores by name.
       recipe: What decides the result.
       facts: What else there is to say about the run.
-
-    Returns:
-      The file written.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.results import Estimate, Header, TaskScores
+from jaxwhiten.report.results import Estimate, Header, Row, TaskScores
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
@@ -42,12 +43,17 @@ def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = Fa
 
 
 def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
-    """The columns that name a setting; β and γ only where they differ between rows."""
+    """The columns that name a setting; the parameters of whitenings only where they differ between rows."""
     columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
-    if len(run.knobs()) > 1:
-        columns["β"] = lambda row: f"{row.beta:g}" if row.has_knobs else ""
-        columns["γ"] = lambda row: f"{row.gamma:g}" if row.has_knobs else ""
+    parameters = run.parameters()
+    if len(parameters) > 1:
+        for name in dict.fromkeys(name for one in parameters for name in one):
+            columns[name] = functools.partial(_parameter, name)
     return columns
+
+
+def _parameter(name: str, row: Row) -> str:
+    return row.parameters.get(name, "")
 
 
 def table(
@@ -96,11 +102,7 @@ class Views:
     unprinted: Sequence[str] = ()
 
     def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes `results.md`, `report.html` and the plots of a run; what has nothing to show is left out.
-
-        Args:
-          run: The run.
-          folder: Where to write; the folder `run.save` wrote to, as a rule.
+        """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.
 
         Returns:
           The files written, `results.md` and `report.html` first.

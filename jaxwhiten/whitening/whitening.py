@@ -149,8 +149,8 @@ def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
     )
 
 
-def _shrinkage(text: str) -> str | float:
-    return text if text in _SHRINKAGES else float(text)
+def _shrinkage(text: str) -> str | float | None:
+    return None if text == "none" else text if text in _SHRINKAGES else float(text)
 
 
 @parameters
@@ -178,14 +178,16 @@ class Whitening(VectorMethod):
 
     name = "whitening"
 
-    n_components: int | None = parameter(default=None, parse=int, help="columns kept; default: all")
+    n_components: int | None = parameter(
+        default=None, parse=lambda text: None if text == "none" else int(text), help="columns kept"
+    )
     beta: float = parameter(default=1.0, parse=float, help="share of the mean that is subtracted, 0 to 1")
-    gamma: float = parameter(default=1.0, parse=float, help="power of the scaling, 0 to 1; 0 is PCA")
+    gamma: float = parameter(default=1.0, parse=float, help="power of the scaling, 0 to 1: 1 is whitening, 0 is PCA")
     shrinkage: str | float | None = parameter(
-        default=None, parse=_shrinkage, help="'oas', or a number from 0 to 1; default: no shrinkage"
+        default=None, parse=_shrinkage, help="'oas', a number from 0 to 1, or none"
     )
     eigenvalue_floor: float = parameter(
-        default=1e-6, parse=float, help="relative floor of the eigenvalues, 0 to 1; default: 1e-6"
+        default=1e-6, parse=float, help="least eigenvalue scaled by, as a share of the largest"
     )
 
     @classmethod

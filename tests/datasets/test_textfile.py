@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxwhiten.datasets import textfile
-from jaxwhiten.datasets.textfile import BadRows, line_blocks, read_lines
+from jaxwhiten.datasets.textfile import BadRows, numbered_lines, read_lines
 from jaxwhiten.errors import DataError
 from tests.datasets.conftest import FUZZ
 
@@ -72,16 +71,13 @@ def test_truncated_gzip_names_the_file(tmp_path, cut):
 )
 def test_bad_line_is_named(tmp_path, data, reason):
     with pytest.raises(DataError, match=rf"file\.txt, {reason}"):
-        list(line_blocks(write(tmp_path, data), max_line=40))
+        list(numbered_lines(write(tmp_path, data), max_line=40))
 
 
 def test_bad_lines_are_counted_when_skipped(tmp_path):
     path = write(tmp_path, b"a\n\xff\nb\n\0\n" + b"x" * 99 + b"\nc\n")
     bad = BadRows(path, skip=True)
-    rows = [
-        (n, s) for numbers, lines in line_blocks(path, bad, max_line=40) for n, s in zip(numbers, lines, strict=True)
-    ]
-    assert rows == [(1, "a"), (3, "b"), (6, "c")]
+    assert list(numbered_lines(path, bad, max_line=40)) == [(1, "a"), (3, "b"), (6, "c")]
     assert bad.count == 3
 
 
@@ -91,7 +87,7 @@ def test_a_huge_line_is_refused_without_reading_on(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"line 2: longer than 1048576 bytes"):
         read_lines(path, limit=10)
     bad = BadRows(path, skip=True)
-    assert [s for _, lines in line_blocks(path, bad, max_line=1 << 20) for s in lines] == ["a", "b"]
+    assert [s for _, s in numbered_lines(path, bad, max_line=1 << 20)] == ["a", "b"]
     assert bad.count == 1
 
 
@@ -121,17 +117,15 @@ def expected_lines(data: bytes) -> list[str] | None:
 
 
 @FUZZ
-@given(parts=STRANGE, block=st.integers(3, 20), packed=st.booleans())
-@example(parts=[b"\xef\xbb\xbf", b"a\r", b"\n"], block=3, packed=False)
-@example(parts=[b"\r"], block=3, packed=True)
-def test_any_bytes_give_the_lines_or_a_data_error(tmp_path, parts, block, packed):
-    """Whatever the block size cuts in two, the result is that of splitting the whole file at once."""
+@given(parts=STRANGE, packed=st.booleans())
+@example(parts=[b"\xef\xbb\xbf", b"a\r", b"\n"], packed=False)
+@example(parts=[b"\r"], packed=True)
+def test_any_bytes_give_the_lines_or_a_data_error(tmp_path, parts, packed):
+    """The result is that of splitting the whole file at once."""
     data = b"".join(parts)
     path = write(tmp_path, gzip.compress(data) if packed else data)
     try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(textfile, "_BLOCK_BYTES", block)
-            lines = [line for _, lines in line_blocks(path, max_line=1000) for line in lines]
+        lines = [line for _, line in numbered_lines(path, max_line=1000)]
     except DataError:
         lines = None
     if packed or not data.startswith(b"\x1f\x8b"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxwhiten.datasets import protocol, senteval, textfile
 from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
-from jaxwhiten.datasets.textfile import BadRows, Corpus, line_blocks, read_lines
+from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines, read_lines
 from jaxwhiten.errors import DataError
 from tests.fuzz.common import attempt, damaged, fuzz, json_text
 
@@ -55,9 +55,7 @@ def test_any_bytes(tmp_path, ending, data):
     path = tmp_path / f"t.{ending}"
     path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
     skip = data.draw(st.booleans())
-    table, error = attempt(
-        lambda: read_table(path, skip_bad_rows=skip, ragged=data.draw(st.booleans())), names=str(path)
-    )
+    table, error = attempt(lambda: read_table(path, skip_bad_rows=skip), names=str(path))
     if table is None:
         assert isinstance(error, DataError)
         return
@@ -152,7 +150,7 @@ def test_any_lines(tmp_path, content, packed, skip):
     path = tmp_path / "lines.txt"
     path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
     bad = BadRows(path, skip)
-    found, error = attempt(lambda: [line for _, lines in line_blocks(path, bad) for line in lines], names=str(path))
+    found, error = attempt(lambda: [line for _, line in numbered_lines(path, bad)], names=str(path))
     if not packed and content[:2] == b"\x1f\x8b":
         return
     raw = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
@@ -192,7 +190,7 @@ def test_a_very_long_line(tmp_path, megabytes):
     tracemalloc.start()
     try:
         bad = BadRows(path, skip=True)
-        lines = [line[:9] for _, block in line_blocks(path, bad) for line in block]
+        lines = [line[:9] for _, line in numbered_lines(path, bad)]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -200,7 +198,7 @@ def test_a_very_long_line(tmp_path, megabytes):
     if megabytes > 16:
         del expected[2]
         with pytest.raises(DataError, match=r"line 3: longer than"):
-            list(line_blocks(path))
+            list(numbered_lines(path))
         with pytest.raises(DataError, match=r"line 3: longer than"):
             read_table(path)
     assert lines == expected

@@ -82,7 +82,7 @@ def test_scores_and_geometry_are_those_of_numpy(finished, model):
 
 def test_tables_of_geometry_and_cost(finished):
     run, out = finished
-    geometry, cost = report.geometry_table(run), report.cost_table(run)
+    geometry, cost = report.sts.geometry_table(run), report.sts.cost_table(run)
     assert [row[:3] for row in geometry.rows][:3] == [
         ["mean", "none", "32"],
         ["mean", "target, β=1, γ=1", "32"],
@@ -98,8 +98,8 @@ def test_tables_of_geometry_and_cost(finished):
     # Without methods and geometry neither table is made.
     rows = [dataclasses.replace(row, geometry=None) for row in run.rows if row.whitening in ("none", "target")]
     plain = report.Run(run.header, rows)
-    assert report.geometry_table(plain) is None
-    assert report.cost_table(plain) is None
+    assert report.sts.geometry_table(plain) is None
+    assert report.sts.cost_table(plain) is None
 
 
 def test_names_are_checked_before_anything_is_encoded(model, tmp_path):

@@ -158,7 +158,7 @@ def test_differences_to_the_raw_vectors_are_paired(finished):
             # Both rows are scored on the same resamples: the difference is surer than the two scores are.
             widths = [r.tasks["sts_sample"].high - r.tasks["sts_sample"].low for r in (row, raw[row.pooling])]
             assert found.high - found.low < np.hypot(*widths)
-    table = report.difference_table(run)
+    table = report.sts.difference_table(run)
     assert len(table.rows) == len(run.rows) - len(raw)
 
 
@@ -202,7 +202,7 @@ def test_warnings_of_the_fits_become_notes(finished):
     notes = [note for note in run.header.warnings if "306 rows" in note]
     assert len(notes) == 1
     assert notes[0].startswith("nli (mean, cls):")
-    assert notes[0] in report.sts_table(run).notes
+    assert notes[0] in report.sts.sts_table(run).notes
 
 
 def test_each_sentence_is_encoded_once(tmp_path, model, monkeypatch):
@@ -234,7 +234,7 @@ def test_rows_written_so_far_survive_a_failure(tmp_path, model, monkeypatch):
     run = report.Run.load(tmp_path / "out")
     assert [row.pooling for row in run.rows] == ["mean"] * 4
     assert run.header.complete is False
-    assert "mean" in report.sts_table(run).text()
+    assert "mean" in report.sts.sts_table(run).text()
 
 
 def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
@@ -256,6 +256,7 @@ def test_an_earlier_runs_plots_do_not_stay_beside_new_rows(tmp_path, model):
         ({"ks": "big"}, "config.ks: 'big' is not a whole number"),
         ({"ks": "-4"}, "config.ks: '-4' is not a whole number"),
         ({"gamma": "1.5"}, "config.gamma: '1.5' is not a number from 0 to 1"),
+        ({"shrinkage": "none,much"}, "config.shrinkage: 'much' is not '"),
         ({"poolings": ""}, "config.poolings is empty"),
         ({"bootstrap": -1}, "config.bootstrap"),
         ({"max_length": 1000}, "max_length is 1000"),
@@ -289,6 +290,16 @@ def make_task(name, **splits):
     )
 
 
+def test_further_parameters_of_the_whitening_are_settings_of_rows(tmp_path, model):
+    program.main(config_of(tmp_path, model, poolings="mean", whitening="none,target", ks="0", shrinkage="none,0.5"))
+    raw, plain, shrunk = report.Run.load(tmp_path / "out").rows
+    assert (raw.further, plain.further, shrunk.further) == (None, None, {"shrinkage": 0.5})
+    assert shrunk.tasks != plain.tasks
+    table = report.sts.sts_table(report.Run.load(tmp_path / "out"))
+    assert table.columns[:6] == ["pooling", "whitening", "k", "β", "γ", "shrinkage"]
+    assert [row[5] for row in table.rows] == ["", "", "0.5"]
+
+
 def test_sentences_are_numbered_once_and_fits_keep_multiplicity():
     one = make_task("one", test=[("a", "b"), ("a", ""), ("  ", "c")])
     two = make_task("two", train=[("a", "d")], test=[("d", "b"), ("d", "b")])
@@ -307,7 +318,7 @@ def test_undefined_scores_are_null(finished, tmp_path):
     task = make_task("flat", test=[("a", "b"), ("c", "d")])
     _, indices = program.index_sentences([task])
     encoded = Encoded("m", "mean", vectors, indices)
-    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [(1.0, 1.0)], [3])
+    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [settings.RAW], [3])
     header = report.Run.load(finished).header
     report.Run(header, [row]).save(tmp_path)
     assert json.loads((tmp_path / "results.json").read_text())[0]["tasks"]["flat"]["all"] is None
@@ -320,12 +331,12 @@ def test_similar_pairs_are_searched_for_among_all_test_sentences(finished):
     degrees = {"a": 0, "b": 20, "c": 50, "d": 30}
     angles = np.deg2rad([degrees[sentence] for sentence in sentences])
     encoded = Encoded("m", "mean", np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32), indices)
-    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [(1.0, 1.0)], [2], ranking=True)
+    ((row, _),) = program.score(encoded, scoring.Fits("none", {}, 0.0), [settings.RAW], [2], ranking=True)
     # b and d find each other first; a finds c third, c finds a behind d and b.
     found = row.tasks["toy"].ranking
     assert (found.queries, found.hits_at_1, found.hits_at_3) == (4, 50.0, 100.0)
     assert found.mrr == pytest.approx(100 * (2 + 2 / 3) / 4)
-    table = report.ranking_table(report.Run.load(finished))
+    table = report.sts.ranking_table(report.Run.load(finished))
     assert table.columns == ["setting", "sts_sample", "MRR", "Hits@1", "Hits@3"]
     assert "Ranks of similar pairs" in (finished / "report.html").read_text()
 
@@ -425,7 +436,7 @@ def test_real_data_agrees_with_the_plain_form_and_with_mteb(real_data):
         encoded = Encoded(encoder.name, pooling, x, indices)
         for whitening in WHITENINGS:
             fits = program.fit(whitening, encoded, moments, 384, notes)
-            knobs = [(1.0, 1.0), (0.5, 0.5)]
+            knobs = [{"beta": x, "gamma": x} for x in (1.0, 0.5)]
             rows += [row for row, _ in program.score(encoded, fits, knobs, [384, 256, 128])]
     vector_of = {pooling: dict(zip(sentences, x, strict=True)) for pooling, x in vectors.items()}
     assert len(rows) == 2 * (1 + 2 * 2 * 3)

@@ -38,7 +38,7 @@ def test_a_place_is_filled_and_the_rest_is_left_alone(page):
     text = page.read_text()
     whole = report.Run.load("runs/tiny")
     whole.rows[:] = [row for row in whole.rows if row.pooling == "cls"]
-    assert text == f"# Before\n\n{place}\n{report.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
+    assert text == f"# Before\n\n{place}\n{report.sts.sts_table(whole).markdown()}\n\n<!-- end -->\n\nAfter.\n"
     assert tables.fill(page) == []
     assert page.read_text() == text
     page.write_text("<!-- table tiny sts_table plain -->\n<!-- end -->\n")

@@ -105,7 +105,7 @@ def test_a_run_survives_its_files(run, tmp_path):
 def test_the_views_are_those_of_the_files(run, tmp_path):
     run.save(tmp_path)
     back = report.Run.load(tmp_path)
-    assert report.sts_table(back) == report.sts_table(run)
+    assert report.sts.sts_table(back) == report.sts.sts_table(run)
 
 
 def test_damaged_files_are_named(run, tmp_path):
@@ -147,7 +147,7 @@ def test_files_of_another_shape_are_refused(run, tmp_path, file, change, message
 
 
 def test_the_table(run):
-    table = report.sts_table(run)
+    table = report.sts.sts_table(run)
     assert table.columns == ["pooling", "whitening", "k", "STS12", "STS-B", "average"]
     assert table.rows[0] == ["mean", "none", "8", "68.00", "78.00", "73.00"]
     assert table.rows[1][:3] == ["mean", "target †", "8"]
@@ -179,12 +179,12 @@ def test_a_wide_table_fits_the_terminal():
 
 
 def test_another_aggregate_is_another_column_of_numbers(run):
-    assert report.sts_table(run.with_header(aggregate="all")).rows[0][3:] == ["70.00", "80.00", "75.00"]
+    assert report.sts.sts_table(run.with_header(aggregate="all")).rows[0][3:] == ["70.00", "80.00", "75.00"]
 
 
 def test_knobs_are_columns_when_they_differ(run):
     run.rows.append(row("cls", "target", 8, (62.0, 52.0), beta=1.0, gamma=0.5))
-    table = report.sts_table(run)
+    table = report.sts.sts_table(run)
     assert table.columns[:5] == ["pooling", "whitening", "k", "β", "γ"]
     assert table.rows[0][3:5] == ["", ""]
     assert table.rows[-1][3:5] == ["1", "0.5"]
@@ -192,14 +192,14 @@ def test_knobs_are_columns_when_they_differ(run):
 
 def test_a_sample_is_called_a_sample_everywhere(run, tmp_path):
     run = run.with_header(sample=True)
-    text = report.sts_table(run).text()
+    text = report.sts.sts_table(run).text()
     assert text.startswith("Sample, not a benchmark.")
     assert text.count("not a benchmark") == 2
-    assert "not a benchmark" in report.write_sts(run, tmp_path)[0].read_text()
+    assert "not a benchmark" in report.sts.write_sts(run, tmp_path)[0].read_text()
 
 
 def test_markdown(run):
-    text = report.sts_table(run).markdown()
+    text = report.sts.sts_table(run).markdown()
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len(lines) == 2 + len(run.rows)
     assert lines[1] == "| --- | --- | ---: | ---: | ---: | ---: |"
@@ -208,7 +208,7 @@ def test_markdown(run):
 
 
 def test_published_numbers_stand_apart(run):
-    assert report.published_table(run) is None
+    assert report.sts.published_table(run) is None
     match = results.Published(
         setting="mean, none, k=8",
         source="Paper",
@@ -218,27 +218,27 @@ def test_published_numbers_stand_apart(run):
         ours={"STS12": 70.0},
     )
     run = run.with_header(published=(match,))
-    table = report.published_table(run)
+    table = report.sts.published_table(run)
     assert table.rows[0] == ["mean, none, k=8 (all)", "Paper", "published", "69.50", "–"]
     assert table.rows[1] == ["", "", "difference", "+0.50", "–"]
     assert table.notes == ["Paper: Someone 2020"]
-    ours = {cell for r in report.sts_table(run).rows for cell in r}
+    ours = {cell for r in report.sts.sts_table(run).rows for cell in r}
     assert "69.50" not in ours
 
 
 def test_intervals(run):
-    assert report.interval_table(run) is None
+    assert report.sts.interval_table(run) is None
     run = run.with_header(resamples=1000)
     for number, r in enumerate(run.rows):
         tasks = {name: dataclasses.replace(of, low=50.0, high=60.25) for name, of in r.tasks.items()}
         run.rows[number] = dataclasses.replace(r, tasks=tasks)
-    table = report.interval_table(run)
+    table = report.sts.interval_table(run)
     assert table.rows[1] == ["mean, target †, k=8", "50.00–60.25", "50.00–60.25"]
     assert "1,000 resamples" in table.caption
 
 
 def test_every_view_is_written(run, tmp_path):
-    files = report.write_sts(run, tmp_path)
+    files = report.sts.write_sts(run, tmp_path)
     plots = ["score_by_k.png", "spectrum.png", "similarity.png"]
     assert [file.name for file in files] == ["results.md", "report.html", *plots]
     for file in files[2:]:
@@ -246,7 +246,7 @@ def test_every_view_is_written(run, tmp_path):
         assert f"({file.name})" in files[0].read_text()
     page = files[1].read_text()
     assert page.count("data:image/png;base64") == 3
-    assert page.count(report.sts_table(run).columns[-1]) >= 3  # one table an aggregate
+    assert page.count(report.sts.sts_table(run).columns[-1]) >= 3  # one table an aggregate
     assert page.count("STS12, target: few rows") == 1
     assert "<dt>whitening.target</dt><dd>fitted on TARGET</dd>" in page
     report.remove_views(tmp_path)
@@ -255,7 +255,7 @@ def test_every_view_is_written(run, tmp_path):
 
 def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
     run = report.Run(run.header, [r for r in run.rows if r.whitening == "none"]).with_header(similarity=None)
-    assert [file.name for file in report.write_sts(run, tmp_path)] == ["results.md", "report.html"]
+    assert [file.name for file in report.sts.write_sts(run, tmp_path)] == ["results.md", "report.html"]
 
 
 def test_only_views_are_removed(tmp_path):
