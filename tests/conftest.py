@@ -1,10 +1,16 @@
-"""Shared by every test: eight host devices, run-time checked shapes, tiny models, and the real data where it is."""
+"""Shared by every test: host devices, run-time checked shapes, tiny models, and the real data where it is."""
 
 import os
+from pathlib import Path
 
-# Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time.
+ROOT = Path(__file__).resolve().parent.parent
+
+# Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time. They are kept for
+# the other processes of this run, those that the tests start among them, and for later runs.
 _FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAGS}"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -14,9 +20,9 @@ from jaxtyping import install_import_hook
 # Every jaxtyping annotation in the library is checked while the tests run.
 install_import_hook("jaxwhiten", "beartype.beartype")
 
+import functools
 import gc
 import importlib.util
-from pathlib import Path
 
 import jax
 import pytest
@@ -27,15 +33,43 @@ settings.register_profile("same cases", derandomize=True)
 if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("same cases")
 
-ROOT = Path(__file__).resolve().parent.parent
+
+_ENOUGH = 3 * 2**30  # bytes in memory
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_programs():
-    """Programs compiled for one file are of no use to the next; kept, they are gigabytes by the end."""
+    """Compiled programs serve the files of tests that follow, until a process holds too many of them."""
     yield
-    jax.clear_caches()
-    gc.collect()
+    try:
+        held = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        held = _ENOUGH
+    if held >= _ENOUGH:
+        jax.clear_caches()
+        gc.collect()
+
+
+_DEVICES = {name: getattr(jax, name) for name in ("devices", "local_devices", "device_count", "local_device_count")}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test and its fixtures see one device, or all eight where it or its file is marked `devices`.
+
+    A program for eight devices takes longer to compile and to run, and only few tests say something of it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not item.get_closest_marker("devices"):
+            for name in ("devices", "local_devices"):
+                patch.setattr(jax, name, functools.partial(_first, _DEVICES[name]))
+            for name in ("device_count", "local_device_count"):
+                patch.setattr(jax, name, lambda *_: 1)
+        return (yield)
+
+
+def _first(devices, *arguments, **options):
+    return devices(*arguments, **options)[:1]
 
 
 @pytest.fixture(scope="session")

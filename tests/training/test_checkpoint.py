@@ -16,6 +16,8 @@ from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError
 from jaxwhiten.training import Checkpoints, checkpoint, create_state, data_mesh
 from tests.training import toy
 
+pytestmark = pytest.mark.devices
+
 RECIPE = {"model": "tiny", "learning_rate": 2e-5, "data": {"name": "nli", "sources": ("a",)}}
 
 

@@ -24,6 +24,8 @@ from jaxwhiten.training import (
 )
 from tests.tiny import tiny_config
 
+pytestmark = pytest.mark.devices
+
 VOCAB, LENGTH = 60, 16
 RULES = MaskRules(4, np.arange(VOCAB) >= 5, np.zeros(VOCAB, bool), share=0.25)
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))

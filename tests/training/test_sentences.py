@@ -24,6 +24,8 @@ from jaxwhiten.training import (
 )
 from tests.tiny import SENTENCES, write_model
 
+pytestmark = pytest.mark.devices
+
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
 WORDS = " ".join(SENTENCES).split()
 CASES = {

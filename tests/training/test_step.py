@@ -10,6 +10,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.training import create_state, data_mesh, make_step, place_batch
 from tests.training import toy
 
+pytestmark = pytest.mark.devices
+
 
 def no_noise(params, batch, key):
     del key
