@@ -23,10 +23,13 @@ install_import_hook("jaxwhiten", "beartype.beartype")
 import functools
 import gc
 import importlib.util
+import re
 
 import jax
 import pytest
 from hypothesis import settings
+
+from jaxwhiten.errors import MissingDependencyError
 
 # The suite tries the same cases in every run, so that it says something of a change; a long run draws new ones.
 settings.register_profile("same cases", derandomize=True)
@@ -70,6 +73,69 @@ def pytest_runtest_protocol(item):
 
 def _first(devices, *arguments, **options):
     return devices(*arguments, **options)[:1]
+
+
+# The extra of each package that tests import themselves.
+_EXTRAS = {
+    "IsoScore": "parity",
+    "array_record": "data",
+    "faiss": "cpu",
+    "hatchling": "test",
+    "ipykernel": "notebooks",
+    "mkdocs": "docs",
+    "model2vec": "bench",
+    "mteb": "mteb",
+    "nbclient": "notebooks",
+    "nbformat": "notebooks",
+    "nncf": "openvino",
+    "onnx": "parity",
+    "onnxruntime": "parity",
+    "openvino": "openvino",
+    "orbax": "train",
+    "pyarrow": "data",
+    "ray": "scale",
+    "sentence_transformers": "parity",
+    "sklearn": "test",
+    "tensorflow_datasets": "data",
+    "torch": "parity",
+}
+_importorskip = pytest.importorskip
+
+
+def _import_or_skip(name, *arguments, **options):
+    """`pytest.importorskip` that says which extra holds the package."""
+    __tracebackhide__ = True
+    if extra := _EXTRAS.get(name.partition(".")[0]):
+        options.setdefault("reason", _needs(extra))
+    return _importorskip(name, *arguments, **options)
+
+
+def _needs(extra):
+    return f"needs the extra {extra}: pip install 'jaxwhiten[{extra}]'"
+
+
+pytest.importorskip = _import_or_skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    return (yield from _skipping_what_is_not_installed())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    return (yield from _skipping_what_is_not_installed())
+
+
+def _skipping_what_is_not_installed():
+    """A test in which the library misses a package of an extra is skipped, if the package is indeed not there."""
+    try:
+        return (yield)
+    except MissingDependencyError as error:
+        package = getattr(error.__context__, "name", None)
+        if package is None or importlib.util.find_spec(package.partition(".")[0]) is not None:
+            raise
+        pytest.skip(_needs(re.search(r"jaxwhiten\[(.*?)\]", str(error)).group(1)))
 
 
 @pytest.fixture(scope="session")
