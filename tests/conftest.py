@@ -7,8 +7,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time. They are kept for
 # the other processes of this run, those that the tests start among them, and for later runs.
-_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAGS}"
+ONE_DEVICE = "--xla_backend_optimization_level=0"  # XLA_FLAGS of processes that tests start
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_DEVICE} --xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -37,7 +37,7 @@ if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("same cases")
 
 
-_ENOUGH = 3 * 2**30  # bytes in memory
+_ENOUGH = 2 * 2**30  # bytes of memory
 
 
 @pytest.fixture(scope="module", autouse=True)

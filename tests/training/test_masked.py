@@ -24,8 +24,6 @@ from jaxwhiten.training import (
 )
 from tests.tiny import tiny_config
 
-pytestmark = pytest.mark.devices
-
 VOCAB, LENGTH = 60, 16
 RULES = MaskRules(4, np.arange(VOCAB) >= 5, np.zeros(VOCAB, bool), share=0.25)
 ONE_DEVICE = Mesh(np.array(jax.devices()[:1]), ("data",))
@@ -64,12 +62,14 @@ def test_the_order_is_learned():
     assert scores["held-out accuracy"] > 10
 
 
+@pytest.mark.devices
 def test_eight_devices_give_the_losses_of_one():
     one, eight = run(ONE_DEVICE)[0], run(data_mesh(16))[0]
     assert len(set(one)) == len(one)
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
 
+@pytest.mark.devices
 def test_accumulation_equals_one_batch():
     mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
     whole, parts = (run(mesh, accumulate=n, dropout=0.0)[0] for n in (1, 4))
