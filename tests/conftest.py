@@ -23,6 +23,7 @@ install_import_hook("jaxwhiten", "beartype.beartype")
 import functools
 import gc
 import importlib.util
+import math
 import re
 
 import jax
@@ -37,20 +38,36 @@ if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("same cases")
 
 
-_ENOUGH = 2 * 2**30  # bytes of memory
+_ENOUGH = 2**30  # bytes by which a process may grow
+
+
+def _memory():
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return math.inf
+
+
+@pytest.fixture(scope="session")
+def _room():
+    """How large this process may become before it forgets compiled programs."""
+    return [_memory() + _ENOUGH]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_compiled_programs():
-    """Compiled programs serve the files of tests that follow, until a process holds too many of them."""
+def _forget_compiled_programs(_room):
+    """Compiled programs serve the files of tests that follow, until they take too much memory."""
     yield
-    try:
-        held = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        held = _ENOUGH
-    if held >= _ENOUGH:
+    if _memory() >= _room[0]:
         jax.clear_caches()
         gc.collect()
+        _room[0] = _memory() + _ENOUGH
+
+
+def pytest_collection_finish():
+    """What imports have made stays: no search for garbage has to look through it, which took half a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 _DEVICES = {name: getattr(jax, name) for name in ("devices", "local_devices", "device_count", "local_device_count")}
