@@ -65,7 +65,7 @@ def _forget_compiled_programs(_room):
 
 
 def pytest_collection_finish():
-    """What imports have made stays: no search for garbage has to look through it, which took half a second each time."""
+    """What imports have made stays: a search for garbage that looks through it takes half a second."""
     gc.collect()
     gc.freeze()
 
