@@ -12,8 +12,6 @@ from jaxwhiten.encoding.phrases import frequent
 from jaxwhiten.errors import InputError
 from tests.tiny import SENTENCES
 
-pytestmark = pytest.mark.devices
-
 CORPUS = [text for text in SENTENCES if text] * 6
 # "grey" and "heron" are neighbours far more often than by chance.
 BIRDS = [f"{text} {text}" for text in CORPUS * 8] + ["A Grey heron on the street!"] * 12
