@@ -90,6 +90,7 @@ def test_every_weight_has_a_gradient():
     assert still == []
 
 
+@pytest.mark.devices
 def test_the_score_is_the_mean_over_masked_places():
     """Whatever the batch size, and with a last batch that is not full."""
     params, rebuild = split_masked_lm(model())
