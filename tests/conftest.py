@@ -1,10 +1,16 @@
-"""Shared by every test: eight host devices, run-time checked shapes, tiny models, and the real data where it is."""
+"""Shared by every test: host devices, run-time checked shapes, tiny models, and the real data where it is."""
 
 import os
+from pathlib import Path
 
-# Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time.
-_FLAGS = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAGS}"
+ROOT = Path(__file__).resolve().parent.parent
+
+# Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time. They are kept for
+# the other processes of this run, those that the tests start among them, and for later runs.
+ONE_DEVICE = "--xla_backend_optimization_level=0"  # XLA_FLAGS of processes that tests start
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_DEVICE} --xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -14,28 +20,139 @@ from jaxtyping import install_import_hook
 # Every jaxtyping annotation in the library is checked while the tests run.
 install_import_hook("jaxwhiten", "beartype.beartype")
 
+import functools
 import gc
 import importlib.util
-from pathlib import Path
+import math
+import re
 
 import jax
 import pytest
 from hypothesis import settings
+
+from jaxwhiten.errors import MissingDependencyError
 
 # The suite tries the same cases in every run, so that it says something of a change; a long run draws new ones.
 settings.register_profile("same cases", derandomize=True)
 if "JAXWHITEN_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("same cases")
 
-ROOT = Path(__file__).resolve().parent.parent
+
+_ENOUGH = 2**30  # bytes by which a process may grow
+
+
+def _memory():
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return math.inf
+
+
+@pytest.fixture(scope="session")
+def _room():
+    """How large this process may become before it forgets compiled programs."""
+    return [_memory() + _ENOUGH]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_compiled_programs():
-    """Programs compiled for one file are of no use to the next; kept, they are gigabytes by the end."""
+def _forget_compiled_programs(_room):
+    """Compiled programs serve the files of tests that follow, until they take too much memory."""
     yield
-    jax.clear_caches()
+    if _memory() >= _room[0]:
+        jax.clear_caches()
+        gc.collect()
+        _room[0] = _memory() + _ENOUGH
+
+
+def pytest_collection_finish():
+    """What imports have made stays: a search for garbage that looks through it takes half a second."""
     gc.collect()
+    gc.freeze()
+
+
+_DEVICES = {name: getattr(jax, name) for name in ("devices", "local_devices", "device_count", "local_device_count")}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test and its fixtures see one device, or all eight where it or its file is marked `devices`.
+
+    A program for eight devices takes longer to compile and to run, and only few tests say something of it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not item.get_closest_marker("devices"):
+            for name in ("devices", "local_devices"):
+                patch.setattr(jax, name, functools.partial(_first, _DEVICES[name]))
+            for name in ("device_count", "local_device_count"):
+                patch.setattr(jax, name, lambda *_: 1)
+        return (yield)
+
+
+def _first(devices, *arguments, **options):
+    return devices(*arguments, **options)[:1]
+
+
+# The extra of each package that tests import themselves.
+_EXTRAS = {
+    "IsoScore": "parity",
+    "array_record": "data",
+    "faiss": "cpu",
+    "hatchling": "test",
+    "ipykernel": "notebooks",
+    "mkdocs": "docs",
+    "model2vec": "bench",
+    "mteb": "mteb",
+    "nbclient": "notebooks",
+    "nbformat": "notebooks",
+    "nncf": "openvino",
+    "onnx": "parity",
+    "onnxruntime": "parity",
+    "openvino": "openvino",
+    "orbax": "train",
+    "pyarrow": "data",
+    "ray": "scale",
+    "sentence_transformers": "parity",
+    "sklearn": "test",
+    "tensorflow_datasets": "data",
+    "torch": "parity",
+}
+_importorskip = pytest.importorskip
+
+
+def _import_or_skip(name, *arguments, **options):
+    """`pytest.importorskip` that says which extra holds the package."""
+    __tracebackhide__ = True
+    if extra := _EXTRAS.get(name.partition(".")[0]):
+        options.setdefault("reason", _needs(extra))
+    return _importorskip(name, *arguments, **options)
+
+
+def _needs(extra):
+    return f"needs the extra {extra}: pip install 'jaxwhiten[{extra}]'"
+
+
+pytest.importorskip = _import_or_skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    return (yield from _skipping_what_is_not_installed())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    return (yield from _skipping_what_is_not_installed())
+
+
+def _skipping_what_is_not_installed():
+    """A test in which the library misses a package of an extra is skipped, if the package is indeed not there."""
+    try:
+        return (yield)
+    except MissingDependencyError as error:
+        package = getattr(error.__context__, "name", None)
+        if package is None or importlib.util.find_spec(package.partition(".")[0]) is not None:
+            raise
+        pytest.skip(_needs(re.search(r"jaxwhiten\[(.*?)\]", str(error)).group(1)))
 
 
 @pytest.fixture(scope="session")

@@ -143,6 +143,9 @@ def main() -> int:
         return 2 if problems else 0
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # JAX, imported before tests/conftest.py, reads where compiled programs are kept.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     # Imported once and forked: they take longer than most of the tests. None may import the library, PyTorch or a
     # plugin of pytest.
     _PROCESSES.set_forkserver_preload(["tests.without_torch", "jax.numpy", "flax.nnx", "optax", "scipy.stats"])

@@ -35,6 +35,7 @@ def test_help_shows_types():
     assert "Any" not in shown
 
 
+@pytest.mark.devices
 def test_devices(tiny_model):
     alone = Encoder.from_pretrained(tiny_model, pooling="mean", device="cpu:3")
     assert alone._engine.devices == 1

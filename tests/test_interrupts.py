@@ -9,7 +9,7 @@ import time
 import pytest
 
 from jaxwhiten import interrupts
-from tests.conftest import ROOT
+from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES
 
 # Started in the background of a shell, this process and its children have SIGINT ignored.
@@ -21,7 +21,7 @@ IMPORTED = "import time:"
 
 
 def start(*words, **options):
-    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT, "env": environment}
     return subprocess.Popen([sys.executable, "-c", RESTORE, *map(str, words)], **{**pipes, **options})
 

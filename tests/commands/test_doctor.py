@@ -10,6 +10,7 @@ from jaxwhiten.search import build_index
 from tests.commands.conftest import TEXTS
 
 
+@pytest.mark.devices
 def test_a_healthy_machine(run):
     done = run("doctor")
     assert done.code == 0, done.out

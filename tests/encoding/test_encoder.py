@@ -16,6 +16,8 @@ from jaxwhiten.head import pool
 from jaxwhiten.models import load_model
 from tests.tiny import ALONE, SENTENCES
 
+pytestmark = pytest.mark.devices
+
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model):

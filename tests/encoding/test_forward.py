@@ -12,6 +12,8 @@ from jaxwhiten.models import init_model
 from tests.commands.conftest import generated
 from tests.tiny import tiny_config
 
+pytestmark = pytest.mark.devices
+
 TEXTS = generated(200)
 
 

@@ -16,6 +16,8 @@ from jaxwhiten.text import TokenIds
 from tests.commands.conftest import generated
 from tests.tiny import write_model
 
+pytestmark = pytest.mark.devices
+
 TEXTS = generated(150)
 POOLINGS = ("mean", "cls", "max", "weightedmean", "lasttoken", "mean_sqrt_len_tokens", "pooler", "layers:1+2")
 

@@ -11,6 +11,8 @@ from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from tests.commands.conftest import generated
 
+pytestmark = pytest.mark.devices
+
 TEXTS = generated(500)
 
 

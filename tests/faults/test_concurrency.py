@@ -14,6 +14,7 @@ from jaxwhiten import Encoder, Whitening
 from jaxwhiten.encoding.store import EmbeddingStore, _Entry
 from jaxwhiten.methods import METHODS, make_method
 from tests.commands.conftest import generated
+from tests.conftest import ONE_DEVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = generated(160)
@@ -39,7 +40,12 @@ for round in range(8):
 @pytest.mark.slow
 def test_two_processes_share_a_cache(tiny_model, tmp_path):
     """Both encode the same sentences into the same entries at the same time, eight times."""
-    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), "JAXWHITEN_CACHE_DIR": str(tmp_path / "c")}
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": ONE_DEVICE,
+        "PYTHONPATH": str(ROOT),
+        "JAXWHITEN_CACHE_DIR": str(tmp_path / "c"),
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(tiny_model), str(tmp_path), str(number)],

@@ -17,6 +17,7 @@ from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, save_model
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
+from tests.conftest import ONE_DEVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ["encode.npy", "encode.parquet", "encode.jsonl", "apply.npy", "fit", "moments", "index", "export"]
@@ -128,7 +129,7 @@ def limited(code, tmp_path, most=4096):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")},
+        env={**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")},
         timeout=120,
     )
 
@@ -175,7 +176,7 @@ PROGRAM = (  # started in the background of a shell, SIGINT would be ignored
 
 
 def start(words, tmp_path, **options):
-    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", PROGRAM, *map(str, words)]
     options = {"stdout": subprocess.PIPE, **options}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, **options)

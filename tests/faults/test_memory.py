@@ -8,6 +8,8 @@ from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from tests.commands.conftest import generated
 
+pytestmark = pytest.mark.devices
+
 TEXTS = generated(300)
 NO_ROOM = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12345 bytes.")
 

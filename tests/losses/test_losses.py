@@ -285,6 +285,7 @@ def test_gradients_are_finite_where_vectors_are_zero_or_equal(name):
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in PLANNED])
+@pytest.mark.devices
 def test_eight_devices_give_the_loss_of_one(name):
     """A batch sharded over the mesh is one batch: negatives of other devices count."""
     kind = OBJECTIVES[name]

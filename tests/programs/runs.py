@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from jaxwhiten.training.log import read_metrics
-from tests.conftest import ROOT
+from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES
 
 WORDS = " ".join(SENTENCES).split()
@@ -57,7 +57,7 @@ def start(program, arguments, cache, config=None, **options):
     """`python -m train.PROGRAM` with its defaults or another config, these settings and one device."""
     command = [sys.executable, "-m", f"train.{program}", "--config", config or f"configs/{program}_defaults.py"]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    environment = {**os.environ, "XLA_FLAGS": "", "JAXWHITEN_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "JAXWHITEN_CACHE_DIR": str(cache)}
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(command, cwd=ROOT, env=environment, **options)
 

@@ -11,6 +11,12 @@ from eval import tables as places
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 
 
+@pytest.fixture(autouse=True)
+def _without_rest(monkeypatch):
+    """Nothing is measured here: no pause before a run."""
+    monkeypatch.setattr(harness, "PAUSE", 0.0)
+
+
 @pytest.fixture
 def corpus(tmp_path):
     """Text files of 300 paragraphs; every second one is read, and every tenth has one sentence only."""

@@ -19,7 +19,7 @@ from jaxwhiten.datasets import load_nli
 from jaxwhiten.datasets.protocol import TASK_SPECS
 from jaxwhiten.runtime.distributed import share_of
 from jaxwhiten.training.log import read_metrics
-from tests.conftest import ROOT
+from tests.conftest import ONE_DEVICE, ROOT
 from tests.programs import exchange
 from tests.programs.runs import WORDS, write_table, write_text
 from tests.programs.test_eval_sts import data_dir  # noqa: F401 (a fixture)
@@ -53,7 +53,7 @@ def free_port():
 
 def start(count, command, cache):
     """The processes of one job; `{where}` and `{index}` in the command are what differs between them."""
-    environment = {**os.environ, "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), "JAXWHITEN_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "XLA_FLAGS": ONE_DEVICE, "PYTHONPATH": str(ROOT), "JAXWHITEN_CACHE_DIR": str(cache)}
     port = free_port()
     for index in range(count):
         own = [str(word).format(where=f"localhost:{port},{index},{count}", index=index) for word in command]

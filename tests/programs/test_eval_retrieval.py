@@ -22,6 +22,7 @@ from jaxwhiten.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from jaxwhiten.report import Run, results
 from jaxwhiten.report import retrieval as views
 from jaxwhiten.search import build_index
+from tests.conftest import ONE_DEVICE
 from tests.report.test_report_retrieval import row as make_row
 from tests.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
@@ -159,7 +160,9 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
     }
     command = [sys.executable, "-m", "eval.retrieval", "--config=configs/quora.py"]
     command += [f"--config.{name}={value}" for name, value in arguments.items()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ""})
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "XLA_FLAGS": ONE_DEVICE}
+    )
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "out" / "results.json").read_text())
     header = json.loads((tmp_path / "out" / "run.json").read_text())

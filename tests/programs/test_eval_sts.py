@@ -19,7 +19,7 @@ from jaxwhiten import Encoder, Moments, report
 from jaxwhiten.datasets import Pairs, STSTask, load_nli, load_sts
 from jaxwhiten.errors import InputError, JaxwhitenError
 from jaxwhiten.report import results
-from tests.conftest import ROOT
+from tests.conftest import ONE_DEVICE, ROOT
 from tests.tiny import SENTENCES, write_model
 
 ROW_KEYS = ["model", "pooling", "whitening", "k", "beta", "gamma", "n_fit", "transductive", "seconds"]
@@ -388,7 +388,7 @@ def test_published_tables_are_complete():
 
 def test_from_the_command_line(tmp_path, model):
     """The program as users start it: overrides, table on stdout, exit code; a typo gives one line and code 2."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ONE_DEVICE}
     command = [sys.executable, "-m", "eval.sts", "--config", "configs/demo.py", f"--config.out={tmp_path / 'out'}"]
     overrides = [f"--config.model={model}", "--config.poolings=last_avg", "--config.ks=8", "--config.bootstrap=0"]
     overrides.append("--config.gamma=1")

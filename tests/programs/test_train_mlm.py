@@ -136,7 +136,7 @@ def test_other_text_is_another_recipe(config, tmp_path):
         ({"data": ""}, DataNotFoundError, "No text was named"),
         ({"data": "no/such/file.txt"}, DataNotFoundError, "no such file"),
         ({"block_length": 33}, InputError, "takes 4 to 32 tokens"),
-        ({"batch_size": 12}, InputError, "not a multiple of 8 devices"),
+        pytest.param({"batch_size": 12}, InputError, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"vocabulary.size": 50}, InputError, "cannot hold"),
     ],
 )

@@ -172,7 +172,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
         ({"pooling": "pooler"}, "such as .mean. or .cls."),
         ({"settings": {"scale": 3.0}}, "Unknown setting"),
-        ({"batch_size": 12}, "not a multiple of 8 devices"),
+        pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),
     ],
 )

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from jaxwhiten.search import build_index, jax_flat
 from jaxwhiten.search.jax_flat import tiled_top_k, top_k_by_blocks
 
+pytestmark = pytest.mark.devices
+
 
 def by_sorting(scores, k):
     """The k best of each row by score, then by place."""

@@ -18,6 +18,8 @@ from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.step import create_state
 from tests.training import toy
 
+pytestmark = pytest.mark.devices
+
 RECIPE = {"model": "tiny", "learning_rate": 2e-5, "data": {"name": "nli", "sources": ("a",)}}
 
 

@@ -51,12 +51,14 @@ def test_the_order_is_learned():
     assert scores["held-out accuracy"] > 10
 
 
+@pytest.mark.devices
 def test_eight_devices_give_the_losses_of_one():
     one, eight = run(ONE_DEVICE)[0], run(None)[0]
     assert len(set(one)) == len(one)
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
 
+@pytest.mark.devices
 def test_accumulation_equals_one_batch():
     mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
     whole, parts = (run(mesh, accumulate=n, dropout=0.0)[0] for n in (1, 4))
@@ -77,6 +79,7 @@ def test_every_weight_has_a_gradient():
     assert still == []
 
 
+@pytest.mark.devices
 def test_the_score_is_the_mean_over_masked_places():
     """Whatever the batch size, and with a last batch that is not full."""
     params, rebuild = split_encoder(model())

@@ -146,6 +146,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
 # --- devices and memory ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.devices
 @pytest.mark.parametrize("name", ["softmax", "mnr"])
 def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
     """Dropout included; for MNR the negatives of all eight count."""
@@ -156,6 +157,7 @@ def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
     np.testing.assert_allclose(eight, one, atol=1e-5)
 
 
+@pytest.mark.devices
 def test_accumulation_equals_one_batch(still_model, cache):
     setup = Setup(still_model, "softmax", rows=64, cache=cache)
     mesh = Mesh(np.array(jax.devices()[:2]), ("data",))

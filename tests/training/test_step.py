@@ -10,6 +10,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.training.step import create_state, make_step, place_batch
 from tests.training import toy
 
+pytestmark = pytest.mark.devices
+
 
 def no_noise(params, batch, key):
     del key

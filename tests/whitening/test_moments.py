@@ -18,6 +18,8 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteEr
 from jaxwhiten.whitening import moments, reduction
 from jaxwhiten.whitening.moments import Moments
 
+pytestmark = pytest.mark.devices
+
 FEW = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

@@ -8,6 +8,8 @@ from jaxwhiten.runtime import blas, hardware
 from jaxwhiten.whitening import reduction
 from jaxwhiten.whitening.reduction import Sums, centre_and_scale, sums_on_devices, sums_on_host
 
+pytestmark = pytest.mark.devices
+
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
