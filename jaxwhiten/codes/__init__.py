@@ -16,22 +16,3 @@ from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
 from jaxwhiten.codes.registry import load_code, make_code
 from jaxwhiten.codes.spectrum import SpectrumCode
-
-__all__ = [
-    "CODES",
-    "Binary",
-    "Code",
-    "Drift",
-    "Int8",
-    "Quantiser",
-    "SpectrumCode",
-    "UBinary",
-    "UInt8",
-    "allocate",
-    "distortions",
-    "drift",
-    "lloyd_max",
-    "load_code",
-    "make_code",
-    "nearest",
-]

@@ -9,27 +9,3 @@ from jaxwhiten.datasets.retrieval import RetrievalData
 from jaxwhiten.datasets.sts import load_sts
 from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files
-
-__all__ = [
-    "STS_TASKS",
-    "Corpus",
-    "Examples",
-    "NLIRows",
-    "NLISource",
-    "Pairs",
-    "RetrievalData",
-    "STSTask",
-    "Table",
-    "corpus_files",
-    "load_mrpc",
-    "load_nli",
-    "load_pydocs",
-    "load_retrieval",
-    "load_sts",
-    "nli_examples",
-    "read_table",
-    "sts_examples",
-    "table_examples",
-    "text_examples",
-    "write_pairs",
-]

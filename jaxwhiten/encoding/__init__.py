@@ -5,15 +5,3 @@ from jaxwhiten.encoding.cross import CrossEncoder
 from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
 from jaxwhiten.encoding.encoder import Encoder, PoolingWarning
 from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
-
-__all__ = [
-    "CrossEncoder",
-    "EmbeddingStore",
-    "Encoder",
-    "PoolingWarning",
-    "Vocabulary",
-    "distil",
-    "distil_static",
-    "length_ladder",
-    "text_fingerprint",
-]

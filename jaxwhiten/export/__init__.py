@@ -10,16 +10,3 @@ from jaxwhiten.export.sentence_transformers import (
     export_sentence_transformer,
     save_sentence_transformer,
 )
-
-__all__ = [
-    "check_pooling",
-    "export_sentence_transformer",
-    "head_card",
-    "masked_model_card",
-    "model_card",
-    "push_to_hub",
-    "save_faiss",
-    "save_int8",
-    "save_onnx",
-    "save_sentence_transformer",
-]

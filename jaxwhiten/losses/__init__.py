@@ -20,25 +20,3 @@ from jaxwhiten.losses.supervised import (
 )
 from jaxwhiten.losses.vectors import cosine
 from jaxwhiten.losses.whitened import group_whiten, inverse_sqrt, whitenedcse
-
-__all__ = [
-    "Loss",
-    "contrastive_tension",
-    "cosent",
-    "cosine",
-    "cosine_distance",
-    "cosine_regression",
-    "group_whiten",
-    "init_classifier",
-    "inverse_sqrt",
-    "listwise_distillation",
-    "margin_mse",
-    "matryoshka",
-    "multiple_negatives_ranking",
-    "parse_concatenation",
-    "simcse",
-    "softmax_classification",
-    "triplet",
-    "vector_regression",
-    "whitenedcse",
-]

@@ -10,23 +10,3 @@ from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProxi
 from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.methods.registry import METHODS, load_method, make_method, pair_similarity
 from jaxwhiten.whitening.estimator import Method, VectorMethod
-
-__all__ = [
-    "FLOW_CONFIGS",
-    "METHODS",
-    "AllButTheTop",
-    "BertFlow",
-    "Centring",
-    "Identity",
-    "LocalScaling",
-    "Method",
-    "MutualProximity",
-    "MutualProximityGauss",
-    "RandomProjection",
-    "SimilarityMethod",
-    "VectorMethod",
-    "ZScore",
-    "load_method",
-    "make_method",
-    "pair_similarity",
-]

@@ -16,19 +16,3 @@ from jaxwhiten.metrics.scores import (
     spearman,
     sts_scores,
 )
-
-__all__ = [
-    "AGGREGATES",
-    "Gold",
-    "STSScores",
-    "average_cosine",
-    "cosine_pairs",
-    "discounted_gains",
-    "mrr_at_k",
-    "ndcg_at_k",
-    "partner_ranks",
-    "recall_at_k",
-    "reciprocal_ranks",
-    "spearman",
-    "sts_scores",
-]

@@ -8,24 +8,3 @@ from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, sa
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.static import StaticEncoder
 from jaxwhiten.models.transformer import TransformerEncoder
-
-__all__ = [
-    "FAMILIES",
-    "EncoderConfig",
-    "EncoderOutput",
-    "MaskedLM",
-    "PairClassifier",
-    "StaticEncoder",
-    "TransformerEncoder",
-    "init_masked_lm",
-    "init_model",
-    "load_config",
-    "load_masked_lm",
-    "load_model",
-    "load_pair_classifier",
-    "resolve_folder",
-    "save_masked_lm",
-    "save_model",
-    "save_pair_classifier",
-    "with_rates",
-]

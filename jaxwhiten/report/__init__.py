@@ -9,5 +9,3 @@ from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table
 from jaxwhiten.report.training import write_training
 from jaxwhiten.report.views import remove_views
-
-__all__ = ["PAGE", "Run", "Table", "codes", "remove_views", "results", "retrieval", "static", "sts", "write_training"]

@@ -4,17 +4,3 @@ from jaxwhiten.search.index import Index, build_index, load_index
 from jaxwhiten.search.registry import BACKENDS
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import Hit, add_text, rerank_hits, search_text
-
-__all__ = [
-    "BACKENDS",
-    "Hit",
-    "Index",
-    "add_text",
-    "build_index",
-    "load_index",
-    "paraphrase_mining",
-    "paraphrase_mining_embeddings",
-    "rerank_hits",
-    "search_text",
-    "semantic_search",
-]

@@ -4,20 +4,3 @@ from jaxwhiten.text.ids import TokenIds
 from jaxwhiten.text.prompts import ROLES, prompt_named, prompt_of_role, tells_roles_apart
 from jaxwhiten.text.tokenization import PLAIN, BulkTokenizer, TextForm, checked_text, copy_tokenizer
 from jaxwhiten.text.vocabulary import SPECIAL_TOKENS, cached_wordpiece, save_wordpiece, train_wordpiece
-
-__all__ = [
-    "PLAIN",
-    "ROLES",
-    "SPECIAL_TOKENS",
-    "BulkTokenizer",
-    "TextForm",
-    "TokenIds",
-    "cached_wordpiece",
-    "checked_text",
-    "copy_tokenizer",
-    "prompt_named",
-    "prompt_of_role",
-    "save_wordpiece",
-    "tells_roles_apart",
-    "train_wordpiece",
-]

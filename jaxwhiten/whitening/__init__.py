@@ -7,21 +7,3 @@ from jaxwhiten.whitening.provenance import check_provenance
 from jaxwhiten.whitening.spectrum import SPREAD_OUT, spectrum, spread, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning
-
-__all__ = [
-    "GRID",
-    "SPREAD_OUT",
-    "Moments",
-    "Parameter",
-    "ScoredPairs",
-    "Tuning",
-    "Whitening",
-    "WhiteningWarning",
-    "check_provenance",
-    "merge_moments",
-    "normalize",
-    "spectrum",
-    "spread",
-    "suggest",
-    "tune",
-]
