@@ -1,6 +1,7 @@
 """Affine maps: the host's BLAS and the device give the same, for any rows; what is not finite is named by both."""
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -103,3 +104,36 @@ def test_strided_rows(route):
     X = np.random.default_rng(0).standard_normal((2000, 8)).astype(np.float32)
     for view in (X[::2, ::2], np.asfortranarray(X[:, :4])):
         np.testing.assert_allclose(f(view), f(np.ascontiguousarray(view)), atol=1e-5)
+
+
+@pytest.mark.parametrize("unit_length", [False, True])
+def test_kernel_host_and_device_are_one_map(unit_length):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50, 6)).astype(np.float32)
+    X[3] = 0
+    f = Affine(rng.standard_normal(6), rng.standard_normal((6, 4)), rng.standard_normal(4), unit_length=unit_length)
+    W, b = f.kernel
+    expected = X.astype(np.float64) @ W + b
+    if unit_length:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert (W.dtype, b.dtype, f.inputs, f.outputs) == (np.float32, np.float32, 6, 4)
+    np.testing.assert_allclose(f(X), expected, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(f.on_device)(X), expected, atol=1e-5)
+    again = Affine.of_kernel(W, b, unit_length=unit_length)
+    assert again.hash() == f.hash()
+    assert again.hash() != Affine.of_kernel(W, b + 1).hash()
+    assert again(X.astype(np.float64)).dtype == np.float32
+    np.testing.assert_allclose(again(X), expected, atol=1e-5)
+
+
+def test_the_identity_leaves_rows_or_scales_them():
+    X = np.array([[3.0, 4.0], [0.0, 0.0]])
+    same, unit = Affine(np.zeros(2)), Affine(np.zeros(2), unit_length=True)
+    np.testing.assert_array_equal(same(X), X)
+    np.testing.assert_array_equal(same.on_device(jnp.asarray(X)), X)
+    for found in (unit(X), unit.on_device(jnp.asarray(X))):
+        np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], rtol=1e-6)
+    assert (same.inputs, same.outputs, same.hash()) == (2, 2, None)
+    np.testing.assert_array_equal(same.kernel[0], np.eye(2))
+    with pytest.raises(NonFiniteError, match="Row 1"):
+        unit(np.array([[1.0, 2.0], [np.nan, 1.0]]))
