@@ -65,7 +65,7 @@ def test_a_code_at_the_end_gives_its_bytes(tiny_model, tmp_path, name):
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=24)
     found = encoder.encode(SENTENCES)
     rows = (found.mean(0) + np.random.default_rng(0).normal(size=(800, 32)) * found.std(0)).astype(np.float32)
-    coded = encoder.with_code(make_code(name, **({"bytes": 6} if name == "spectrum" else {"center": True})).fit(rows))
+    coded = encoder.with_code(make_code(name, **({"bytes": 6} if name == "spectrum" else {})).fit(rows))
     codes = run(save_onnx(tmp_path / "out", coded))
     assert codes.dtype == np.uint8
     wanted = coded.encode(SENTENCES)
