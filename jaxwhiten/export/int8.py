@@ -95,13 +95,7 @@ def _nncf() -> Any:
 
 
 class _Work:
-    """One encoder in the making.
-
-    Attributes:
-      forward: The encoder in OpenVINO, float32.
-      longest: Tokens that it takes.
-      groups: Names of the products with weights that share an input, by the first of their weights.
-    """
+    """One encoder in the making; `groups` are the products with weights that share an input, by their first weight."""
 
     def __init__(self, encoder: Encoder, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO: it says what is missing

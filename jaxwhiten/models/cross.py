@@ -96,9 +96,6 @@ def load_pair_classifier(
 
     Returns:
       The classifier and its folder.
-
-    Raises:
-      ModelError: A file cannot be read, a family without such classifiers, or no head in the folder.
     """
     encoder, config, folder = load_model(model, **reading)
     form = _form(config)

@@ -57,9 +57,6 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
 
     Returns:
       The folder, which may be a sentence-transformers folder: see `transformer_folder`.
-
-    Raises:
-      ModelError: No such folder, and the hub has no such model or cannot be reached.
     """
     path = Path(model).expanduser()
     if path.is_dir():

@@ -97,10 +97,7 @@ def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
 
 
 def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> MaskedLM:
-    """A masked language model with random weights, for training from scratch.
-
-    Args and Raises are those of `init_model`; a pooler is left out.
-    """
+    """A masked language model with random weights, for training from scratch. Args are those of `init_model`."""
     rngs = nnx.Rngs(seed)
     encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
     return MaskedLM(encoder, rngs=rngs)
@@ -115,9 +112,6 @@ def load_masked_lm(
 
     Returns:
       The model, its folder, and whether the head was loaded.
-
-    Raises:
-      ModelError: A file cannot be read, or the head is incomplete.
     """
     encoder, config, folder = load_model(model, dtype=dtype, revision=revision, remat=remat)
     encoder.pooler = None  # not trained by masked language modelling
