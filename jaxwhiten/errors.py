@@ -121,11 +121,8 @@ _joint = "="
 def spelled(name: str, value: object = None) -> str:
     """A parameter as the caller writes it: `gamma=0.5` in Python, `--gamma 0.5` on a command line.
 
-    Messages take the names of parameters from here, so that no program has to translate them.
-
-    Args:
-      name: What the parameter is called in Python.
-      value: Its value; None for the name alone.
+    Messages take the names of parameters from here, so that no program has to translate them. Without a value it is the
+    name alone.
     """
     flag = _flags.get(name)
     if value is None:

@@ -12,11 +12,9 @@ from jaxwhiten.commands.arguments import add, add_model, check_plot, encode, loa
 from jaxwhiten.errors import DataError, InputError, unknown_name
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from jaxwhiten.datasets import Pairs
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import ScoredPairs, Tuning, Whitening
+    from jaxwhiten.whitening import Tuning, Whitening
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
@@ -43,21 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.inspect import load_fitted
     from jaxwhiten.report.plots import plot_tuning
-    from jaxwhiten.whitening import GRID, tune
+    from jaxwhiten.whitening import GRID, ScoredPairs, tune
 
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
     (name, pairs), held = _pairs(args)
     encoder = _encoder(args, whitening)
-    scored = _encode(args, encoder, [pairs] if held is None else [pairs, held[1]])
-    tuning = tune(
-        whitening,
-        scored[0],
-        held_out=scored[1] if held else None,
-        ks=args.k,
-        betas=args.beta or GRID,
-        gammas=args.gamma or GRID,
-    )
+
+    def scored(part: Pairs) -> ScoredPairs:
+        first, second = (encode(args, encoder, side) for side in (part.sentence1, part.sentence2))
+        return ScoredPairs(first, second, part.score)
+
+    held_out = scored(held[1]) if held else None
+    betas, gammas = args.beta or GRID, args.gamma or GRID
+    tuning = tune(whitening, scored(pairs), held_out=held_out, ks=args.k, betas=betas, gammas=gammas)
     for warning in tuning.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     best = tuning.best
@@ -136,22 +133,6 @@ def _encoder(args: argparse.Namespace, whitening: Whitening) -> Encoder:
     encoder = load_encoder(args, whitening.provenance)
     encoder.check_whitening(whitening, args.file)
     return encoder
-
-
-def _encode(args: argparse.Namespace, encoder: Encoder, parts: list[Pairs]) -> list[ScoredPairs]:
-    """Every different sentence once, and the pairs as rows of the result."""
-    import numpy as np
-
-    from jaxwhiten.whitening import ScoredPairs
-
-    sentences = list(dict.fromkeys(text for part in parts for text in (*part.sentence1, *part.sentence2)))
-    numbers = {text: number for number, text in enumerate(sentences)}
-    vectors = encode(args, encoder, sentences)
-
-    def rows(texts: list[str]) -> np.ndarray:
-        return np.asarray(vectors[[numbers[text] for text in texts]])
-
-    return [ScoredPairs(rows(part.sentence1), rows(part.sentence2), part.score) for part in parts]
 
 
 def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, dimension: int) -> list[str]:

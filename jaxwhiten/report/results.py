@@ -150,10 +150,7 @@ class STSRow(Row):
 class Reranked:
     """What a cross-encoder makes of the first `depth` results of some queries with gold.
 
-    Attributes:
-      before, after: Means by measure, of the same queries.
-      gain: Paired differences.
-      ms: Milliseconds per query, many queries at once.
+    By measure the means before and after, and their paired differences; `ms` are milliseconds per query in a batch.
     """
 
     model: str
