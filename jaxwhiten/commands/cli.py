@@ -28,7 +28,6 @@ COMMANDS = {
     "tune": "choose k, β and γ by a few scored pairs",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
-    "score": "compare two files of texts, line by line, by BERTScore",
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",
     "distil-static": "make a table of token vectors to stand in for an encoder",
     "export": "write an encoder and its whitening for other libraries",
