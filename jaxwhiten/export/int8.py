@@ -22,7 +22,7 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import Encoder, text_fingerprint
 from jaxwhiten.encoding.openvino import OpenVINOEngine, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
-from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
@@ -85,11 +85,8 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
 
 
 def _nncf() -> Any:
-    try:
-        with silenced():
-            import nncf
-    except ImportError as error:
-        raise missing_dependency("nncf", "openvino", "Quantising to int8") from error
+    with silenced():
+        nncf = optional("nncf", "openvino", "Quantising to int8")
     logging.getLogger("nncf").setLevel(logging.ERROR)
     return nncf
 
