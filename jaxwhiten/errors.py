@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class JaxwhitenError(Exception):
@@ -88,11 +90,21 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
 
 
-def missing_dependency(package: str, extra: str, purpose: str) -> MissingDependencyError:
-    """The error for an optional package that is not installed."""
-    return MissingDependencyError(
-        f"{purpose} needs the package {package}, which is not installed: {install_command(extra)}."
-    )
+def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
+    """A module of an optional package; MissingDependencyError names the extra to install where it is missing.
+
+    Args:
+      module: Its name.
+      extra: What the package is installed with.
+      purpose: What it is needed for.
+      package: Its name where that is not the module's.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs the package {package or module}, which is not installed: {install_command(extra)}."
+        ) from error
 
 
 def install_command(extra: str) -> str:

@@ -1,5 +1,6 @@
 """Errors say what, where and what to do."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -40,7 +41,9 @@ def test_importing_the_library_imports_nothing_heavy():
 
 
 def test_missing_dependency_names_the_extra():
-    assert "jaxwhiten[cpu]" in str(errors.missing_dependency("faiss", "cpu", "Searching"))
+    with pytest.raises(errors.MissingDependencyError, match=r"Searching needs the package faiss-x.*jaxwhiten\[cpu\]"):
+        errors.optional("no_such_module", "cpu", "Searching", "faiss-x")
+    assert errors.optional("json", "cpu", "Searching") is json
 
 
 def test_what_is_advised_to_install_is_this_repository():

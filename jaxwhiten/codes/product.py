@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Array, Float32, UInt8
 
 from jaxwhiten.arrays import blocks, pad_rows, row_bucket
-from jaxwhiten.errors import missing_dependency
+from jaxwhiten.errors import optional
 from jaxwhiten.whitening.affine import Affine
 
 _ROWS = 1024  # coded at a time: each with 256 distances per byte
@@ -92,11 +92,7 @@ def _nearest(
 
 def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:
     """FAISS, for a `"cpu"` or a `"gpu"`; MissingDependencyError if it is not installed."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise missing_dependency(f"faiss-{on}", "cuda" if on == "gpu" else on, purpose) from error
-    return faiss
+    return optional("faiss", "cuda" if on == "gpu" else on, purpose, f"faiss-{on}")
 
 
 def transforms(affine: Affine) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.errors import DataError, missing_dependency, unknown_name
+from jaxwhiten.errors import DataError, optional, unknown_name
 
 STDOUT = "-"
 ENDINGS = (".npy", ".parquet", ".jsonl")
@@ -73,11 +73,9 @@ def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Writ
 
 
 def _parquet(path: Path, dimension: int) -> Iterator[Write]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_dependency("pyarrow", "data", "Writing Parquet") from None
+    pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
+    import pyarrow as pa
+
     schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(pa.float32(), dimension))])
     with pq.ParquetWriter(path, schema) as writer:
 

@@ -21,12 +21,10 @@ import numpy as np
 from jaxwhiten.datasets import protocol, remote
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.errors import DataError, JaxwhitenError, missing_dependency
+from jaxwhiten.errors import DataError, JaxwhitenError, optional
 
-try:
-    import tensorflow_datasets as tfds
-except ImportError:
-    raise missing_dependency("tensorflow-datasets", "data", "Downloading and preparing data") from None
+optional("tensorflow_datasets", "data", "Downloading and preparing data", "tensorflow-datasets")
+import tensorflow_datasets as tfds  # noqa: E402
 
 
 class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]

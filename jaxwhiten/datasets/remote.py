@@ -17,7 +17,7 @@ from pathlib import Path
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
-from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, missing_dependency, spelled
+from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional, spelled
 from jaxwhiten.io import atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
@@ -56,10 +56,7 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
     path = Path(path)
     if path.is_file():
         return path
-    try:
-        import requests
-    except ImportError:
-        raise missing_dependency("requests", "data", "Downloading data") from None
+    requests = optional("requests", "data", "Downloading data")
     from tqdm import tqdm
 
     try:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, numbered_lines
-from jaxwhiten.errors import DataError, missing_dependency, unknown_name
+from jaxwhiten.errors import DataError, optional, unknown_name
 
 _FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -155,11 +155,9 @@ def _cells(pa: Any, column: Any) -> list[Any]:
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Reader:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise missing_dependency("pyarrow", "data", "Reading Parquet") from None
+    pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
+    import pyarrow as pa
+
     types = pa.types
     accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:

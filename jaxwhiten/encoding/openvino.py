@@ -22,7 +22,7 @@ from jaxtyping import Float32
 from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.encoding.forward import Heads, contents
 from jaxwhiten.encoding.quantised import Quantised
-from jaxwhiten.errors import InputError, missing_dependency, spelled, unknown_name
+from jaxwhiten.errors import InputError, optional, spelled, unknown_name
 from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
@@ -39,12 +39,8 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 @functools.cache
 def core() -> Any:
     """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
-    try:
-        with silenced():
-            import openvino
-    except ImportError as error:
-        raise missing_dependency("openvino", _EXTRA, _PURPOSE) from error
-    return openvino.Core()
+    with silenced():
+        return optional("openvino", _EXTRA, _PURPOSE).Core()
 
 
 def has_bfloat16() -> bool:

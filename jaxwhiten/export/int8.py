@@ -22,7 +22,7 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding import Encoder, text_fingerprint
 from jaxwhiten.encoding.openvino import OpenVINOEngine, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
-from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
@@ -84,22 +84,14 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     return Int8Report(out, tuple(kept), len(work.groups), reached)
 
 
-def _nncf() -> Any:
-    try:
-        with silenced():
-            import nncf
-    except ImportError as error:
-        raise missing_dependency("nncf", "openvino", "Quantising to int8") from error
-    logging.getLogger("nncf").setLevel(logging.ERROR)
-    return nncf
-
-
 class _Work:
     """One encoder in the making; `groups` are the products with weights that share an input, by their first weight."""
 
     def __init__(self, encoder: Encoder, texts: list[str]):
         core()  # before NNCF, which imports OpenVINO: it says what is missing
-        self._nncf = _nncf()
+        with silenced():
+            self._nncf = optional("nncf", "openvino", "Quantising to int8")
+        logging.getLogger("nncf").setLevel(logging.ERROR)
         self.longest = min(encoder.config.longest_input, max(encoder.max_length, _LONGEST))
         self.forward = OpenVINOEngine(encoder.model(), self.longest)
         self._graph, self._states = self.forward.uncompiled([at_pooling(encoder.head.steps)[0]])

@@ -12,22 +12,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import MismatchError, missing_dependency
-
-
-class Transform(Protocol):
-    """What may follow the encoder: a fitted `Whitening` or another method of `jaxwhiten.methods`."""
-
-    def transform(self, X: Any) -> np.ndarray:
-        """Rows to rows."""
-        ...
+from jaxwhiten.errors import MismatchError, optional
+from jaxwhiten.methods import VectorMethod
 
 
 class MTEBEncoder:
@@ -39,7 +32,7 @@ class MTEBEncoder:
 
     Args:
       encoder: The encoder.
-      whitening: Applied to every vector; None for raw ones.
+      whitening: Fitted, or another method of `jaxwhiten.methods`; applied to every vector. None for raw ones.
       batch_size: At most this many sentences per batch; by default a token budget decides. The 32 that MTEB passes
         unasked is not used.
       name: The name results are filed under, `ORGANISATION/MODEL`; by default made of the encoder's.
@@ -48,21 +41,22 @@ class MTEBEncoder:
     def __init__(
         self,
         encoder: Encoder,
-        whitening: Transform | None = None,
+        whitening: VectorMethod | None = None,
         *,
         batch_size: int | None = None,
         name: str | None = None,
     ) -> None:
         self.encoder, self.whitening, self.batch_size = encoder, whitening, batch_size
-        width, takes = encoder.dimension, getattr(whitening, "n_features_in_", None)
-        if takes not in (None, width):
-            raise MismatchError(f"The whitening takes vectors of {takes} dimensions; {encoder.name} gives {width}.")
+        width, named = encoder.dimension, {"pooling": encoder.pooling}
+        if whitening is not None:
+            takes, params = whitening.n_features_in_, whitening.get_params()
+            if takes != width:
+                raise MismatchError(f"The whitening takes vectors of {takes} dimensions; {encoder.name} gives {width}.")
+            shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
+            named["whitening"] = "-".join([type(whitening).__name__, *shown])
         probe = self._whitened(np.random.default_rng(0).standard_normal((8, width), dtype=np.float32))
         setting = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
-        params: Mapping[str, Any] = getattr(whitening, "get_params", dict)()
-        shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
-        named = {} if whitening is None else {"whitening": "-".join([type(whitening).__name__, *shown])}
-        module = _mteb("models.model_meta")
+        module = optional("mteb.models.model_meta", "mteb", "MTEBEncoder", "mteb")
         self.mteb_model_meta = module.ModelMeta.create_empty(
             {
                 "name": name or _organised(encoder.name),
@@ -72,7 +66,7 @@ class MTEBEncoder:
                 "framework": ["JAX"],
                 "similarity_fn_name": module.ScoringFunction.COSINE,
                 "use_instructions": False,
-                "experiment_kwargs": {"pooling": encoder.pooling, **named},
+                "experiment_kwargs": named,
             }
         )
 
@@ -97,22 +91,14 @@ class MTEBEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosines of all rows of one array with all of another, as the tensor MTEB expects."""
-        return _mteb("similarity_functions").cos_sim(embeddings1, embeddings2)
+        return importlib.import_module("mteb.similarity_functions").cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosines of rows with the rows of the same number, as the tensor MTEB expects."""
-        return _mteb("similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
+        return importlib.import_module("mteb.similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
 
 
 def _organised(name: str) -> str:
     """`ORGANISATION/MODEL` from a hub id or a folder."""
     parts = [part for part in Path(name).parts if part not in ("/", ".", "..")]
     return name if len(parts) == 2 and not Path(name).is_absolute() else f"local/{parts[-1] if parts else 'model'}"
-
-
-def _mteb(module: str) -> Any:
-    """A module of MTEB's, imported when it is needed."""
-    try:
-        return importlib.import_module(f"mteb.{module}")
-    except ImportError as error:
-        raise missing_dependency("mteb", "mteb", "MTEBEncoder") from error

@@ -14,7 +14,7 @@ from jax import lax
 from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
-from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.errors import InputError, optional
 from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number, parameters
 
 # The released configurations, by the names of their files. Two names say width 16, but only one file does.
@@ -42,10 +42,7 @@ class FlowState(NamedTuple):
 @functools.lru_cache(maxsize=16)
 def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float) -> SimpleNamespace:
     """The compiled functions of one architecture."""
-    try:
-        import optax
-    except ImportError as error:
-        raise missing_dependency("optax", "train", "BERT-flow") from error
+    optax = optional("optax", "train", "BERT-flow")
     from flax import nnx
 
     from jaxwhiten.methods.glow import Glow

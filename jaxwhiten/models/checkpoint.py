@@ -41,7 +41,8 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
     tensor where one is missing, of another shape, or not finite.
     """
     tensors, where = open_weights(folder)
-    prefix = _prefix(tensors, family)
+    word = f"{family.names['embeddings.word']}.weight"
+    prefix = next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
     flat = traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
     missing, found = {}, {}
     for path, leaf in flat.items():
@@ -103,12 +104,6 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
         part = Part(place, 0, 1) if isinstance(place, str) else place
         for leaf in _LEAVES[parts[-1]]:
             yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
-
-
-def _prefix(tensors: Tensors, family: Family) -> str:
-    """The prefix of this checkpoint's tensor names: the one under which the word embedding is found."""
-    word = f"{family.names['embeddings.word']}.weight"
-    return next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:

@@ -67,10 +67,6 @@ class PairForm(NamedTuple):
         return {"dense": self.dense, "classifier": self.classifier}
 
 
-def _nothing(*_: Any) -> dict[str, Any]:
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class Family:
     """One encoder family: how its `config.json` and tensors are named, its fixed choices, and its heads.
@@ -96,8 +92,8 @@ class Family:
     pairs: PairForm | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    read: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = _nothing
-    write: Callable[[EncoderConfig], dict[str, Any]] = _nothing
+    read: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = lambda *_: {}
+    write: Callable[[EncoderConfig], dict[str, Any]] = lambda *_: {}
 
     def parse_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
         """The configuration in a parsed `config.json`."""

@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import InputError, missing_dependency, unknown_name
+from jaxwhiten.errors import InputError, optional, unknown_name
 from jaxwhiten.models.config import Attention
 from jaxwhiten.models.layers import FeedForward, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
@@ -36,11 +36,7 @@ class Graph:
     """
 
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export"):
-        try:
-            import onnx
-        except ImportError as error:
-            raise missing_dependency("onnx", extra, purpose) from error
-        self._onnx = onnx
+        self._onnx = optional("onnx", extra, purpose)
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self.nbytes = 0

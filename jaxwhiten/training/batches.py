@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from jaxwhiten.errors import InputError, missing_dependency
+from jaxwhiten.errors import InputError, optional
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
@@ -88,10 +88,7 @@ class Batches:
         seed: int = 0,
         process: tuple[int, int] | None = None,
     ):
-        try:
-            import grain
-        except ImportError:
-            raise missing_dependency("grain", "train", "Training") from None
+        grain = optional("grain", "train", "Training")
         index, count = process or (jax.process_index(), jax.process_count())
         if batch_size % count:
             raise InputError(f"batch_size {batch_size} is not a multiple of the {count} processes.")

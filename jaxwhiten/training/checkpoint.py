@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxwhiten import io
-from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, missing_dependency
+from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, optional
 from jaxwhiten.training.step import TrainState
 
 
@@ -33,11 +33,9 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
-        try:
-            import orbax.checkpoint as ocp
-            from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
-        except ImportError:
-            raise missing_dependency("orbax-checkpoint", "train", "Training") from None
+        ocp = optional("orbax.checkpoint", "train", "Training", "orbax-checkpoint")
+        from orbax.checkpoint.checkpoint_managers import preservation_policy as policy
+
         self.folder = Path(folder).resolve()
         self._ocp, self._best = ocp, best
         score = (lambda scores: scores[best]) if best else None

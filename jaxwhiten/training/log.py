@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxwhiten import io
-from jaxwhiten.errors import missing_dependency
+from jaxwhiten.errors import optional
 from jaxwhiten.runtime.distributed import is_writer
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
@@ -103,13 +103,10 @@ def _summary_writer() -> Any:
     if found is None:
         sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, which tensorboardX expects
     try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        raise missing_dependency("tensorboardX", "train", "Logging to TensorBoard") from None
+        return optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
     finally:
         if found is None:
             del sys.modules["torch"]
-    return SummaryWriter
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:

@@ -1,7 +1,7 @@
 """BERT-flow: invertible, its likelihood that of the density it defines, and rising as it is fitted."""
 
-import builtins
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -203,14 +203,7 @@ def test_parameters_are_checked(monkeypatch):
 
 
 def test_without_optax_the_extra_is_named(monkeypatch):
-    imported = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "optax":
-            raise ImportError(name)
-        return imported(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "optax", None)
     flow._functions.cache_clear()
     with pytest.raises(MissingDependencyError, match=r"jaxwhiten\[train\]"):
         BertFlow().fit(data(20, 6))

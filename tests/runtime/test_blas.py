@@ -10,6 +10,12 @@ import threadpoolctl
 from jaxwhiten.runtime import blas
 
 
+@pytest.fixture(autouse=True)
+def libraries_of_now():
+    """Other tests may have loaded a BLAS since the libraries were listed."""
+    blas._libraries.cache_clear()
+
+
 def blas_threads():
     return [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
 
