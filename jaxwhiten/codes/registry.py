@@ -17,9 +17,6 @@ def make_code(name: str, **params: Any) -> Any:
     Args:
       name: One of `CODES`.
       **params: Arguments of its constructor.
-
-    Raises:
-      InputError: No such code, or no such parameter.
     """
     if name not in CODES:
         raise unknown_name("code", name, CODES)

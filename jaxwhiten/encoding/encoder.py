@@ -307,11 +307,7 @@ class Encoder:
         return self._named(canonical(pooling)).head.dtype
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
+        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -397,9 +393,6 @@ class Encoder:
 
         Returns:
           The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-
-        Raises:
-          InputError: No sentences, or an item that is not a string.
         """
         return self.add_idf(inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size))
 
@@ -411,9 +404,6 @@ class Encoder:
 
         Returns:
           The pooling's name.
-
-        Raises:
-          InputError: Weights of another length, below 0, or not finite.
         """
         weights = np.ascontiguousarray(weights, np.float32)
         if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -585,9 +575,6 @@ class Encoder:
 
         Args:
           sentences: Read once.
-
-        Raises:
-          InputError: An item is not a string; its index is named.
         """
         total = Moments()
         if not self._engine.reduces or self.head.code is not None:
@@ -612,9 +599,6 @@ class Encoder:
 
         Returns:
           The encoder, see `with_whitening`.
-
-        Raises:
-          InputError: No rows, an item that is not a string, or a parameter that cannot be.
         """
         fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
@@ -632,9 +616,6 @@ class Encoder:
 
         Returns:
           The folder.
-
-        Raises:
-          InputError: A step that no module of sentence-transformers can do, or the model's own folder.
         """
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):

@@ -273,9 +273,6 @@ class Method(ABC):
 
         Returns:
           This object.
-
-        Raises:
-          InputError: A name the constructor does not have.
         """
         names = self._defaults()
         for name in params:

@@ -136,9 +136,6 @@ class Moments:
 
         Returns:
           A new matrix.
-
-        Raises:
-          InputError: Not more than `ddof` rows were seen.
         """
         if self.n <= ddof:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
