@@ -191,9 +191,6 @@ class CrossEncoder:
         Args:
           folder: Made if missing; files of the same names are replaced.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
-
-        Returns:
-          The folder.
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}

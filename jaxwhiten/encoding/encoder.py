@@ -307,7 +307,7 @@ class Encoder:
         return self._named(canonical(pooling)).head.dtype
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared."""
+        """An encoder with another pooling by default, and no default prompt; weights and programs are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -331,9 +331,6 @@ class Encoder:
           normalize: Whether the whitened vectors are scaled to unit length.
           where: What the whitening is called in messages, such as its file.
           **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
-
-        Returns:
-          The encoder; weights are shared.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
@@ -401,9 +398,6 @@ class Encoder:
 
         Args:
           weights: One per row of the model's word embedding, none below 0.
-
-        Returns:
-          The pooling's name.
         """
         weights = np.ascontiguousarray(weights, np.float32)
         if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -613,9 +607,6 @@ class Encoder:
           folder: Made if missing; files of the same names are replaced.
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
-
-        Returns:
-          The folder.
         """
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):

@@ -50,9 +50,6 @@ def make_method(name: str, **params: Any) -> Any:
     Args:
       name: One of `METHODS`.
       **params: Arguments of its constructor.
-
-    Returns:
-      The method, not fitted yet.
     """
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
@@ -65,9 +62,6 @@ def load_method(path: str | os.PathLike[str]) -> Any:
 
     Args:
       path: The file its `save` wrote.
-
-    Returns:
-      The fitted method.
     """
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)

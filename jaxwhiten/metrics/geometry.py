@@ -48,9 +48,6 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
         pair of rows. `n` of the result says how many were used.
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
-
-    Returns:
-      The measures.
     """
     _check(x, "The geometry of vectors")
     if max_rows < 2:

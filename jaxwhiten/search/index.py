@@ -298,9 +298,6 @@ def build_index(
         scored again. Once loaded, the copy is a memory map.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
-    Returns:
-      The index.
-
     Raises:
       InputError: No such backend or option, a zero vector, or shapes that do not fit.
       MismatchError: A whitening of other vectors than `encoding` says.
@@ -368,9 +365,6 @@ def load_index(path: str | os.PathLike[str]) -> Index:
 
     Args:
       path: The folder `Index.save` wrote.
-
-    Returns:
-      The index.
 
     Raises:
       FormatError: Missing, damaged, of another kind or from a newer version.

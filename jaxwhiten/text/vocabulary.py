@@ -98,9 +98,6 @@ def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lo
       folder: Created if missing.
       max_length: Maximum input length of the model.
       lower_case: As in training.
-
-    Returns:
-      The folder.
     """
     from tokenizers import Tokenizer, decoders, models, processors
 

@@ -134,9 +134,6 @@ class Method(ABC):
           X: [n, d] rows; memory maps are read block by block.
           y: Ignored.
 
-        Returns:
-          This object.
-
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
           InputError: Not a matrix of numbers, no rows, or a parameter that cannot be.
@@ -151,9 +148,6 @@ class Method(ABC):
         Args:
           X: [n, d] rows. n may be 0 once rows were seen.
           y: Ignored.
-
-        Returns:
-          This object.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
@@ -228,9 +222,6 @@ class Method(ABC):
         Args:
           path: The file to read.
 
-        Returns:
-          The fitted method.
-
         Raises:
           FormatError: Missing, damaged, of another method, or numbers that cannot be what this method learns.
         """
@@ -270,9 +261,6 @@ class Method(ABC):
 
         Args:
           **params: New values by name.
-
-        Returns:
-          This object.
         """
         names = self._defaults()
         for name in params:

@@ -250,9 +250,6 @@ class Whitening(VectorMethod):
           moments: What `Moments` gathered; not kept and not changed.
           provenance: Facts to be saved with it, such as model and pooling; added to those of the moments.
           **params: Arguments of the constructor.
-
-        Returns:
-          The fitted estimator.
         """
         result = cls().set_params(**params)
         if moments.n == 0:
@@ -267,9 +264,6 @@ class Whitening(VectorMethod):
 
         Args:
           **changes: Constructor arguments that differ.
-
-        Returns:
-          A fitted estimator.
         """
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
@@ -283,9 +277,6 @@ class Whitening(VectorMethod):
 
         Args:
           mean: Of the vectors that will be whitened, where the fit is of another corpus.
-
-        Returns:
-          A fitted estimator.
         """
         d, mean = self.n_features_in_, np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
