@@ -97,9 +97,6 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
 
-    Args:
-      sigma: Covariance of the vectors.
-
     Returns:
       A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
 

@@ -219,9 +219,6 @@ class Method(ABC):
     def load(cls: type[M], path: str | os.PathLike[str]) -> M:
         """Reads a file written by `save` and checks its contents.
 
-        Args:
-          path: The file to read.
-
         Raises:
           FormatError: Missing, damaged, of another method, or numbers that cannot be what this method learns.
         """
@@ -257,11 +254,7 @@ class Method(ABC):
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: M, **params: Any) -> M:
-        """Changes constructor arguments.
-
-        Args:
-          **params: New values by name.
-        """
+        """Changes constructor arguments."""
         names = self._defaults()
         for name in params:
             if name not in names:
@@ -293,10 +286,7 @@ class VectorMethod(Method):
         """Maps rows with the right number of columns; refuses rows that are not finite."""
 
     def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
-        """Maps rows.
-
-        Args:
-          X: [n, d] rows.
+        """Maps [n, d] rows.
 
         Returns:
           float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.

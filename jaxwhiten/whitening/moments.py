@@ -150,9 +150,6 @@ class Moments:
 
         Of a file that earlier versions wrote, third and fourth powers are left aside.
 
-        Args:
-          path: The file to read.
-
         Returns:
           The moments, with their provenance.
 

@@ -260,11 +260,7 @@ class Whitening(VectorMethod):
         return result
 
     def with_params(self, **changes: Any) -> Whitening:
-        """Another whitening of the same fit; the eigendecomposition is shared, so that it costs nothing.
-
-        Args:
-          **changes: Constructor arguments that differ.
-        """
+        """Another whitening of the same fit; the eigendecomposition is shared, so that it costs nothing."""
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
         result._check_params(self.n_features_in_)
@@ -287,11 +283,7 @@ class Whitening(VectorMethod):
         return result
 
     def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
-        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis.
-
-        Args:
-          moments: Of raw vectors.
-        """
+        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis."""
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
         axes = self.components_
