@@ -10,7 +10,6 @@ from ml_collections import ConfigDict
 
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.whitening import Parameter
 
 T = TypeVar("T")
 RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
@@ -55,11 +54,7 @@ def parameters(config: ConfigDict) -> tuple[dict[str, Any], ...]:
     for knob in Whitening.parameters():
         if knob.name in config:
             meaning = "a number from 0 to 1" if isinstance(knob.default, float) else knob.help
-
-            def parse(text: str, knob: Parameter = knob) -> Any:
-                return None if text == "none" and knob.default is None else knob.parse(text)
-
-            values = _numbers(knob.name, config[knob.name], parse, meaning, _is_share_or_name)
+            values = _numbers(knob.name, config[knob.name], knob.parse, meaning, _is_share_or_name)
             listed[knob.name] = [(knob.name, value, value == knob.default) for value in values]
     return tuple(
         {name: value for name, value, usual in chosen if not usual or name in ("beta", "gamma")}

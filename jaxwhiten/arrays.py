@@ -142,9 +142,6 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
 def normalize(x: Float[np.ndarray | jax.Array, "*batch d"]) -> Float[np.ndarray, "*batch d"]:
     """Scales vectors to unit length; zero vectors stay zero.
 
-    Args:
-      x: Vectors along the last axis.
-
     Returns:
       float32 or float64 vectors.
 

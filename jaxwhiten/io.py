@@ -130,9 +130,6 @@ def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it agai
       remedy: What to do, for the message.
       others: Whether keys that a dataclass or TypedDict does not name are left out, instead of refused.
 
-    Returns:
-      The value, with dataclasses in the place of their dictionaries.
-
     Raises:
       FormatError: The value is of another type; the message names the entry.
     """

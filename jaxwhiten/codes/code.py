@@ -204,9 +204,6 @@ class Code(VectorMethod):
         Args:
           mapped: Whether the vectors come as `transform` gives them, and not raw.
           halves: Whether each half of a byte, low bits first, has centroids of its own, which fast scans ask for.
-
-        Raises:
-          InputError: Halves are wanted, and a column lies in both halves of a byte.
         """
         byte, (weight, bias) = self.byte_of_column, self.affine.kernel
         if mapped:

@@ -47,10 +47,6 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
     few new vectors bring about by chance is taken off the first two. The limits are rules of thumb: a tenth more than
     before is soon, half as much again is now.
 
-    Args:
-      fitted: A fitted whitening, or a spectrum code.
-      new: Moments of the new raw vectors.
-
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
     """

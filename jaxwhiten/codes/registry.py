@@ -12,15 +12,7 @@ from jaxwhiten.io import load_tensors
 
 
 def make_code(name: str, **params: Any) -> Any:
-    """A code by its name, not fitted yet.
-
-    Args:
-      name: One of `CODES`.
-      **params: Arguments of its constructor.
-
-    Raises:
-      InputError: No such code, or no such parameter.
-    """
+    """A code by its name, not fitted yet."""
     if name not in CODES:
         raise unknown_name("code", name, CODES)
     return CODES[name]().set_params(**params)

@@ -119,9 +119,6 @@ class SpectrumCode(Code):
           mean: [d] mean of the vectors to be coded, or their `Moments`, where X is of another corpus: the axes are
             those of X, about this mean. None for the mean of X.
 
-        Returns:
-          This object.
-
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
           InputError: Empty moments, more bytes than axes, a mean of another width, or a parameter that cannot be.

@@ -6,40 +6,26 @@ import argparse
 import sys
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import add_model, load_encoder
+from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 from jaxwhiten.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="FOLDER",
-        help="the model folder to write, which every command takes as its --model; sentence-transformers and model2vec"
-        " load it, too",
-    )
-    parser.add_argument(
-        "--corpus",
-        metavar="FILE",
-        help="sentences to count tokens in, and to learn from the teacher's vectors of them: .txt with one per line,"
-        " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law",
-    )
-    parser.add_argument("--column", action="append", metavar="NAME", help="of a table with several")
-    parser.add_argument("-k", "--dimension", dest="k", type=int, default=256, metavar="K", help="default: 256")
-    parser.add_argument("--gamma", type=float, default=1.0, help="power of the whitening, 0 to 1; default: 1")
-    parser.add_argument(
-        "--sif",
-        type=float,
-        default=1e-3,
-        metavar="A",
-        help="weight of a token of frequency p: A / (A + p); default: 0.001",
-    )
-    parser.add_argument("--no-fit", action="store_true", help="do not move the rows towards the teacher's vectors")
+    what = "the model folder to write, which every command takes as its --model; sentence-transformers and model2vec"
+    add(parser, "-o --output FOLDER", f"{what} load it, too", required=True)
+    what = "sentences to count tokens in, and to learn from the teacher's vectors of them: .txt with one per line,"
+    what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law"
+    add(parser, "--corpus FILE", what)
+    add(parser, "--column NAME", "of a table with several", action="append")
+    add(parser, "-k --dimension K", "default: 256", dest="k", type=int, default=256)
+    add(parser, "--gamma GAMMA", "power of the whitening, 0 to 1; default: 1", type=float, default=1.0)
+    weight = "weight of a token of frequency p: A / (A + p); default: 0.001"
+    add(parser, "--sif A", weight, type=float, default=1e-3)
+    add(parser, "--no-fit", "do not move the rows towards the teacher's vectors")
     learned = "of the corpus that the teacher reads; default: 20000"
-    parser.add_argument("--sentences", type=int, default=20_000, metavar="N", help=learned)
-    parser.add_argument("--half", action="store_true", help="write float16, in half the bytes")
+    add(parser, "--sentences N", learned, type=int, default=20_000)
+    add(parser, "--half", "write float16, in half the bytes")
     add_model(parser)
 
 

@@ -134,9 +134,6 @@ class CrossEncoder:
 
         Returns:
           float32 [n] for one label, else [n, labels].
-
-        Raises:
-          InputError: An item is not a pair of strings.
         """
         logits = self._logits(pairs, show_progress)
         scores = _ACTIVATIONS[self.activation][1](logits)
@@ -145,11 +142,7 @@ class CrossEncoder:
         return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict[str, Any]]:
-        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`.
-
-        Raises:
-          InputError: A model with several labels, or an item that is not a string.
-        """
+        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`."""
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
         found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
@@ -172,9 +165,6 @@ class CrossEncoder:
 
         Returns:
           Scores and ids, best first; −1 comes last, with a score of −inf.
-
-        Raises:
-          InputError: A model with several labels, or an item that is not a string.
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
@@ -201,9 +191,6 @@ class CrossEncoder:
         Args:
           folder: Made if missing; files of the same names are replaced.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
-
-        Returns:
-          The folder.
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}

@@ -104,9 +104,6 @@ class Vocabulary:
           contexts: Whether to sum the hidden states of tokens in them, too.
           seed: Of the draw.
           show_progress: As in `Encoder.encode`.
-
-        Raises:
-          InputError: A corpus without tokens, or an item that is not a string.
         """
         pooled = _pooled(teacher)
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
@@ -158,9 +155,6 @@ def distil(
 
     Returns:
       The encoder: the mean of the rows, at unit length.
-
-    Raises:
-      InputError: Parameters that cannot be, or some that need a corpus without one.
     """
     if fit and not vocabulary.drawn:
         raise InputError(f"{spelled('fit')} needs a corpus of sentences.")
@@ -197,9 +191,6 @@ def distil_static(
 
     Returns:
       The encoder; `save` writes a folder that sentence-transformers and model2vec load.
-
-    Raises:
-      InputError: A corpus without tokens, or parameters that cannot be.
     """
     contexts = bool(how.get("contexts"))
     return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)

@@ -307,11 +307,7 @@ class Encoder:
         return self._named(canonical(pooling)).head.dtype
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
+        """An encoder with another pooling by default, and no default prompt; weights and programs are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -335,9 +331,6 @@ class Encoder:
           normalize: Whether the whitened vectors are scaled to unit length.
           where: What the whitening is called in messages, such as its file.
           **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
-
-        Returns:
-          The encoder; weights are shared.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
@@ -397,9 +390,6 @@ class Encoder:
 
         Returns:
           The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-
-        Raises:
-          InputError: No sentences, or an item that is not a string.
         """
         return self.add_idf(inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size))
 
@@ -408,12 +398,6 @@ class Encoder:
 
         Args:
           weights: One per row of the model's word embedding, none below 0.
-
-        Returns:
-          The pooling's name.
-
-        Raises:
-          InputError: Weights of another length, below 0, or not finite.
         """
         weights = np.ascontiguousarray(weights, np.float32)
         if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
@@ -585,9 +569,6 @@ class Encoder:
 
         Args:
           sentences: Read once.
-
-        Raises:
-          InputError: An item is not a string; its index is named.
         """
         total = Moments()
         if not self._engine.reduces or self.head.code is not None:
@@ -612,9 +593,6 @@ class Encoder:
 
         Returns:
           The encoder, see `with_whitening`.
-
-        Raises:
-          InputError: No rows, an item that is not a string, or a parameter that cannot be.
         """
         fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
@@ -629,12 +607,6 @@ class Encoder:
           folder: Made if missing; files of the same names are replaced.
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
-
-        Returns:
-          The folder.
-
-        Raises:
-          InputError: A step that no module of sentence-transformers can do, or the model's own folder.
         """
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):

@@ -114,9 +114,6 @@ def engine_for(
       device: The one to run on, see `forward.local_devices`.
       dtype: What matrix products run in, checked; None for the engine's default.
       folder: The model's, where the engine's own files lie.
-
-    Raises:
-      InputError: No such engine, one that cannot run the model, or a device that is not there.
     """
     dtype = dtype or checked_dtype(name)[0]
     if not isinstance(model, StaticEncoder):

@@ -39,9 +39,6 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     Args:
       device: `"cpu"`, `"gpu"` or `"tpu"` for all of a platform, with a number for one of them (`"gpu:1"`; `"cuda"` is
         another word for `"gpu"`); a JAX device; None for all of the default platform.
-
-    Raises:
-      InputError: No such device here; the message names those there are.
     """
     if device is None:
         return jax.local_devices()

@@ -42,11 +42,7 @@ class Head:
 
     @classmethod
     def named(cls, name: str, tables: Tables | None = None) -> Head:
-        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for.
-
-        Raises:
-          InputError: No such pooling, parameters that cannot be read, or a table that is not there.
-        """
+        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for."""
         own, make = parse(name)
         steps = make(tables or Tables())
         return cls(own, steps, _pooling(steps).form)

@@ -138,9 +138,5 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The pooling's own name for a name or alias; `"auto"` is its own.
-
-    Raises:
-      InputError: No such pooling; the message gives the nearest names.
-    """
+    """The pooling's own name for a name or alias; `"auto"` is its own."""
     return name if name == AUTO else parse(name)[0]

@@ -48,9 +48,6 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
         pair of rows. `n` of the result says how many were used.
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
-
-    Returns:
-      The measures.
     """
     _check(x, "The geometry of vectors")
     if max_rows < 2:
@@ -99,9 +96,6 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
-
-    Args:
-      sigma: Covariance of the vectors.
 
     Returns:
       A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.

@@ -31,7 +31,6 @@ class Row:
 
     Attributes:
       whitening: `"none"`, what the whitening was fitted on, or a name in `jaxwhiten.methods`.
-      k: Dimensions of the vectors.
       beta: Of the whitening; 0 for raw vectors, None for another method. So is gamma.
       further: Other parameters of the whitening that are not at their defaults, by name.
       n_fit: Rows the method was fitted on.
@@ -124,7 +123,6 @@ class STSRow(Row):
     Attributes:
       seconds: Of fitting, comparing and scoring, over all tasks.
       bytes: Size of one fitted method's file.
-      average_interval: Of the mean of the tasks.
       versus_raw: By task, and under `"average"` for their mean.
     """
 
@@ -225,9 +223,7 @@ class StaticRow(Row):
     """One static encoder of `eval.static`, or its teacher.
 
     Attributes:
-      method: What made it.
       tasks: Score of each STS task, `sts` their mean.
-      dev: Mean of the dev pairs.
       megabytes: Of the table of token vectors, or of the teacher's parameters in float32.
       mrr_at_10, sentences_per_second: None where a row is there for its STS only.
       base: The method of the same teacher and dimensions that `versus` is the difference to.

@@ -63,9 +63,6 @@ def choose(
       whitening: Of the vectors, or None.
       trains: Whether the backend can train codes.
       halves: Whether the backend scans halves of bytes.
-
-    Raises:
-      InputError: No such code, or one that cannot be had in so many bytes.
     """
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:

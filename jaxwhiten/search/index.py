@@ -208,9 +208,6 @@ class Index(About):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the index as a folder; an index already there is replaced, and stays whole until it is.
 
-        Args:
-          path: The folder.
-
         Raises:
           InputError: `path` is a file, or a folder that holds something other than an index.
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
@@ -298,9 +295,6 @@ def build_index(
         scored again. Once loaded, the copy is a memory map.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
-    Returns:
-      The index.
-
     Raises:
       InputError: No such backend or option, a zero vector, or shapes that do not fit.
       MismatchError: A whitening of other vectors than `encoding` says.
@@ -365,12 +359,6 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     Every file is verified against the header before a backend reads it, so that damage is reported and does not crash.
     That is no protection against a stranger who writes header and files: FAISS does not claim that its reader is safe
     on hostile files, so load only folders whose origin you trust.
-
-    Args:
-      path: The folder `Index.save` wrote.
-
-    Returns:
-      The index.
 
     Raises:
       FormatError: Missing, damaged, of another kind or from a newer version.

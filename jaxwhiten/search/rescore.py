@@ -38,11 +38,7 @@ class Rescoring:
 
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
-        """The copy of raw vectors.
-
-        Raises:
-          InputError: No such copy.
-        """
+        """The copy of raw vectors."""
         if copy not in COPIES:
             raise unknown_name("copy to rescore by", copy, COPIES)
         code = None

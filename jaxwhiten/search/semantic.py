@@ -65,9 +65,6 @@ def paraphrase_mining(
 
     Returns:
       `[score, i, j]` with i < j, best first.
-
-    Raises:
-      InputError: A number below 1, or as in `semantic_search`.
     """
     vectors = encoder.encode(sentences, **options)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs, score_function=score_function)

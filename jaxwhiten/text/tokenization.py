@@ -47,11 +47,7 @@ class TextForm:
         return None if after or "{mask}" in before else before
 
     def with_prompt(self, text: str) -> TextForm:
-        """The form with this text in front of the sentence, in place of any that is there.
-
-        Raises:
-          InputError: A template around the sentence, which takes no prompt; or a text with `{mask}` in it.
-        """
+        """The form with this text in front of the sentence, in place of any that is there."""
         if self.prompt is None:
             if text:
                 raise InputError(f"The template {self.template!r} takes no prompt beside it, so not {text!r} either.")
@@ -289,9 +285,6 @@ def checked_text(sentences: Iterable[object], first_index: int = 0) -> list[str]
     Args:
       sentences: What the caller gave.
       first_index: Index of the first one, for messages.
-
-    Raises:
-      InputError: An item is not a string; the message names its index.
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")

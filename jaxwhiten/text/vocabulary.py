@@ -42,9 +42,6 @@ def train_wordpiece(
 
     Returns:
       The tokens in the order of their ids: special tokens, characters, their continuation forms, merged pieces.
-
-    Raises:
-      InputError: There is no text, or the vocabulary is too small for the alphabet.
     """
     from tokenizers import Tokenizer, models, trainers
 
@@ -101,9 +98,6 @@ def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lo
       folder: Created if missing.
       max_length: Maximum input length of the model.
       lower_case: As in training.
-
-    Returns:
-      The folder.
     """
     from tokenizers import Tokenizer, decoders, models, processors
 
@@ -147,9 +141,6 @@ def cached_wordpiece(
 
     Returns:
       The folder, as `save_wordpiece` writes it.
-
-    Raises:
-      InputError: As `train_wordpiece`.
     """
     settings = {"lower_case": True, "alphabet": 300, "min_frequency": 2, **training}
     entry = io.content_key("wordpiece", 1, key, size, max_length, settings)

@@ -134,9 +134,6 @@ class Method(ABC):
           X: [n, d] rows; memory maps are read block by block.
           y: Ignored.
 
-        Returns:
-          This object.
-
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
           InputError: Not a matrix of numbers, no rows, or a parameter that cannot be.
@@ -151,9 +148,6 @@ class Method(ABC):
         Args:
           X: [n, d] rows. n may be 0 once rows were seen.
           y: Ignored.
-
-        Returns:
-          This object.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
@@ -225,12 +219,6 @@ class Method(ABC):
     def load(cls: type[M], path: str | os.PathLike[str]) -> M:
         """Reads a file written by `save` and checks its contents.
 
-        Args:
-          path: The file to read.
-
-        Returns:
-          The fitted method.
-
         Raises:
           FormatError: Missing, damaged, of another method, or numbers that cannot be what this method learns.
         """
@@ -266,17 +254,7 @@ class Method(ABC):
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: M, **params: Any) -> M:
-        """Changes constructor arguments.
-
-        Args:
-          **params: New values by name.
-
-        Returns:
-          This object.
-
-        Raises:
-          InputError: A name the constructor does not have.
-        """
+        """Changes constructor arguments."""
         names = self._defaults()
         for name in params:
             if name not in names:
@@ -308,10 +286,7 @@ class VectorMethod(Method):
         """Maps rows with the right number of columns; refuses rows that are not finite."""
 
     def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
-        """Maps rows.
-
-        Args:
-          X: [n, d] rows.
+        """Maps [n, d] rows.
 
         Returns:
           float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.

@@ -85,9 +85,6 @@ class Moments:
           block: [n, d] rows in float16, bfloat16, float32, float64 or integers; a memory map is read block by block.
             Rows of at most 16 bits and float32 are reduced in float32, others in float64. n may be 0.
 
-        Returns:
-          This object.
-
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
           InputError: Not a matrix, or values whose squares leave float64.
@@ -110,9 +107,6 @@ class Moments:
         Args:
           other: Moments of the same number of columns, or empty.
 
-        Returns:
-          This object.
-
         Raises:
           MismatchError: Another number of columns.
         """
@@ -133,12 +127,6 @@ class Moments:
 
         Args:
           ddof: 0 for the paper's E[xᵀx] − μᵀμ, 1 for numpy's default.
-
-        Returns:
-          A new matrix.
-
-        Raises:
-          InputError: Not more than `ddof` rows were seen.
         """
         if self.n <= ddof:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
@@ -161,9 +149,6 @@ class Moments:
         """Reads a file written by `save` and checks its contents.
 
         Of a file that earlier versions wrote, third and fourth powers are left aside.
-
-        Args:
-          path: The file to read.
 
         Returns:
           The moments, with their provenance.

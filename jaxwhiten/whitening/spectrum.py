@@ -103,9 +103,6 @@ def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
     Args:
       whitening: Fitted; its k, β and γ are those of `after`.
       ks: The numbers of directions whose share of the variance is wanted; by default powers of two and all.
-
-    Returns:
-      The summary.
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
     d, rank, total = len(values), whitening.rank_, float(values.sum())
@@ -130,9 +127,6 @@ def suggest(whitening: Whitening) -> Suggestion:
 
     Args:
       whitening: Fitted; its own settings do not matter.
-
-    Returns:
-      The settings and the reasons.
 
     References:
       Su, Cao, Liu, Ou 2021 (BERT-whitening), section 3.3, for a k well below d. Su, https://kexue.fm/archives/9079, for

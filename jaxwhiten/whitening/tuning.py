@@ -84,9 +84,6 @@ def tune(
       betas: Shares of the mean subtracted, 0 to 1.
       gammas: Powers of the scaling, 0 to 1.
 
-    Returns:
-      The grid's scores and the best setting.
-
     References:
       Su, https://kexue.fm/archives/9079, for β and γ.
     """

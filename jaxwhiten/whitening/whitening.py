@@ -250,9 +250,6 @@ class Whitening(VectorMethod):
           moments: What `Moments` gathered; not kept and not changed.
           provenance: Facts to be saved with it, such as model and pooling; added to those of the moments.
           **params: Arguments of the constructor.
-
-        Returns:
-          The fitted estimator.
         """
         result = cls().set_params(**params)
         if moments.n == 0:
@@ -263,14 +260,7 @@ class Whitening(VectorMethod):
         return result
 
     def with_params(self, **changes: Any) -> Whitening:
-        """Another whitening of the same fit; the eigendecomposition is shared, so that it costs nothing.
-
-        Args:
-          **changes: Constructor arguments that differ.
-
-        Returns:
-          A fitted estimator.
-        """
+        """Another whitening of the same fit; the eigendecomposition is shared, so that it costs nothing."""
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
         result._check_params(self.n_features_in_)
@@ -283,9 +273,6 @@ class Whitening(VectorMethod):
 
         Args:
           mean: Of the vectors that will be whitened, where the fit is of another corpus.
-
-        Returns:
-          A fitted estimator.
         """
         d, mean = self.n_features_in_, np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
@@ -296,11 +283,7 @@ class Whitening(VectorMethod):
         return result
 
     def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
-        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis.
-
-        Args:
-          moments: Of raw vectors.
-        """
+        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis."""
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
         axes = self.components_
