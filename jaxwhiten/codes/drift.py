@@ -22,15 +22,10 @@ class Measure(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """How new vectors differ from those fitted on.
-
-    Attributes:
-      n: New vectors.
-      measures: One for the mean, the axes, what lies outside them, and the code's loss if there is a code.
-    """
+    """How n new vectors differ from those fitted on."""
 
     n: int
-    measures: tuple[Measure, ...]
+    measures: tuple[Measure, ...]  # of the mean, the axes, what lies outside them, and the code's loss if there is one
 
     @property
     def verdict(self) -> str:
@@ -46,10 +41,6 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
     variance outside the axes kept. The loss of the code: the share of the variance that it is expected to lose. What
     few new vectors bring about by chance is taken off the first two. The limits are rules of thumb: a tenth more than
     before is soon, half as much again is now.
-
-    Args:
-      fitted: A fitted whitening, or a spectrum code.
-      new: Moments of the new raw vectors.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).

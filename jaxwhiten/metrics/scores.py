@@ -166,19 +166,13 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
     if repeated.any():
         raise InputError(f"Row {int(np.argmax(repeated))} of the results names an id twice.")
     # Each (query, id) becomes one integer, so that membership is one sorted search.
-    vocabulary, codes = np.unique(gold.ids, return_inverse=True)
-    width = len(vocabulary)
-    if not width:
-        return np.zeros((0, top.shape[1]), dtype=bool), np.zeros(0, dtype=np.int64)
+    names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
-    keys = np.unique(owners * width + codes)
-    relevant = np.bincount(keys // width, minlength=n)
+    keys = np.unique(owners * len(names) + numbers[: len(gold.ids)])
+    relevant = np.bincount(keys // max(1, len(names)), minlength=n)
     used = np.flatnonzero(relevant)
-    place = np.minimum(np.searchsorted(vocabulary, top[used]), width - 1)
-    known = (vocabulary[place] == top[used]) & (top[used] >= 0)
-    wanted = used[:, None] * width + place
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return known & (keys[found] == wanted), relevant[used]
+    wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
+    return np.isin(wanted, keys) & (top[used] >= 0), relevant[used]
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
