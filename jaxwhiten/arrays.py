@@ -73,9 +73,8 @@ def release_pages(block: np.ndarray) -> None:
     owner: Any = block
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    if not isinstance(owner, mmap.mmap) or block.flags.writeable or not block.flags.c_contiguous:
-        return
-    if not hasattr(mmap, "MADV_DONTNEED"):
+    read_only = isinstance(owner, mmap.mmap) and block.flags.c_contiguous and not block.flags.writeable
+    if not read_only or not hasattr(mmap, "MADV_DONTNEED"):
         return
     begin = block.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
     first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, (begin + block.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -140,10 +139,7 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
 
 
 def normalize(x: Float[np.ndarray | jax.Array, "*batch d"]) -> Float[np.ndarray, "*batch d"]:
-    """Scales vectors to unit length; zero vectors stay zero.
-
-    Returns:
-      float32 or float64 vectors.
+    """Scales vectors, along the last axis, to unit length, in float32 or float64; zero vectors stay zero.
 
     Raises:
       NonFiniteError: A vector holds NaN or an infinity; the message names its row.

@@ -1,18 +1,14 @@
 """Small codes of vectors: arrays in, bytes out.
 
-    code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; nothing is trained
-    codes = code.encode(vectors)                    # uint8 [n, 48]
-    code.scores(queries, codes)                     # float queries against what the codes stand for
-    code.to_faiss()                                 # an empty FAISS index that codes what is added to it
-
-A code is a linear map, unit length where it asks for that, and a quantiser of the columns. Every code is a product
-quantiser with computed centroids, so that FAISS searches it as it is.
+code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; nothing is trained
+codes = code.encode(vectors)                    # uint8 [n, 48]
+code.scores(queries, codes)                     # float queries against what the codes stand for
+code.to_faiss()                                 # an empty FAISS index that codes what is added to it
 """
 
-from jaxwhiten.codes.code import CODES, Code
+from jaxwhiten.codes.code import CODES, Code, load_code, make_code
 from jaxwhiten.codes.drift import Drift, drift
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max
 from jaxwhiten.codes.plain import Binary, Int8, UBinary, UInt8
 from jaxwhiten.codes.product import Quantiser, nearest
-from jaxwhiten.codes.registry import load_code, make_code
 from jaxwhiten.codes.spectrum import SpectrumCode

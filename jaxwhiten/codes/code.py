@@ -6,6 +6,7 @@ one byte, so that a code is a product quantiser whose centroids are computed: th
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -18,7 +19,8 @@ from jaxtyping import Array, Bool, Float32, Int, UInt8
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.io import load_tensors
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import VectorMethod
@@ -36,14 +38,10 @@ class Code(VectorMethod):
 
     `transform` gives the vectors that are quantised, which is also the side of a query. The level of a column is the
     number of thresholds below its value, unless a subclass finds it by other means.
-
-    Attributes:
-      dtype: What sentence-transformers gives the bytes as; `encode` always gives uint8.
-      flip: 128 where bytes are read as int8, whose lowest value is −128.
     """
 
-    dtype: ClassVar[type[np.generic]] = np.uint8
-    flip: ClassVar[np.uint8] = np.uint8(0)
+    dtype: ClassVar[type[np.generic]] = np.uint8  # of sentence-transformers; `encode` always gives uint8
+    flip: ClassVar[np.uint8] = np.uint8(0)  # 128 where bytes are read as int8, whose lowest value is −128
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -130,11 +128,6 @@ class Code(VectorMethod):
             raise InputError(f"{what} do not lie in halves of bytes, as a fast scan asks for.")
         return shift >= 4
 
-    @property
-    def one_bit(self) -> bool:
-        """Whether every bit is the sign of a column of its own, so that codes can be compared by Hamming distance."""
-        return bool((self.packing.bits <= 1).all())
-
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
         return self.affine(X)
 
@@ -160,11 +153,7 @@ class Code(VectorMethod):
         return codes
 
     def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """What codes stand for, in the space of `transform`.
-
-        Args:
-          codes: As `encode` gave them, or the same bytes as int8.
-        """
+        """What codes, uint8 or the same bytes as int8, stand for in the space of `transform`."""
         return self._decode(self._bytes(codes))
 
     def _bytes(self, codes: Any) -> UInt8[np.ndarray, "n bytes"]:
@@ -178,17 +167,16 @@ class Code(VectorMethod):
         """How similar queries are to coded vectors; more is nearer.
 
         Args:
-          queries: [q, d] raw vectors, which are compared with what the codes stand for; or codes, which are compared by
-            Hamming distance where every bit is a sign, and else decoded.
+          queries: [q, d] raw vectors, or codes.
           codes: As `encode` gave them.
 
         Returns:
-          Cosines of the queries' side and the decoded vectors; of two codes of signs 1 − 2 × distance / bits, which is
-          the cosine of the signs.
+          Cosines of the queries' side, or what their codes stand for, and what the codes stand for; of two codes of
+          signs 1 − 2 × Hamming distance / bits, which is the cosine of the signs.
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
-        if coded and self.one_bit:
+        if coded and (self.packing.bits <= 1).all():  # every bit is the sign of a column of its own
             bits = int(self.packing.bits.sum())
             distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
             return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits).astype(np.float32)
@@ -205,9 +193,8 @@ class Code(VectorMethod):
           mapped: Whether the vectors come as `transform` gives them, and not raw.
           halves: Whether each half of a byte, low bits first, has centroids of its own, which fast scans ask for.
         """
-        byte, (weight, bias) = self.byte_of_column, self.affine.kernel
-        if mapped:
-            weight, bias = np.eye(len(byte), dtype=np.float32), np.zeros(len(byte), np.float32)
+        byte = self.byte_of_column
+        weight, bias = (Affine(np.zeros(len(byte))) if mapped else self.affine).kernel
         decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
         group, count = byte, self.nbytes
         if halves:
@@ -228,11 +215,27 @@ class Code(VectorMethod):
         return Quantiser(self.name, Affine.of_kernel(padded, offset, unit_length=self.affine.unit_length), centroids)
 
     def to_faiss(self) -> Any:
-        """An empty FAISS index that codes the raw vectors added to it as `encode` does.
+        """An empty FAISS index that codes the raw vectors added to it as `encode` does, and needs no training.
 
-        `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` where the code asks for unit length, and
-        an `IndexPQ` whose centroids are computed. It searches by the Euclidean distance of the query's side to what the
-        codes stand for, which ranks as their cosine does but for the lengths that coding changed. No part of it needs
-        training, and FAISS alone reads the file that `faiss.write_index` makes of it.
+        An `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` where the code asks for unit length,
+        and an `IndexPQ`. It searches by the Euclidean distance of the query's side to what the codes stand for, which
+        ranks as their cosine does but for the lengths that coding changed. FAISS alone reads its file.
         """
         return self.quantiser().to_faiss()
+
+
+def make_code(name: str, **params: Any) -> Any:
+    """The code of that name in `CODES`, made with arguments of its constructor and not fitted yet."""
+    if name not in CODES:
+        raise unknown_name("code", name, CODES)
+    return CODES[name]().set_params(**params)
+
+
+def load_code(path: str | os.PathLike[str]) -> Code:
+    """Loads any fitted code from the file its `save` wrote.
+
+    Raises:
+      FormatError: Missing, damaged, or not of a code that this version knows.
+    """
+    tensors, header = load_tensors(path, kind=tuple(CODES))
+    return CODES[header["kind"]].from_tensors(path, tensors, header)

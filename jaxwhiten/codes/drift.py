@@ -22,15 +22,10 @@ class Measure(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """How new vectors differ from those fitted on.
-
-    Attributes:
-      n: New vectors.
-      measures: One for the mean, the axes, what lies outside them, and the code's loss if there is a code.
-    """
+    """How n new vectors differ from those fitted on."""
 
     n: int
-    measures: tuple[Measure, ...]
+    measures: tuple[Measure, ...]  # of the mean, the axes, what lies outside them, and the code's loss if there is one
 
     @property
     def verdict(self) -> str:

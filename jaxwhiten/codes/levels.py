@@ -19,17 +19,11 @@ _NEWTON_STEPS = 50
 
 
 class Levels(NamedTuple):
-    """A scalar quantiser of least mean squared error.
+    """A scalar quantiser of least mean squared error."""
 
-    Attributes:
-      values: float64 [2^bits], ascending: what a level decodes to.
-      thresholds: float64 [2^bits − 1]; a number lies on level i where i thresholds lie below it.
-      distortion: Mean squared error.
-    """
-
-    values: Float64[np.ndarray, " levels"]
-    thresholds: Float64[np.ndarray, " thresholds"]
-    distortion: float
+    values: Float64[np.ndarray, " levels"]  # ascending: what a level decodes to
+    thresholds: Float64[np.ndarray, " thresholds"]  # a number lies on level i where i thresholds lie below it
+    distortion: float  # mean squared error
 
 
 @functools.lru_cache(maxsize=MOST_BITS + 1)
@@ -79,15 +73,10 @@ def distortions(most: int = MOST_BITS) -> Float64[np.ndarray, " bits"]:
 
 
 def allocate(variances: Float64[np.ndarray, " k"], total: int, most: int = MOST_BITS) -> Int[np.ndarray, " k"]:
-    """Bits of each axis, so that the sum of mean squared errors is least.
+    """Of `total` bits those of each axis, at most `most`, so that the sum of mean squared errors is least.
 
     Reverse water-filling in whole bits: every bit goes to the axis whose error it lowers most. Since each further bit
     of an axis lowers its error by less, that is the optimum.
-
-    Args:
-      variances: Of the axes.
-      total: Bits to give away.
-      most: Bits an axis can have.
 
     References:
       Cover, Thomas 2006, theorem 10.3.3.
@@ -98,17 +87,11 @@ def allocate(variances: Float64[np.ndarray, " k"], total: int, most: int = MOST_
 
 
 class Packing(NamedTuple):
-    """Where the bits of each axis lie in a code.
+    """Where the bits of each axis lie in a code."""
 
-    Attributes:
-      bits: Bits of each axis.
-      group: The group of each axis; axes of no bits have group 0.
-      shift: The lowest bit of each axis in its group.
-    """
-
-    bits: Int[np.ndarray, " k"]
-    group: Int[np.ndarray, " k"]
-    shift: Int[np.ndarray, " k"]
+    bits: Int[np.ndarray, " k"]  # how many
+    group: Int[np.ndarray, " k"]  # 0 for axes of no bits
+    shift: Int[np.ndarray, " k"]  # the lowest bit of each axis in its group
 
     @property
     def places(self) -> Float32[np.ndarray, "k groups"]:
@@ -122,12 +105,7 @@ def pack(variances: Float64[np.ndarray, " k"], groups: int, size: int = 8) -> Pa
     """Bits of each axis, in groups of exactly `size` bits, so that no axis is split between two groups.
 
     The axes of the optimum, largest first, go to the fullest group that has room for them, those that find none to the
-    emptiest one. Each group then gives its bits to its axes by `allocate`.
-
-    Args:
-      variances: Of the axes, at least as many as groups.
-      groups: How many groups.
-      size: Bits of a group, 4 or 8.
+    emptiest one. Each group then gives its bits to its axes by `allocate`. There are at least as many axes as groups.
     """
     bits = allocate(variances, groups * size, size)
     free, group, shift = np.full(groups, size), np.zeros(len(bits), np.int64), np.zeros(len(bits), np.int64)

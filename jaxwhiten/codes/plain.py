@@ -37,12 +37,7 @@ class PlainCode(Code):
     needs_rows: ClassVar[bool] = False  # moments do not say enough to fit the code
 
     def fit(self: P, X: Any, y: Any = None) -> P:
-        """Learns from [n, d] rows; codes that need no ranges take `Moments` or a `Whitening`, too.
-
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
-          InputError: Not a matrix of numbers, no rows, or moments where ranges are needed.
-        """
+        """Learns from [n, d] rows; codes that need no ranges take `Moments` or a `Whitening`, too."""
         if not isinstance(X, Moments | Whitening):
             return super().fit(X)
         if self.needs_rows:

@@ -24,16 +24,11 @@ _ROWS = 1024  # coded at a time: each with 256 distances per byte
 
 
 class Quantiser(NamedTuple):
-    """A code as a product quantiser.
+    """A code as a product quantiser."""
 
-    Attributes:
-      name: Of the code.
-      affine: Maps a vector to its coordinates, those of each byte side by side, padded with zeros.
-      centroids: What the values of each byte, or of each half of one, stand for in these coordinates.
-    """
-
-    name: str
-    affine: Affine
+    name: str  # of the code
+    affine: Affine  # maps a vector to its coordinates, those of each byte side by side, padded with zeros
+    # What the values of each byte, or of each half of one, stand for in these coordinates.
     centroids: Float32[np.ndarray, "groups values width"]
 
     @property

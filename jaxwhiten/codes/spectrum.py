@@ -26,12 +26,7 @@ S = TypeVar("S", bound="SpectrumCode")
 
 
 class Plan(NamedTuple):
-    """What a code of so many bytes is: what `Code` asks for, and where it comes from.
-
-    Attributes:
-      whitening: In front of the code, with the columns that have bits.
-      distortion: Expected share of the whitened vectors' variance that the code loses, if each axis is normal.
-    """
+    """What a code of so many bytes is: what `Code` asks for, and where it comes from."""
 
     whitening: Whitening
     affine: Affine
@@ -118,10 +113,6 @@ class SpectrumCode(Code):
           y: Ignored.
           mean: [d] mean of the vectors to be coded, or their `Moments`, where X is of another corpus: the axes are
             those of X, about this mean. None for the mean of X.
-
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
-          InputError: Empty moments, more bytes than axes, a mean of another width, or a parameter that cannot be.
         """
         gamma = X.gamma if isinstance(X, Whitening) else None
         if not isinstance(X, Whitening):

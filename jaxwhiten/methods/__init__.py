@@ -1,7 +1,6 @@
-"""Training-free methods beside whitening, under its contract: fit, partial_fit, transform, save, load, provenance.
+"""Training-free methods beside whitening, under its contract.
 
-Most map vectors to vectors, which are compared by cosine. Hubness reduction corrects the similarity of a pair instead:
-these methods have `similarity(a, b)` and no `transform`. `pair_similarity` scores either kind.
+Most map vectors to vectors, which are compared by cosine; hubness reduction corrects the `similarity` of a pair.
 """
 
 from jaxwhiten.methods.columns import Centring, Identity, ZScore

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Float, Float32
+from jaxtyping import Float32
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, optional
@@ -78,8 +78,6 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
         start=jax.jit(optimizer.init),
         train=jax.jit(train),
         forward=jax.jit(lambda params, x: nnx.merge(graph, params)(x)),
-        inverse=jax.jit(lambda params, z: nnx.merge(graph, params).inverse(z)),
-        log_likelihood=jax.jit(lambda params, x: nnx.merge(graph, params).log_likelihood(x)),
     )
 
 
@@ -102,9 +100,6 @@ class BertFlow(VectorMethod):
       epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
       batch_size: Rows per step; the release takes 32 pairs.
       seed: Seed of the couplings and of the order of the rows.
-
-    Attributes:
-      losses_: Bits per dimension of every step.
 
     References:
       Li, Zhou, He, Wang, Yang, Li: On the Sentence Embeddings from Pre-trained Language Models (2020), section 3.
@@ -178,39 +173,12 @@ class BertFlow(VectorMethod):
         return self._fitted().state.losses
 
     def _apply(self, state: FlowState, X: np.ndarray) -> np.ndarray:
-        return self._blocks("forward", state, X)
-
-    def inverse_transform(self, Z: Any) -> Float32[np.ndarray, "n d"]:
-        """The rows that `transform` maps to Z.
-
-        Args:
-          Z: [n, d] latents.
-
-        Returns:
-          Rows in float32.
-        """
-        return self._blocks("inverse", *self._state_and_rows(Z))
-
-    def log_likelihood(self, X: Any) -> Float[np.ndarray, " n"]:
-        """log p of each row under the flow, in nats.
-
-        Args:
-          X: [n, d] rows.
-
-        Returns:
-          float32 log-likelihoods.
-        """
-        return self._blocks("log_likelihood", *self._state_and_rows(X))
-
-    def _blocks(self, name: str, state: FlowState, X: np.ndarray) -> np.ndarray:
-        """One of the compiled functions over blocks of rows, few sizes of them."""
         check_finite(X)
-        function = getattr(self._compiled(X.shape[1], state.sizes), name)
-        full = block_rows(X.shape[1], 4)
+        forward, full = self._compiled(X.shape[1], state.sizes).forward, block_rows(X.shape[1], 4)
 
         def dispatch(part: slice) -> tuple[int, jax.Array]:
             block = X[part].astype(np.float32)
-            return len(block), function(state.params, pad_rows(block, row_bucket(len(block), full)))
+            return len(block), forward(state.params, pad_rows(block, row_bucket(len(block), full)))
 
         parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # no rows have a shape, too
         return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
@@ -228,12 +196,8 @@ class BertFlow(VectorMethod):
         functions = self._compiled(d, (levels, depth, width))
         params = jax.eval_shape(lambda: functions.create(0))
         opt_state = jax.eval_shape(functions.start, params)
-        return FlowState(
-            (levels, depth, width),
-            _filled("params", params, tensors),
-            _filled("optimizer", opt_state, tensors),
-            tensors["losses"],
-        )
+        params, opt_state = _filled("params", params, tensors), _filled("optimizer", opt_state, tensors)
+        return FlowState((levels, depth, width), params, opt_state, tensors["losses"])
 
 
 def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:

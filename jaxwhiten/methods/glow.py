@@ -1,4 +1,4 @@
-"""Glow on vectors, in Flax NNX: an invertible map to a Gaussian, built from steps that are inverted one by one.
+"""Glow on vectors, in Flax NNX: an invertible map to a Gaussian.
 
 One step is actnorm, a fixed permutation, and an additive coupling. A level is several steps; after each level but the
 last, half of the dimensions leave as Gaussian noise and the other half go on. Additive couplings and permutations
@@ -46,10 +46,6 @@ class ActNorm(nnx.Module):
             self.log_scale[...] = -jnp.log(x.std(axis=0) + 1e-6) / _LOG_SCALE_FACTOR
         return (x + self.bias[...]) * jnp.exp(_LOG_SCALE_FACTOR * self.log_scale[...])
 
-    def inverse(self, y: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The rows that this maps to y."""
-        return y * jnp.exp(-_LOG_SCALE_FACTOR * self.log_scale[...]) - self.bias[...]
-
     def log_determinant(self) -> Float[Array, ""]:
         """log |det| of the Jacobian."""
         return _LOG_SCALE_FACTOR * self.log_scale[...].sum()
@@ -85,11 +81,6 @@ class Step(nnx.Module):
         first, second = jnp.split(self.norm(x, initialise)[:, ::-1], [self.half], axis=1)
         return jnp.concatenate([first, second + self.shift(first, initialise)], axis=1)
 
-    def inverse(self, y: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The rows that this maps to y."""
-        first, second = jnp.split(y, [self.half], axis=1)
-        return self.norm.inverse(jnp.concatenate([first, second - self.shift(first)], axis=1)[:, ::-1])
-
 
 class Glow(nnx.Module):
     """The whole flow: `depth` steps on each of `levels` levels, for at least 2^levels dimensions.
@@ -117,15 +108,6 @@ class Glow(nnx.Module):
             for step in steps:
                 x = step(x, initialise)
         return jnp.concatenate([x, *reversed(left)], axis=1)
-
-    def inverse(self, z: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Latents back to vectors."""
-        x = z[:, :0]
-        for size, steps in zip(reversed(self.sizes), reversed(list(self.levels)), strict=True):
-            x = jnp.concatenate([x, z[:, x.shape[1] : size]], axis=1)
-            for step in reversed(list(steps)):
-                x = step.inverse(x)
-        return x
 
     def log_determinant(self) -> Float[Array, ""]:
         """log |det| of the Jacobian, the same for every vector."""

@@ -35,8 +35,8 @@ _SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference
 class SimilarityMethod(Method):
     """A method that leaves vectors as they are and corrects the similarity of a pair. A subclass adds `_compare`.
 
-    It is fitted on reference vectors, which say what is near and far, and then compares any two vectors. There is no
-    `transform`: the corrected similarity is not the cosine of any pair of vectors.
+    It is fitted on reference vectors, which say what is near and far. There is no `transform`: the corrected similarity
+    is not the cosine of any pair of vectors.
     """
 
     @abstractmethod
@@ -44,14 +44,9 @@ class SimilarityMethod(Method):
         """Similarities of rows that are finite and have the right number of columns."""
 
     def similarity(self, a: Any, b: Any) -> Float[np.ndarray, " n"]:
-        """The corrected similarity of row i of `a` with row i of `b`; symmetric, larger is nearer.
+        """The corrected similarity of row i of `a` with row i of `b` [n, d], in float64; symmetric, larger is nearer.
 
-        Args:
-          a: [n, d] rows.
-          b: [n, d] rows.
-
-        Returns:
-          float64 similarities. Their order and their scale mean something only for one fitted method.
+        Order and scale mean something only for one fitted method.
         """
         (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
         if len(a) != len(b):
@@ -159,13 +154,8 @@ class _ReferenceMethod(SimilarityMethod):
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Reference:
         state = Reference(int(tensors["seen"].item()), tensors["keys"], tensors["reference"])
-        m = len(state.keys)
-        if (
-            state.unit.shape != (m, d)
-            or state.unit.dtype != np.float32
-            or state.keys.ndim != 1
-            or not 0 < m <= state.seen
-        ):
+        m, as_written = len(state.keys), state.unit.dtype == np.float32 and state.keys.ndim == 1
+        if not as_written or state.unit.shape != (m, d) or not 0 < m <= state.seen:
             raise ValueError(f"a reference of shape {state.unit.shape} from {state.seen} rows")
         return state
 

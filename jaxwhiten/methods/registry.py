@@ -45,24 +45,22 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 
 
 def make_method(name: str, **params: Any) -> Any:
-    """A method by its name."""
+    """The method of that name in `METHODS`, made with arguments of its constructor and not fitted yet."""
     if name not in METHODS:
         raise unknown_name("method", name, METHODS)
-    method = METHODS[name]()
-    return method.set_params(**params)
+    return METHODS[name]().set_params(**params)
 
 
 def load_method(path: str | os.PathLike[str]) -> Any:
-    """Loads any fitted method, a `Whitening` included."""
+    """Loads any fitted method, a `Whitening` included, from the file its `save` wrote."""
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)
 
 
 def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-    """How similar row i of `a` and row i of `b` are under a fitted method.
+    """How similar row i of `a` and row i of `b`, raw vectors, are under a fitted method.
 
-    Returns:
-      The method's own similarity where it has one, else the cosine of the transformed vectors.
+    By its own similarity where it has one, else by the cosine of the transformed vectors.
     """
     if hasattr(method, "similarity"):
         return method.similarity(a, b)

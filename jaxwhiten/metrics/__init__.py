@@ -1,5 +1,4 @@
-"""Scores of vectors against human judgements: arrays in, numbers out. Intervals are in `bootstrap`, the shape of a
-cloud of vectors in `geometry`."""
+"""Scores of vectors against human judgements: arrays in, numbers out."""
 
 from jaxwhiten.metrics.scores import (
     AGGREGATES,

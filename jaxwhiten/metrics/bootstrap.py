@@ -175,17 +175,9 @@ def spearman_resamples(
 
 
 def percentile_interval(samples: Real[np.ndarray, " r"], level: float = 0.95) -> Interval:
-    """The percentile interval of bootstrap samples; undefined samples are left out.
+    """The percentile interval of bootstrap samples, `level` of them inside (Efron & Tibshirani 1993, chapter 13).
 
-    Args:
-      samples: The statistic in each resample, or the difference of two rows' statistics.
-      level: The share of samples inside.
-
-    Returns:
-      The interval; NaN at both ends when no sample is defined.
-
-    References:
-      Efron & Tibshirani 1993, chapter 13.
+    Undefined samples are left out; when none is defined, both ends are NaN.
     """
     if not 0 < level < 1:
         raise InputError(f"The level of an interval lies between 0 and 1, got {level}.")
@@ -219,8 +211,6 @@ def bootstrap_mean(
 
     Equal values are drawn together: a resample is one multinomial draw over the distinct values, which for
     reciprocal ranks are few however many queries there are.
-
-    Args are those of `bootstrap_spearman`, with one value per item.
     """
     if not len(values):
         raise InputError("The bootstrap of a mean needs at least one value.")

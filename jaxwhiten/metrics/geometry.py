@@ -1,8 +1,7 @@
 """The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
 
-`geometry` gives all measures of one set at once; each is also a function of its own, of the vectors or of their
-covariance. All work on float64 copies of blocks, except the two that look at every pair of rows, which run on the
-device in blocks of similarities.
+All measures work on float64 copies of blocks, except the two that look at every pair of rows, which run on the device
+in blocks of similarities.
 """
 
 from __future__ import annotations
@@ -26,12 +25,9 @@ _SIMILARITY_BYTES = 32 << 20  # of one block of similarities
 
 
 class Geometry(TypedDict):
-    """Measures of one set of vectors; NaN where a measure is undefined.
+    """Measures of one set of vectors; NaN where a measure is undefined."""
 
-    n is the number of rows they were taken on.
-    """
-
-    n: int
+    n: int  # rows they were taken on
     isoscore: float
     average_cosine: float
     effective_rank: float
@@ -45,7 +41,7 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
     Args:
       x: One vector per row, at least two.
       max_rows: More rows than this are sampled without replacement, since `uniformity` and `hubness` look at every
-        pair of rows. `n` of the result says how many were used.
+        pair of rows.
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
     """
@@ -95,10 +91,9 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 
 
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
-    """How many dimensions the vectors use: exp of the entropy of the singular values of the centred matrix.
+    """How many dimensions vectors of this covariance use: exp of the entropy of the centred matrix's singular values.
 
-    Returns:
-      A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
+    A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
@@ -113,16 +108,8 @@ def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     return float(np.exp(-(p @ np.log(p))))
 
 
-def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"], alpha: float = 2.0) -> float:
-    """The mean distance of the two sides of positive pairs, on the unit sphere; smaller is better.
-
-    Args:
-      x: One side of each pair; zero rows stay zero.
-      y: The other side.
-      alpha: Power of the distance.
-
-    Returns:
-      The mean of ‖x − y‖^α over the pairs.
+def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]) -> float:
+    """The mean of ‖x − y‖² of the two sides of positive pairs, on the unit sphere; smaller is better.
 
     References:
       Wang, Isola: Understanding Contrastive Representation Learning through Alignment and Uniformity on the
@@ -131,20 +118,13 @@ def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"], alpha: f
     if not len(x):
         raise InputError("The alignment needs at least one pair.")
     difference = normalize(x).astype(np.float64) - normalize(y)
-    return float((np.einsum("ij,ij->i", difference, difference) ** (alpha / 2)).mean())
+    return float(np.einsum("ij,ij->i", difference, difference).mean())
 
 
-def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
-    """The logarithm of the mean Gaussian potential of two different rows, on the unit sphere; smaller is better.
+def uniformity(x: Float[np.ndarray, "n d"]) -> float:
+    """The logarithm of the mean of exp(−2 ‖x − y‖²) over all pairs of rows, on the unit sphere; smaller is better.
 
-    Exact, over all n(n − 1)/2 pairs, in blocks.
-
-    Args:
-      x: One vector per row, at least two; zero rows stay zero.
-      t: The potential is exp(−t ‖x − y‖²).
-
-    Returns:
-      A number from −4t to 0.
+    A number from −8 to 0, exact, in blocks. Zero rows stay zero.
 
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
@@ -152,21 +132,13 @@ def uniformity(x: Float[np.ndarray, "n d"], t: float = 2.0) -> float:
     _check(x, "The uniformity")
     n = len(x)
     unit, rows = _padded(normalize(x).astype(np.float32))
-    sums = (_potentials(unit, start, n, np.float32(t), rows) for start in range(0, n, rows))
+    sums = (_potentials(unit, start, n, rows) for start in range(0, n, rows))
     total = sum(float(np.asarray(block, np.float64).sum()) for block in sums)
     return math.log(total / (n * (n - 1)))
 
 
 def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
-    """How often each row is among the k nearest neighbours, by cosine, of the other rows.
-
-    Args:
-      x: One vector per row, more than k of them.
-      k: Neighbours of each row; of equally near ones the first.
-
-    Returns:
-      The counts; their mean is k.
-    """
+    """How often each row is among the k nearest neighbours, by cosine, of others; of equally near ones the first."""
     _check(x, "The k-occurrence")
     n = len(x)
     if not 1 <= k < n:
@@ -180,12 +152,7 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
 
 
 def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
-    """The skewness of the k-occurrence: large when few rows, the hubs, are neighbours of many.
-
-    Args are those of `k_occurrence`.
-
-    Returns:
-      The skewness; 0 when every row occurs equally often.
+    """The skewness of the k-occurrence: 0 when every row occurs equally often, large when few, the hubs, do so.
 
     References:
       Radovanović, Nanopoulos, Ivanović: Hubs in Space: Popular Nearest Neighbors in High-Dimensional Data (2010),
@@ -231,11 +198,11 @@ def _similarities(
 
 
 @functools.partial(jax.jit, static_argnames="rows")
-def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, t: jax.Array, rows: int) -> jax.Array:
+def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> jax.Array:
     products, valid = _similarities(unit, start, n, rows)
     squares = jnp.einsum("ij,ij->i", unit, unit, precision=lax.Precision.HIGHEST)  # 1, or 0 for zero rows
     distances = lax.dynamic_slice_in_dim(squares, start, rows)[:, None] + squares[None, :] - 2 * products
-    return jnp.where(valid, jnp.exp(-t * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
+    return jnp.where(valid, jnp.exp(-2 * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
 
 
 @functools.partial(jax.jit, static_argnames=("k", "rows"))

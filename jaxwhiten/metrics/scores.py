@@ -35,9 +35,7 @@ class Gold(NamedTuple):
         """From one sequence of ids per query; an empty one means the query has no gold."""
         arrays = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in lists]
         sizes = np.fromiter((len(ids) for ids in arrays), dtype=np.int64, count=len(arrays))
-        return cls(
-            np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int64)
-        )
+        return cls(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([np.zeros(0, np.int64), *arrays]))
 
     @classmethod
     def from_pairs(cls, queries: Int[np.ndarray, " m"], ids: Int[np.ndarray, " m"], n_queries: int) -> Gold:
@@ -52,13 +50,7 @@ class Gold(NamedTuple):
 def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     """Spearman's rank correlation, ties given the average of their ranks.
 
-    Args:
-      x: One value per item.
-      y: The other value of the same items.
-
-    Returns:
-      The correlation in [−1, 1]; NaN, without a warning, where it is undefined: fewer than two items, or one of
-      the two constant.
+    NaN, without a warning, where it is undefined: fewer than two items, or one of the two constant.
     """
     from scipy.stats import rankdata  # half a second that only scores need
 
@@ -90,9 +82,8 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
 
     Returns:
       `all`: one Spearman over all pairs (Sentence-BERT, SimCSE, MTEB). `mean`: the mean of the subsets' Spearman
-      (WhiteningBERT). `wmean`: that mean weighted by the subsets' pairs (BERT-flow, BERT-whitening). `subsets`: each
-      subset's own, in order of first appearance. All in points. A subset whose correlation is undefined is NaN, and
-      makes `mean` and `wmean` NaN.
+      (WhiteningBERT), `wmean` weighted by their pairs (BERT-flow, BERT-whitening). `subsets`: each subset's own, in
+      order of first appearance. A subset whose correlation is undefined makes `mean` and `wmean` NaN, too.
 
     References:
       Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
@@ -115,15 +106,10 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
 
 
 def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
-    """The mean cosine between two different rows, over all pairs of rows: how far the vectors are from isotropic.
+    """The mean cosine of two different rows: near 0 for vectors spread evenly, near 1 for a narrow cone.
 
-    Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors.
-
-    Args:
-      x: One vector per row; zero vectors have cosine 0 with everything.
-
-    Returns:
-      The mean, near 0 for vectors spread evenly and near 1 for a narrow cone.
+    Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors. Zero
+    vectors have cosine 0 with everything.
 
     References:
       Ethayarajh 2019, "How contextual are contextualized word representations?", section 3.2.
@@ -141,13 +127,11 @@ def partner_ranks(
 ) -> Int[np.ndarray, " q"]:
     """For every row with a partner: how many other rows are at least as similar, by cosine, as its nearest partner.
 
+    Ranks count from 1, and ties against the partner.
+
     Args:
       x: Vectors of different sentences; each is searched for among all others.
-      left, right: Rows of the pairs that people call similar, each a partner of the other; a row paired with itself is
-        left out.
-
-    Returns:
-      Ranks from 1, the partner counted; ties count against it.
+      left, right: Rows of the pairs that people call similar; a row paired with itself is left out.
 
     References:
       Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
@@ -182,41 +166,29 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
     if repeated.any():
         raise InputError(f"Row {int(np.argmax(repeated))} of the results names an id twice.")
     # Each (query, id) becomes one integer, so that membership is one sorted search.
-    vocabulary, codes = np.unique(gold.ids, return_inverse=True)
-    width = len(vocabulary)
-    if not width:
-        return np.zeros((0, top.shape[1]), dtype=bool), np.zeros(0, dtype=np.int64)
+    names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
-    keys = np.unique(owners * width + codes)
-    relevant = np.bincount(keys // width, minlength=n)
+    keys = np.unique(owners * len(names) + numbers[: len(gold.ids)])
+    relevant = np.bincount(keys // max(1, len(names)), minlength=n)
     used = np.flatnonzero(relevant)
-    place = np.minimum(np.searchsorted(vocabulary, top[used]), width - 1)
-    known = (vocabulary[place] == top[used]) & (top[used] >= 0)
-    wanted = used[:, None] * width + place
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return known & (keys[found] == wanted), relevant[used]
+    wanted = used[:, None] * len(names) + numbers[len(gold.ids) :].reshape(top.shape)[used]
+    return np.isin(wanted, keys) & (top[used] >= 0), relevant[used]
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold.
-
-    Args are those of `mrr_at_k`, which is the mean of these.
-    """
+    """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold."""
     hits, _ = _hits(ranked, gold, k)
     ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
     return ranks
 
 
 def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Mean reciprocal rank of the first relevant result among the first k.
+    """Mean reciprocal rank of the first relevant result among the first k; NaN when no query has gold.
 
     Args:
       ranked: Ids returned for each query, best first, distinct within a row; −1 where an index returned nothing.
       gold: The relevant ids of each query. Queries without any are left out of the mean.
       k: How many results count.
-
-    Returns:
-      The mean in [0, 1]; NaN when no query has gold.
     """
     ranks = reciprocal_ranks(ranked, gold, k)
     return float(ranks.mean()) if len(ranks) else math.nan
@@ -225,8 +197,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
-    Args and Returns are those of `mrr_at_k`. With `gold` the exact search's first k ids this is the recall of
-    an approximate index.
+    Args are those of `mrr_at_k`. With `gold` the exact search's first k ids it is the recall of an approximate index.
     """
     hits, relevant = _hits(ranked, gold, k)
     return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
@@ -241,9 +212,7 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
 
 
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Normalised discounted cumulative gain with gains 0 and 1, averaged over the queries with gold.
-
-    Args and Returns are those of `mrr_at_k`.
+    """Normalised discounted cumulative gain with gains 0 and 1, averaged as by `mrr_at_k`, whose Args it takes.
 
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).

@@ -75,10 +75,9 @@ def start(where: str = "") -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends a process that has failed, at once and without the goodbye that would wait for the others.
+    """Ends a process that has failed, without the goodbye that would wait for the others.
 
-    They end too: exchanges with this process break, and the runtime tells them within `HEARTBEAT_SECONDS` which process
-    died.
+    They end too: the runtime tells them within `HEARTBEAT_SECONDS` which process died.
     """
     sys.stdout.flush()
     sys.stderr.flush()

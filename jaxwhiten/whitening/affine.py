@@ -103,10 +103,7 @@ class Affine:
         if self.matrix is None:
             return None
         weight, bias = self.kernel
-        digest = hashlib.sha256(f"{weight.shape}".encode())
-        digest.update(weight.tobytes())
-        digest.update(bias.tobytes())
-        return digest.hexdigest()
+        return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes()).hexdigest()
 
     def on_device(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
         """Maps a JAX array where it lies, also inside a compiled function."""
@@ -186,8 +183,7 @@ def _map_chunks(
     X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
 ) -> list[slice]:
     """Maps some chunks of rows, the first of which has the most; returns those whose results may not be finite."""
-    doubtful = []
-    most = chunks[0].stop - chunks[0].start
+    doubtful, most = [], chunks[0].stop - chunks[0].start
     # What is computed stays in the core's cache; the result, whose pages may be new, is touched only once.
     shifted, product = np.empty((most, X.shape[1]), shift.dtype), np.empty((most, len(offset)), shift.dtype)
     with np.errstate(all="ignore"):

@@ -1,8 +1,7 @@
 """The contract of every method: learned from rows, applied to rows or to pairs of rows, saved and loaded.
 
-A method keeps what it learned in one state. Its class says how rows become a state, and how a state is used, written
-and read. The classes here do the rest: parameters, checks, provenance, files, and what makes a class a scikit-learn
-estimator without importing scikit-learn.
+A class says how rows become a state, and how a state is used, written and read. The classes here do the rest, also what
+makes a class a scikit-learn estimator without importing scikit-learn.
 """
 
 from __future__ import annotations
@@ -54,14 +53,7 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
 
 
 class Parameter(NamedTuple):
-    """A constructor argument, as command lines and configurations offer it.
-
-    Attributes:
-      name: Of the argument.
-      parse: Makes a value of a text; ValueError where it cannot.
-      default: The value where none is given.
-      help: One line about it.
-    """
+    """A constructor argument, as command lines offer it; `parse` makes a value of a text, or raises ValueError."""
 
     name: str
     parse: Callable[[str], Any]
@@ -94,15 +86,11 @@ class Learned(NamedTuple):
 class Method(ABC):
     """A training-free method, as a scikit-learn estimator.
 
-    A subclass has the attribute `name`, and `_learn`, `_pack` and `_unpack`. Decorated with `parameters`, its annotated
-    attributes are its constructor's arguments.
-
-    Attributes:
-      name: What the method is called in `METHODS` and in files.
+    A subclass has a `name`, by which `METHODS` and files call it, and `_learn`, `_pack` and `_unpack`. Decorated with
+    `parameters`, its annotated attributes are its constructor's arguments.
     """
 
     name: ClassVar[str]
-
     _learned: Learned  # set by the first fit
 
     @abstractmethod
@@ -136,7 +124,6 @@ class Method(ABC):
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
-          InputError: Not a matrix of numbers, no rows, or a parameter that cannot be.
         """
         return self._take(X, None, self._complete)
 
@@ -144,14 +131,7 @@ class Method(ABC):
         """Adds rows to those already seen, by `fit`, `partial_fit` or the run that saved this object.
 
         What is costly and not needed to go on waits until something asks for it, so that many small blocks are cheap.
-
-        Args:
-          X: [n, d] rows. n may be 0 once rows were seen.
-          y: Ignored.
-
-        Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
-          InputError: Not a matrix of numbers, or another number of columns.
+        Args and Raises are those of `fit`; once rows were seen, X may have none.
         """
         return self._take(X, getattr(self, "_learned", None), lambda state: state)
 
@@ -207,9 +187,6 @@ class Method(ABC):
         Args:
           path: The file to write.
           provenance: Further JSON-representable facts, such as model and pooling.
-
-        Raises:
-          NotFittedError: Nothing was fitted yet.
         """
         tensors = self._pack(self._fitted().state)
         header = {"provenance": self.provenance | dict(provenance or {}) | self._facts()}
@@ -254,7 +231,7 @@ class Method(ABC):
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: M, **params: Any) -> M:
-        """Changes constructor arguments."""
+        """Changes constructor arguments; InputError for a name that the constructor does not have."""
         names = self._defaults()
         for name in params:
             if name not in names:
@@ -292,9 +269,7 @@ class VectorMethod(Method):
           float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.
 
         Raises:
-          NotFittedError: Nothing was fitted yet.
           NonFiniteError: A row holds NaN or an infinity; the message names it.
-          InputError: Not a matrix of numbers, or another number of columns.
         """
         return self._apply(*self._state_and_rows(X))
 

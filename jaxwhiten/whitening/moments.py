@@ -1,8 +1,4 @@
-"""Mean and covariance of any number of rows in O(d²) memory: reduced block by block, merged exactly in float64.
-
-Every block of rows is shifted by an approximate centre and reduced to two sums (`reduction.py`); from these, in
-float64, follow its mean and its centred second moments.
-"""
+"""Mean and covariance of any number of rows in O(d²) memory: reduced block by block, merged exactly in float64."""
 
 from __future__ import annotations
 
@@ -87,8 +83,6 @@ class Moments:
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
-          InputError: Not a matrix, or values whose squares leave float64.
-          MismatchError: Another number of columns than before.
         """
         return self.add(as_matrix(block))
 
@@ -102,14 +96,7 @@ class Moments:
         return self.merge(total)
 
     def merge(self, other: Moments) -> Moments:
-        """Adds the rows another summary stands for; `other` is left as it is.
-
-        Args:
-          other: Moments of the same number of columns, or empty.
-
-        Raises:
-          MismatchError: Another number of columns.
-        """
+        """Adds the rows another summary stands for, of as many columns or none; `other` is left as it is."""
         if other.n == 0:
             return self
         self._check_dimension(len(other.mean))
@@ -123,22 +110,13 @@ class Moments:
         return self
 
     def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
-        """The covariance matrix M2 / (n − ddof).
-
-        Args:
-          ddof: 0 for the paper's E[xᵀx] − μᵀμ, 1 for numpy's default.
-        """
+        """M2 / (n − ddof), a new matrix; `ddof` is 0 for the paper's E[xᵀx] − μᵀμ, 1 for numpy's default."""
         if self.n <= ddof:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
         return self.M2 / (self.n - ddof)
 
     def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
-        """Writes a safetensors file with a JSON header of provenance.
-
-        Args:
-          path: The file to write.
-          provenance: Further JSON-representable facts, such as model and pooling.
-        """
+        """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         tensors = {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
         facts = {"n": self.n, "dimension": len(self.mean)}
         header = {"provenance": {**self.provenance, **(provenance or {}), **facts}}
@@ -149,9 +127,6 @@ class Moments:
         """Reads a file written by `save` and checks its contents.
 
         Of a file that earlier versions wrote, third and fourth powers are left aside.
-
-        Returns:
-          The moments, with their provenance.
 
         Raises:
           FormatError: Missing, damaged, of weighted rows, or numbers that cannot be moments.
@@ -200,15 +175,7 @@ def merge_moments(moments: Moments) -> Moments:
     """The moments of all processes' rows, in every process: float64 throughout, merged in the order of the processes.
 
     Collective: every process has to call it. Memory is that of two summaries, however many processes there are.
-
-    Args:
-      moments: Of this process's rows; left as they are. Empty where it has none.
-
-    Returns:
-      New moments, bit-equal in all processes.
-
-    Raises:
-      MismatchError: The processes' rows have different numbers of columns.
+    `moments`, empty where this process has no rows, are left as they are; the result is bit-equal in all processes.
     """
     if jax.process_count() == 1:
         return Moments().merge(moments)
@@ -217,16 +184,10 @@ def merge_moments(moments: Moments) -> Moments:
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
+    packed = np.zeros(1 + d + d * d)
+    if moments.n:
+        packed[0], packed[1 : 1 + d], packed[1 + d :] = moments.n, moments.mean, moments.M2.ravel()  # n up to 2^53
     for source in range(jax.process_count()):
-        total.merge(_unpack(distributed.broadcast(_pack(moments, d), source), d))
+        n, mean, M2 = np.split(distributed.broadcast(packed, source), [1, 1 + d])
+        total.merge(Moments(int(n[0]), mean, M2.reshape(d, d)))
     return total
-
-
-def _pack(moments: Moments, d: int) -> np.ndarray:
-    if not moments.n:
-        return np.zeros(1 + d + d * d)
-    return np.concatenate([[moments.n], moments.mean, moments.M2.ravel()])  # n is exact up to 2^53
-
-
-def _unpack(packed: np.ndarray, d: int) -> Moments:
-    return Moments(int(packed[0]), packed[1 : 1 + d], packed[1 + d :].reshape(d, d))

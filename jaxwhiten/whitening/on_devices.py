@@ -1,8 +1,4 @@
-"""Moments of rows that are on the devices already: they stay there, and the host fetches no more than their sums.
-
-The rows are those that a compiled function left, such as an encoder's forward pass; `Moments.update` takes rows of the
-host. The arithmetic is that of `reduction`.
-"""
+"""Moments of rows that are on the devices already: they stay there, and the host fetches no more than their sums."""
 
 from __future__ import annotations
 
@@ -24,11 +20,7 @@ _DEALT = PartitionSpec(None, _AXIS)  # of arrays [row of its device, device, ...
 
 
 class DeviceMoments:
-    """Sums of rows, batch by batch, about the mean of the first batch.
-
-    Args:
-      mesh: The devices, in one axis `data`.
-    """
+    """Sums of rows, batch by batch, about the mean of the first batch; the mesh has one axis, `data`."""
 
     def __init__(self, mesh: Mesh):
         self._mesh = mesh

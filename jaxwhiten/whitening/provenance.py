@@ -24,9 +24,6 @@ def check_provenance(where: str, fitted: Mapping[str, Any], encoding: Mapping[st
       where: What the whitening is called in messages, such as its file.
       fitted: Its provenance.
       encoding: How the vectors to be whitened are made: model, fingerprint, pooling, max_length and dtype.
-
-    Raises:
-      MismatchError: They do not belong together; the message says what differs.
     """
     either = [key for key in (*_DECISIVE, *_TOLD) if fitted.get(key) is not None and encoding.get(key) is not None]
     different = [key for key in either if fitted[key] != encoding[key]]

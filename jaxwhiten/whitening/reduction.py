@@ -1,11 +1,8 @@
 """The sums over a block of rows that `Moments` are made of, computed on the devices or by the host's BLAS.
 
-With y = (x − c) · scale about an approximate centre c, they are Σ yᵀy and Σ y: all that is needed to move to the true
-mean and to merge with other blocks.
-
-Two routes compute them and are tested against each other. On accelerators, and wherever there is more than one device,
-it is `jax.pmap` with `lax.psum` over all local devices. On a lone CPU device there is nothing to reduce over, and XLA
-has no symmetric product there: BLAS `syrk` computes only half of the entries and is twice as fast.
+With y = (x − c) · scale about an approximate centre c, they are Σ yᵀy and Σ y. `jax.pmap` with `lax.psum` computes them
+over all local devices. On a lone CPU device XLA has no symmetric product: BLAS `syrk` computes only half of the entries
+and is twice as fast.
 """
 
 from __future__ import annotations

@@ -20,14 +20,10 @@ SPREAD_OUT = 0.1
 
 
 class Isotropy(TypedDict):
-    """How evenly vectors point into all directions, as far as mean and covariance tell it.
+    """How evenly vectors point into all directions, as far as mean and covariance tell it."""
 
-    mean_cosine: |μ|² / (|μ|² + tr Σ), the mean cosine of two different rows if all rows have the same length.
-    isoscore: 1 where all directions have the same variance, 0 where one has all of it; NaN for one dimension.
-    """
-
-    mean_cosine: float
-    isoscore: float
+    mean_cosine: float  # |μ|² / (|μ|² + tr Σ), that of two different rows if all rows have the same length
+    isoscore: float  # 1 where all directions have the same variance, 0 where one has all; NaN for one dimension
 
 
 class Share(TypedDict):
@@ -38,20 +34,15 @@ class Share(TypedDict):
 
 
 class Spectrum(TypedDict):
-    """A summary of vectors and of one whitening of them.
-
-    condition: Largest eigenvalue over the smallest one above the floor.
-    before: Of the vectors.
-    after: Of the vectors as this whitening maps them.
-    """
+    """A summary of vectors and of one whitening of them."""
 
     n: int
     dimension: int
     rank: int
-    condition: float
+    condition: float  # the largest eigenvalue over the smallest one above the floor
     explained: list[Share]
-    before: Isotropy
-    after: Isotropy
+    before: Isotropy  # of the vectors
+    after: Isotropy  # of the vectors as this whitening maps them
 
 
 class Suggestion(NamedTuple):
@@ -67,14 +58,9 @@ class Suggestion(NamedTuple):
 def spread(fitted: Moments | Whitening) -> float:
     """The IsoScore of what was fitted, which tells kinds of encoders apart at `SPREAD_OUT`.
 
-    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. What few
-    rows take from the score is given back, see `isoscore_from_covariance`.
-
-    Args:
-      fitted: Moments, or a whitening; its settings do not matter.
-
-    Returns:
-      A number from 0 to 1; NaN where all rows are equal or have one dimension.
+    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. Nor do the
+    settings of a whitening. What few rows take from the score is given back, see `isoscore_from_covariance`. NaN where
+    all rows are equal or have one dimension.
     """
     if isinstance(fitted, Moments):
         sigma, n = fitted.covariance(), fitted.n
@@ -125,8 +111,7 @@ def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
 def suggest(whitening: Whitening) -> Suggestion:
     """Settings to start from, by rules of thumb; `jaxwhiten.whitening.tuning.tune` finds better ones with a few labels.
 
-    Args:
-      whitening: Fitted; its own settings do not matter.
+    The settings of the fitted whitening do not matter.
 
     References:
       Su, Cao, Liu, Ou 2021 (BERT-whitening), section 3.3, for a k well below d. Su, https://kexue.fm/archives/9079, for

@@ -45,21 +45,13 @@ class Baseline(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What `tune` found.
+    """What `tune` found."""
 
-    Attributes:
-      best: The best setting by `score`; of equal ones that of the smallest k.
-      own: The whitening's own setting.
-      baseline: The vectors as they are.
-      rows: The whole grid.
-      warnings: One sentence each, where whitening does not help.
-    """
-
-    best: Setting
-    own: Setting
+    best: Setting  # by `score`; of equal ones that of the smallest k
+    own: Setting  # that of the whitening
     baseline: Baseline
-    rows: tuple[Setting, ...]
-    warnings: tuple[str, ...]
+    rows: tuple[Setting, ...]  # the whole grid
+    warnings: tuple[str, ...]  # one sentence each, where whitening does not help
 
 
 def tune(

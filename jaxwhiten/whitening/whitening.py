@@ -64,18 +64,12 @@ def _double_device() -> jax.Device | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decomposition:
-    """μ and Σ = U Λ Uᵀ of a fit. Never changed; estimators of one fit share the arrays.
-
-    Attributes:
-      mean: μ.
-      vectors: U, eigenvectors as columns.
-      values: Λ, descending.
-      maps: Maps made of these, with the parameters they were made for, by whether they are inverse.
-    """
+    """μ and Σ = U Λ Uᵀ of a fit. Never changed; estimators of one fit share the arrays."""
 
     mean: Float64[np.ndarray, " d"]
-    vectors: Float64[np.ndarray, "d d"]
-    values: Float64[np.ndarray, " d"]
+    vectors: Float64[np.ndarray, "d d"]  # eigenvectors as columns
+    values: Float64[np.ndarray, " d"]  # descending
+    # Made of these, with the parameters they were made for, by whether they are inverse.
     maps: dict[bool, tuple[Any, Affine]] = dataclasses.field(default_factory=dict, init=False)
 
     def __getstate__(self) -> dict[str, Any]:  # copies and scikit-learn's workers make their own device constants
@@ -193,18 +187,14 @@ class Whitening(VectorMethod):
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
         """The parameters of a fit, for command lines and configurations."""
-        return tuple(
-            Parameter(field.name, default=field.default, **field.metadata) for field in dataclasses.fields(cls)
-        )
+        fields = dataclasses.fields(cls)
+        return tuple(Parameter(field.name, default=field.default, **field.metadata) for field in fields)
+
+    # `fit`: rows → moments (`_learn`) → decomposition (`_complete`); what uses it asks for the map (`_map`), made once.
 
     def _learn(self, X: np.ndarray, state: Moments | Decomposition | None) -> Moments:
-        return self._moments(state).add(X)
-
-    def _moments(self, state: Moments | Decomposition | None) -> Moments:
-        """Moments of the rows seen, as a copy."""
-        if isinstance(state, Decomposition):
-            return state.moments(self.n_samples_seen_)
-        return Moments() if state is None else Moments().merge(state)
+        before = state.moments(self.n_samples_seen_) if isinstance(state, Decomposition) else state or Moments()
+        return Moments().merge(before).add(X)
 
     def _complete(self, state: Moments) -> Decomposition:
         decomposition = Decomposition.of(state)
@@ -247,7 +237,7 @@ class Whitening(VectorMethod):
         """A whitening from a summary, without the rows.
 
         Args:
-          moments: What `Moments` gathered; not kept and not changed.
+          moments: Of the rows; not kept and not changed.
           provenance: Facts to be saved with it, such as model and pooling; added to those of the moments.
           **params: Arguments of the constructor.
         """
@@ -260,7 +250,7 @@ class Whitening(VectorMethod):
         return result
 
     def with_params(self, **changes: Any) -> Whitening:
-        """Another whitening of the same fit; the eigendecomposition is shared, so that it costs nothing."""
+        """A whitening of the same fit with other parameters; the decomposition is shared, so that it costs nothing."""
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
         result._check_params(self.n_features_in_)
@@ -269,21 +259,16 @@ class Whitening(VectorMethod):
         return result
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
-        """Another whitening with the axes and scales of this fit, about another mean.
-
-        Args:
-          mean: Of the vectors that will be whitened, where the fit is of another corpus.
-        """
+        """A whitening with the axes and scales of this fit, about the mean of another corpus."""
         d, mean = self.n_features_in_, np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
             raise InputError(f"The mean must be {d} finite numbers, got an array of shape {mean.shape}.")
-        decomposition = dataclasses.replace(self._decomposition, mean=mean)
         result = type(self)(**self.get_params())
-        result._learned = self._learned._replace(state=decomposition)
+        result._learned = self._learned._replace(state=dataclasses.replace(self._decomposition, mean=mean))
         return result
 
     def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
-        """Where other vectors lie in this fit: their mean, from this one's, and their variance along every axis."""
+        """Where other raw vectors lie in this fit: their mean, from this one's, and their variance along every axis."""
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
         axes = self.components_
@@ -300,14 +285,7 @@ class Whitening(VectorMethod):
             )
 
     def inverse_transform(self, Z: Any) -> Float[np.ndarray, "n d"]:
-        """The rows that `transform` maps to Z; with k < d those nearest to βμ.
-
-        Args:
-          Z: [n, k] whitened rows.
-
-        Returns:
-          Rows in the dtype `transform` would choose for Z.
-        """
+        """The rows that `transform` maps to Z [n, k]; with k < d those nearest to βμ."""
         inverse = self._map(inverse=True)
         return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
 

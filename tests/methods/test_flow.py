@@ -45,23 +45,13 @@ def test_the_likelihood_is_a_density():
     """In one dimension less than can be drawn: the density over a grid sums to one."""
     model = random_glow(2, 1)
     # A grid in the space of vectors that covers the mass of the latent Gaussian.
-    corners = np.asarray(
-        model.inverse(jnp.asarray(8 * np.random.default_rng(0).uniform(-1, 1, (5000, 2)), jnp.float32))
-    )
+    wide = np.random.default_rng(0).uniform(-100, 100, (1_000_000, 2)).astype(np.float32)
+    corners = wide[(np.abs(np.asarray(model(jnp.asarray(wide)))) < 8).all(1)]
     low, high = corners.min(0), corners.max(0)
     axes = [np.linspace(a, b, 700) for a, b in zip(low, high, strict=True)]
     grid = np.stack(np.meshgrid(*axes), -1).reshape(-1, 2).astype(np.float32)
     density = np.exp(np.asarray(model.log_likelihood(jnp.asarray(grid)), np.float64))
     assert density.sum() * np.prod([axis[1] - axis[0] for axis in axes]) == pytest.approx(1, abs=0.01)
-
-
-@pytest.mark.parametrize(("d", "levels"), [(4, 2), (7, 2), (13, 3)])
-def test_inverse(d, levels):
-    model = random_glow(d, levels)
-    x = jnp.asarray(data(20, d))
-    np.testing.assert_allclose(model.inverse(model(x)), x, rtol=1e-4, atol=1e-4)
-    z = jnp.asarray(np.random.default_rng(1).standard_normal((20, d)), jnp.float32)
-    np.testing.assert_allclose(model(model.inverse(z)), z, rtol=1e-4, atol=1e-4)
 
 
 def test_forward_follows_its_definition():
@@ -92,7 +82,6 @@ def test_actnorm_standardises_the_first_rows():
     layer = ActNorm(6)
     y = layer(jnp.asarray(x), initialise=True)
     np.testing.assert_allclose(y, (x - x.mean(0)) / x.std(0), atol=1e-3)
-    np.testing.assert_allclose(layer.inverse(y), x, atol=1e-4)
 
 
 def test_before_the_first_step_the_flow_is_a_z_score_of_permuted_columns():
@@ -109,23 +98,29 @@ def fitted():
     return BertFlow(depth=2, epochs=5).fit(x[:3500]), x
 
 
+def log_likelihood(method, x):
+    """Of a fitted flow, in nats."""
+    state = method._fitted().state
+    model = Glow(x.shape[1], *state.sizes, np.random.default_rng(0))
+    nnx.update(model, state.params)
+    return np.asarray(model.log_likelihood(jnp.asarray(x)))
+
+
 def test_the_likelihood_rises_also_on_rows_not_seen(fitted):
     method, x = fitted
     bits = method.losses_
     assert len(bits) == 5 * (3500 // 64)
     assert bits[-50:].mean() < bits[:10].mean() - 0.05
     start = BertFlow(depth=2, epochs=0).fit(x[:3500])
-    assert method.log_likelihood(x[3500:]).mean() > start.log_likelihood(x[3500:]).mean() + 1
+    assert log_likelihood(method, x[3500:]).mean() > log_likelihood(start, x[3500:]).mean() + 1
     # The loss is the likelihood, in bits per dimension.
-    assert -method.log_likelihood(x[:3500]).mean() / 24 / math.log(2) == pytest.approx(bits[-50:].mean(), abs=0.1)
+    assert -log_likelihood(method, x[:3500]).mean() / 24 / math.log(2) == pytest.approx(bits[-50:].mean(), abs=0.1)
 
 
-def test_round_trip_of_a_fitted_flow(fitted):
+def test_the_latents_of_a_fitted_flow(fitted):
     method, x = fitted
     z = method.transform(x)
     assert z.shape == x.shape
-    np.testing.assert_allclose(method.inverse_transform(z), x, atol=1e-4 * np.abs(x).max())
-    assert np.abs(method.inverse_transform(z) - x).max() < 1e-4 * np.abs(x).max()
     # The latents are near standard normal.
     assert np.abs(z.mean(0)).max() < 0.5
     assert 0.8 < z.std() < 1.2
