@@ -14,7 +14,6 @@ import copy
 import functools
 import hashlib
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, no_type_check, overload
@@ -24,13 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import blocks, normalize
+from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
+from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, in_blocks, moments, progress, vectors
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, in_blocks, moments, progress, vectors
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import (
     AUTO,
@@ -44,23 +44,14 @@ from jaxwhiten.head import (
     Whiten,
     canonical,
     code_steps,
-    read_head,
-    says_head,
     write_folder,
 )
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import BulkTokenizer, checked_text, prompt_named, prompt_of_role, tells_roles_apart
+from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
-DEFAULT_MAX_LENGTH = 64
-
-Vectors = np.ndarray
 Names = str | Sequence[str] | None
-
-
-class PoolingWarning(UserWarning):
-    """A model folder that does not say how its vectors are pooled."""
 
 
 class Encoder:
@@ -83,11 +74,8 @@ class Encoder:
       engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
 
     Attributes:
-      name, max_length, prompts, similarity_fn_name: As given.
-      head: The default head.
-      pooling: Its name; `"auto"` for a head that does more than a pooling.
+      pooling: The name of `head`; `"auto"` for a head that does more than a pooling.
       dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
-      engine: The name of what runs them.
       dimension: Width d of the vectors of the default head.
       tokenizer: Its tokenizer, truncating to `max_length`.
     """
@@ -107,23 +95,11 @@ class Encoder:
         device: str | jax.Device | None = None,
         engine: str | Engine = DEFAULT,
     ):
-        self.config, self.prompts = model.config, dict(prompts or {})
+        self.config, self.prompts, self.max_length = model.config, dict(prompts or {}), max_length
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
         self._default_prompt_name = default_prompt_name
         self.name = name or str(tokenizer_folder)
-        if not 3 <= max_length <= self.config.longest_input:
-            raise InputError(
-                f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
-            )
-        self.max_length = max_length
-        self.tokenizer = BulkTokenizer(
-            Path(tokenizer_folder), max_length, self.config.vocab_size, special_tokens=model.special_tokens
-        )
-        if self.tokenizer.vocab_size > self.config.vocab_size:
-            raise ModelError(
-                f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
-                f"{self.config.vocab_size} rows; they do not belong together."
-            )
+        self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._tables = Tables(self.tokenizer.mask_token_id, {})
         if isinstance(engine, str):
             engine = engine_for(engine, model, max_length, device)
@@ -167,52 +143,28 @@ class Encoder:
           truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
           device, engine: As in the constructor.
 
-        Returns:
-          The encoder, its weights on the device, or on all local ones.
-
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
           MissingDependencyError: The engine is not installed.
-          InputError: An unknown pooling, dtype, engine, prompt, similarity or device, or a `max_length` or
-            `truncate_dim` the model cannot take.
+          InputError: A name that is unknown, or a `max_length` or `truncate_dim` the model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         products, loaded = checked_dtype(engine, dtype)
         module, config, weights_folder = loading.load_model(folder, dtype=loaded)
-        tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
-        settings = Settings.read(folder)
-        if similarity_fn_name is None:  # a folder may name one of multi-vector models
-            said = settings.similarity_fn_name
-            similarity_fn_name = said if said in similarity.SIMILARITIES else "cosine"
-        head = None
-        if pooling == AUTO and says_head(folder):
-            head, longest = read_head(folder, config)
-            default_prompt_name = default_prompt_name or settings.default_prompt_name
-            if truncate_dim is None and settings.truncate_dim is not None:
-                truncate_dim = min(settings.truncate_dim, head.width(config))
-            if max_length is None:
-                max_length = min(longest or config.longest_input, config.longest_input)
-        elif pooling == AUTO:
-            pooling = "mean"
-            warnings.warn(
-                f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-                f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
-                f" {spelled('pooling', 'mean')} silences this.",
-                PoolingWarning,
-                stacklevel=2,
-            )
-        max_length = DEFAULT_MAX_LENGTH if max_length is None else max_length
+        said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
+        max_length = longest if max_length is None else max_length
+        truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
         encoder = cls(
             module,
-            tokenizer_folder,
-            pooling=pooling,
+            weights_folder if loading.has_tokenizer(weights_folder) else folder,
+            pooling="mean" if pooling == AUTO else pooling,
             max_length=max_length,
             name=str(model),
             head=head,
-            prompts={**settings.prompts, **(prompts or {})},
-            default_prompt_name=default_prompt_name,
-            similarity_fn_name=similarity_fn_name,
+            prompts={**said.prompts, **(prompts or {})},
+            default_prompt_name=default_prompt_name or said.default_prompt_name,
+            similarity_fn_name=similarity_fn_name or said.similarity_fn_name,
             engine=engine_for(engine, module, max_length, device, products, folder),
         )
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
@@ -278,18 +230,11 @@ class Encoder:
           prompt: The text in front of the sentences, where it is not the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is another than
-          the head's own.
+          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it was given.
         """
         pooling = canonical(pooling or self.pooling)
-        facts = {
-            "model": str(self.name),
-            "fingerprint": self.fingerprint,
-            "pooling": pooling,
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-            **self._engine.facts,
-        }
+        facts = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
+        facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt
         return facts
@@ -297,14 +242,6 @@ class Encoder:
     def model(self) -> TransformerEncoder:
         """The Flax module, sharing its parameters."""
         return self._engine.model()
-
-    def width(self, pooling: str) -> int:
-        """Width of the vectors of a pooling."""
-        return self._named(canonical(pooling)).width
-
-    def output_dtype(self, pooling: str) -> type[np.generic]:
-        """Of what `encode` gives for a pooling: float32, or uint8 where the head ends with a code."""
-        return self._named(canonical(pooling)).head.dtype
 
     def with_pooling(self, pooling: str) -> Encoder:
         """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
@@ -315,14 +252,7 @@ class Encoder:
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
-        """An encoder whose head has further steps; weights and compiled programs are shared.
-
-        Args:
-          *steps: Steps on vectors, such as `jaxwhiten.head.Truncate(64)`.
-
-        Raises:
-          MismatchError, InputError: A step that takes vectors of another width.
-        """
+        """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
         return self._with_head(self.head.then(*steps))
 
     def with_whitening(
@@ -335,9 +265,6 @@ class Encoder:
           normalize: Whether the whitened vectors are scaled to unit length.
           where: What the whitening is called in messages, such as its file.
           **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
-
-        Returns:
-          The encoder; weights are shared.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
@@ -354,11 +281,8 @@ class Encoder:
 
         Args:
           code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
-            code, whose place it takes.
+            code, whose place it takes. Queries are encoded by `without_code`.
           where: What the code is called in messages, such as its file.
-
-        Returns:
-          The encoder; weights are shared. Queries are encoded by `without_code`.
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
@@ -377,12 +301,7 @@ class Encoder:
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
-
-        Args:
-          whitening: A fitted whitening or code.
-          where: What it is called in messages.
-        """
+        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so."""
         check_provenance(where, whitening.provenance, self.encoding())
         if whitening.n_features_in_ != self.dimension:
             raise MismatchError(
@@ -397,27 +316,8 @@ class Encoder:
 
         Returns:
           The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-
-        Raises:
-          InputError: No sentences, or an item that is not a string.
         """
-        return self.add_idf(inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size))
-
-    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
-        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
-
-        Args:
-          weights: One per row of the model's word embedding, none below 0.
-
-        Returns:
-          The pooling's name.
-
-        Raises:
-          InputError: Weights of another length, below 0, or not finite.
-        """
-        weights = np.ascontiguousarray(weights, np.float32)
-        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
+        weights = inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size).astype(np.float32)
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
         return f"idf:{table}"
@@ -429,14 +329,14 @@ class Encoder:
 
     def prompt_for(self, role: str) -> str | None:
         """The prompt of a `"query"` or a `"document"`; None, for the default one, where neither has a prompt."""
-        return prompt_of_role(self.prompts, role) if tells_roles_apart(self.prompts) else None
+        return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> Vectors: ...
+    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
     def encode(
         self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
-    ) -> dict[str, Vectors]: ...
+    ) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
@@ -450,7 +350,7 @@ class Encoder:
         precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Vectors | dict[str, Vectors]:
+    ) -> np.ndarray | dict[str, np.ndarray]:
         """Encodes sentences.
 
         Args:
@@ -481,15 +381,14 @@ class Encoder:
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
             cut = truncate_dim, normalize_embeddings
-            widths = {name: _columns(head, *cut) for name, head in heads.items()}
-            out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
-            parts = list(blocks(len(sentences), BLOCK))
+            columns = {name: head.columns(*cut) for name, head in heads.items()}
+            out = {name: np.empty((len(sentences), columns[name]), head.head.dtype) for name, head in heads.items()}
+            parts, bar = list(blocks(len(sentences), BLOCK)), progress(sentences, show_progress)
             texts = (sentences[part] for part in parts)
-            with progress(sentences, show_progress) as bar:
-                found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
-                for part, block in zip(parts, found, strict=True):
-                    for name, x in block.items():
-                        out[name][part] = _finished(x, *cut)
+            found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
+            for part, block in zip(parts, found, strict=True):
+                for name, x in block.items():
+                    out[name][part] = finished(x, *cut)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -500,19 +399,12 @@ class Encoder:
     def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
-        Args:
-          sentences: The queries.
-          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the query's.
+        A `prompt_name` or `prompt` among the options takes the place of the query's.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
     def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the first prompt there is of `document`, `passage` and `corpus`; with none where there is none.
-
-        Args:
-          sentences: The documents.
-          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the document's.
-        """
+        """`encode` with the first prompt there is of `document`, `passage` and `corpus`, as `encode_query`."""
         return self.encode(sentences, **self._in_role("document", options))
 
     def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -531,7 +423,7 @@ class Encoder:
         block_size: int = BLOCK,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
+    ) -> Iterator[np.ndarray] | Iterator[dict[str, np.ndarray]]:
         """Encodes any iterable of sentences in bounded memory.
 
         Args:
@@ -547,14 +439,13 @@ class Encoder:
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
         for head in heads.values():
-            _columns(head, truncate_dim, normalize_embeddings)
+            head.columns(truncate_dim, normalize_embeddings)
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        texts = checked_blocks(sentences, block_size)
-        with progress(sentences, show_progress) as bar:
-            for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
-                out = {name: _finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
-                yield next(iter(out.values())) if single else out
+        texts, bar = checked_blocks(sentences, block_size), progress(sentences, show_progress)
+        for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
+            out = {name: finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
+            yield next(iter(out.values())) if single else out
 
     def _chosen(self, pooling: Names, prompt_name: str | None, prompt: str | None) -> tuple[dict[str, ReadyHead], bool]:
         """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
@@ -579,15 +470,9 @@ class Encoder:
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Iterable[str]) -> Moments:
-        """Moments of the vectors of any number of sentences, in bounded memory.
+        """Moments of the vectors of any number of sentences, read once, in bounded memory.
 
         On an accelerator the vectors stay there, and sums are fetched.
-
-        Args:
-          sentences: Read once.
-
-        Raises:
-          InputError: An item is not a string; its index is named.
         """
         total = Moments()
         if not self._engine.reduces or self.head.code is not None:
@@ -595,11 +480,9 @@ class Encoder:
                 total.update(block)
             return total
         heads, _ = self._chosen(None, None, None)
-        texts = checked_blocks(sentences, BLOCK * self._engine.devices)
-        with progress(sentences) as bar:
-            for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, bar):
-                for part in found.values():
-                    total.merge(part)
+        texts, bar = checked_blocks(sentences, BLOCK * self._engine.devices), progress(sentences)
+        for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, bar):
+            total.merge(found[self.pooling])
         return total
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
@@ -609,12 +492,6 @@ class Encoder:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
           k: Dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and others of `jaxwhiten.Whitening`.
-
-        Returns:
-          The encoder, see `with_whitening`.
-
-        Raises:
-          InputError: No rows, an item that is not a string, or a parameter that cannot be.
         """
         fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
@@ -630,9 +507,6 @@ class Encoder:
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
 
-        Returns:
-          The folder.
-
         Raises:
           InputError: A step that no module of sentence-transformers can do, or the model's own folder.
         """
@@ -645,19 +519,3 @@ class Encoder:
         write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
         self._engine.save_beside(folder)
         return folder
-
-
-def _columns(head: ReadyHead, truncate_dim: int | None, unit_length: bool) -> int:
-    """Columns that are kept of what a head gives."""
-    width = head.width
-    if head.head.code is not None and (truncate_dim is not None or unit_length):
-        raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
-    if truncate_dim is not None and not 1 <= truncate_dim <= width:
-        raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {width} dimensions.")
-    return width if truncate_dim is None else truncate_dim
-
-
-def _finished(x: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
-    """Cut and scaled on the host, so that neither compiles another program."""
-    x = x[:, :truncate_dim]
-    return normalize(x) if unit_length else x

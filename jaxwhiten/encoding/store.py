@@ -128,13 +128,13 @@ class EmbeddingStore:
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said = encoder.encoding(pooling, prompt)
-    kept = np.dtype(encoder.output_dtype(pooling))
+    said, pooled = encoder.encoding(pooling, prompt), encoder.with_pooling(pooling)
+    kept = np.dtype(pooled.head.dtype)
     return {
         **{name: value for name, value in said.items() if name not in ("model", "fingerprint")},
         "store_version": VERSION,
         "encoder": said["fingerprint"],
-        "dimension": encoder.width(pooling),
+        "dimension": pooled.dimension,
         **({} if kept == np.float32 else {"kept": kept.str}),
         "rows": rows,
         "text": text,

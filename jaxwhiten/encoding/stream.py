@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from jaxwhiten.arrays import normalize
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
@@ -35,6 +36,14 @@ class ReadyHead(NamedTuple):
     head: Head
     steps: tuple[Step, ...]
     width: int
+
+    def columns(self, truncate_dim: int | None, unit_length: bool) -> int:
+        """Columns that are kept of its vectors."""
+        if self.head.code is not None and (truncate_dim is not None or unit_length):
+            raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
+        if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
+            raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {self.width} dimensions.")
+        return self.width if truncate_dim is None else truncate_dim
 
 
 ReadyHeads = Mapping[str, ReadyHead]
@@ -75,6 +84,12 @@ def moments(
     if rest := {name: heads[name] for name in heads if name not in kept}:  # not finite, or beyond float32
         kept |= {name: Moments().update(x) for name, x in vectors(engine, tokens, rest, max_rows).items()}
     return kept
+
+
+def finished(x: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
+    """Vectors cut and scaled on the host, so that neither compiles another program."""
+    x = x[:, :truncate_dim]
+    return normalize(x) if unit_length else x
 
 
 def batches(
@@ -140,10 +155,7 @@ def in_blocks(
     max_rows: int | None,
     bar: tqdm,
 ) -> Iterator[dict[str, Any]]:
-    """What `reduce`, which is `vectors` or `moments`, gives for each block.
-
-    Heads of the same form of text share a forward pass.
-    """
+    """What `reduce`, which is `vectors` or `moments`, gives for each block. Heads of one form share a forward pass."""
     if max_rows is not None and max_rows < 1:
         raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
@@ -152,12 +164,13 @@ def in_blocks(
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
         upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
-        while (tokens := upcoming.result()) is not None:
-            upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
-            out: dict[str, Any] = {}
-            for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-                out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
-            yield {name: out[name] for name in heads}
+        with bar:
+            while (tokens := upcoming.result()) is not None:
+                upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
+                out: dict[str, Any] = {}
+                for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
+                    out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
+                yield {name: out[name] for name in heads}
     except KeyboardInterrupt:
         wait = False  # the sentences may come from a pipe that stays silent
         raise
