@@ -30,28 +30,17 @@ from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, finished, in_blocks, moments, progress, vectors
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, in_blocks, moments, progress, vectors
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
-from jaxwhiten.head import (
-    AUTO,
-    AfterPrompt,
-    Head,
-    Normalize,
-    Settings,
-    Step,
-    Tables,
-    Truncate,
-    Whiten,
-    canonical,
-    code_steps,
-    write_folder,
-)
+from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
+from jaxwhiten.head.coding import code_steps
+from jaxwhiten.head.folder import write_folder
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
-Names = str | Sequence[str] | None
+Texts = str | Sequence[str]
 
 
 class Encoder:
@@ -200,19 +189,9 @@ class Encoder:
                 raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
             head = self.head if name == AUTO else Head.named(name, self._tables)
             ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
-            self._ready[name] = self._prompted(ready, head.form.prompt or "")
+            self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
         ready = self._ready[name]
-        return ready if prompt is None else self._prompted(ready, prompt)
-
-    def _prompted(self, ready: ReadyHead, prompt: str) -> ReadyHead:
-        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
-        head = ready.head.with_prompt(prompt)
-        steps = ready.steps
-        if any(isinstance(step, AfterPrompt) for step in steps):
-            length = self.tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
-            placed = self._engine.place(np.int32(length))
-            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
-        return ReadyHead(head, steps, ready.width)
+        return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self._engine)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -226,11 +205,11 @@ class Encoder:
         """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
 
         Args:
-          pooling: The pooling used, where it is not the encoder's own.
-          prompt: The text in front of the sentences, where it is not the head's own.
+          pooling, prompt: Where they are others than the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it was given.
+          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is not the
+          head's own.
         """
         pooling = canonical(pooling or self.pooling)
         facts = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
@@ -244,11 +223,7 @@ class Encoder:
         return self._engine.model()
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights and compiled programs are shared.
-
-        Raises:
-          InputError, ModelError: No such pooling, or one that this model cannot serve.
-        """
+        """An encoder with another pooling by default, and no default prompt; the weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -268,8 +243,6 @@ class Encoder:
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
-          InputError: A parameter that cannot be.
-          NotFittedError: The whitening was not fitted.
         """
         if changes:
             whitening = whitening.with_params(**changes)
@@ -286,7 +259,6 @@ class Encoder:
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
-          NotFittedError: The code was not fitted.
         """
         floats = self.without_code()
         floats.check_whitening(code, where)
@@ -301,7 +273,7 @@ class Encoder:
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so."""
+        """Raises `MismatchError` if a whitening says that it was fitted on other vectors than this encoder's."""
         check_provenance(where, whitening.provenance, self.encoding())
         if whitening.n_features_in_ != self.dimension:
             raise MismatchError(
@@ -309,14 +281,7 @@ class Encoder:
             )
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
-        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
-
-        Args:
-          sentences: The corpus, read once.
-
-        Returns:
-          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-        """
+        """Counts in how many sentences each token occurs; gives the name of the pooling that weighs tokens by it."""
         weights = inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size).astype(np.float32)
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
@@ -332,17 +297,15 @@ class Encoder:
         return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
+    def encode(self, sentences: Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
-    def encode(
-        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
-    ) -> dict[str, np.ndarray]: ...
+    def encode(self, sentences: Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: Texts | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -372,23 +335,21 @@ class Encoder:
           without its first axis for one string; for several poolings a dict of such arrays by name.
 
         Raises:
-          InputError: An item is not a string, whose index is named, an unknown prompt or precision, or more columns
-            than there are. Nothing was encoded.
+          InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.
           MismatchError: A code of other vectors.
         """
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
-            cut = truncate_dim, normalize_embeddings
-            columns = {name: head.columns(*cut) for name, head in heads.items()}
-            out = {name: np.empty((len(sentences), columns[name]), head.head.dtype) for name, head in heads.items()}
+            heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
+            out = {name: head.empty(len(sentences)) for name, head in heads.items()}
             parts, bar = list(blocks(len(sentences), BLOCK)), progress(sentences, show_progress)
             texts = (sentences[part] for part in parts)
             found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
             for part, block in zip(parts, found, strict=True):
                 for name, x in block.items():
-                    out[name][part] = finished(x, *cut)
+                    out[name][part] = x
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -396,26 +357,26 @@ class Encoder:
         found = {name: vectors[0] for name, vectors in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_query(self, sentences: Texts, **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
         A `prompt_name` or `prompt` among the options takes the place of the query's.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
-    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_document(self, sentences: Texts, **options: Any) -> Any:
         """`encode` with the first prompt there is of `document`, `passage` and `corpus`, as `encode_query`."""
         return self.encode(sentences, **self._in_role("document", options))
 
     def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
-        given = options.get("prompt_name") is not None or options.get("prompt") is not None
+        given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
         return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
 
     def encode_stream(
         self,
         sentences: Iterable[str],
         *,
-        pooling: Names = None,
+        pooling: Texts | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -424,30 +385,27 @@ class Encoder:
         batch_size: int | None = None,
         show_progress: bool | None = None,
     ) -> Iterator[np.ndarray] | Iterator[dict[str, np.ndarray]]:
-        """Encodes any iterable of sentences in bounded memory.
+        """Encodes any iterable of sentences in bounded memory, with the options of `encode`.
 
         Args:
           sentences: Read lazily, at most two blocks ahead.
           block_size: Sentences per block; they are sorted by length within it.
-          pooling, prompt_name, prompt, normalize_embeddings, truncate_dim, batch_size, show_progress: As in `encode`.
 
         Yields:
-          For each block, in input order, what `encode` would return for it.
-
-        Raises:
-          InputError: An item is not a string; its index is named. All blocks before its own were yielded.
+          For each block, in input order, what `encode` would return for it. The blocks before an item that is not a
+          string are yielded before it is refused.
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
-        for head in heads.values():
-            head.columns(truncate_dim, normalize_embeddings)
+        heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
         texts, bar = checked_blocks(sentences, block_size), progress(sentences, show_progress)
         for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
-            out = {name: finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
-            yield next(iter(out.values())) if single else out
+            yield next(iter(block.values())) if single else block
 
-    def _chosen(self, pooling: Names, prompt_name: str | None, prompt: str | None) -> tuple[dict[str, ReadyHead], bool]:
+    def _chosen(
+        self, pooling: Texts | None, prompt_name: str | None, prompt: str | None
+    ) -> tuple[dict[str, ReadyHead], bool]:
         """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
@@ -479,14 +437,13 @@ class Encoder:
             for block in self.encode_stream(sentences):
                 total.update(block)
             return total
-        heads, _ = self._chosen(None, None, None)
-        texts, bar = checked_blocks(sentences, BLOCK * self._engine.devices), progress(sentences)
-        for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, bar):
-            total.merge(found[self.pooling])
+        texts, heads = checked_blocks(sentences, BLOCK * self._engine.devices), {"": self._named(self.pooling)}
+        for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, progress(sentences)):
+            total.merge(found[""])
         return total
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
-        """Fits a whitening and puts it behind this encoder.
+        """Fits a whitening and puts it behind this encoder, as `with_whitening` does.
 
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
@@ -513,8 +470,7 @@ class Encoder:
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; name another one.")
-        settings = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name)
-        model = self.model()
+        settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
         dtype = dtype or jnp.dtype(model.dtype).name
         write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
         self._engine.save_beside(folder)

@@ -21,7 +21,7 @@ from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
-from jaxwhiten.head import Head, Step
+from jaxwhiten.head import AfterPrompt, Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.on_devices import DeviceMoments
@@ -31,19 +31,39 @@ _FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 
 class ReadyHead(NamedTuple):
-    """A head in use: its steps on the devices, and the width of its vectors."""
+    """A head in use: its steps on the devices, the width of its vectors, and what is done with them on the host."""
 
     head: Head
     steps: tuple[Step, ...]
     width: int
+    truncate_dim: int | None = None
+    unit_length: bool = False
 
-    def columns(self, truncate_dim: int | None, unit_length: bool) -> int:
-        """Columns that are kept of its vectors."""
+    def cut(self, truncate_dim: int | None, unit_length: bool) -> ReadyHead:
+        """The head, its vectors cut and scaled on the host, so that neither compiles another program."""
         if self.head.code is not None and (truncate_dim is not None or unit_length):
             raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
         if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
             raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {self.width} dimensions.")
-        return self.width if truncate_dim is None else truncate_dim
+        return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
+
+    def empty(self, n: int) -> np.ndarray:
+        """Room for n vectors."""
+        return np.empty((n, self.truncate_dim or self.width), self.head.dtype)
+
+    def finished(self, x: np.ndarray) -> np.ndarray:
+        """Vectors, cut and scaled."""
+        x = x[:, : self.truncate_dim]
+        return normalize(x) if self.unit_length else x
+
+    def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
+        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
+        head, steps = self.head.with_prompt(prompt), self.steps
+        if any(isinstance(step, AfterPrompt) for step in steps):
+            length = tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
+            placed = engine.place(np.int32(length))
+            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
+        return self._replace(head=head, steps=steps)
 
 
 ReadyHeads = Mapping[str, ReadyHead]
@@ -54,14 +74,15 @@ def vectors(
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order."""
     n = len(tokens.lengths)
-    out = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
+    at_once = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
+    out = {name: heads[name].finished(x) for name, x in at_once.items()}
     batched = {name: head for name, head in heads.items() if name not in out}
     if bar is not None and not batched:
         bar.update(n)
-    out |= {name: np.empty((n, width), head.dtype) for name, (head, _, width) in batched.items()}
+    out |= {name: head.empty(n) for name, head in batched.items()}
     for batch, found in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in found.items():
-            out[name][batch.rows] = x[batch.vectors]
+            out[name][batch.rows] = heads[name].finished(x[batch.vectors])
         if bar is not None:
             bar.update(len(batch.rows))
     return out
@@ -84,12 +105,6 @@ def moments(
     if rest := {name: heads[name] for name in heads if name not in kept}:  # not finite, or beyond float32
         kept |= {name: Moments().update(x) for name, x in vectors(engine, tokens, rest, max_rows).items()}
     return kept
-
-
-def finished(x: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
-    """Vectors cut and scaled on the host, so that neither compiles another program."""
-    x = x[:, :truncate_dim]
-    return normalize(x) if unit_length else x
 
 
 def batches(
