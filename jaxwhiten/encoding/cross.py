@@ -49,10 +49,6 @@ class CrossEncoder:
       label_names: Names of the labels.
       name: What the model is called in messages.
       device: As in `Encoder`.
-
-    Raises:
-      InputError: A `max_length` that the model cannot take.
-      ModelError: The tokenizer cannot be read, or an activation that is not supported.
     """
 
     def __init__(
@@ -96,7 +92,6 @@ class CrossEncoder:
 
         Raises:
           ModelError: The folder cannot be read, has no classifier, or asks for what is not supported.
-          InputError: A `max_length` that the model cannot take.
         """
         classifier, folder = load_pair_classifier(model, **reading)
         config, said, tokenizer = (
@@ -130,13 +125,10 @@ class CrossEncoder:
         Args:
           pairs: Pairs of sentences.
           apply_softmax: Whether the scores of a pair's labels are made to sum to 1; for several labels.
-          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
+          show_progress: As in `Encoder.encode`.
 
         Returns:
           float32 [n] for one label, else [n, labels].
-
-        Raises:
-          InputError: An item is not a pair of strings.
         """
         logits = self._logits(pairs, show_progress)
         scores = _ACTIVATIONS[self.activation][1](logits)
@@ -145,11 +137,7 @@ class CrossEncoder:
         return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict[str, Any]]:
-        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`.
-
-        Raises:
-          InputError: A model with several labels, or an item that is not a string.
-        """
+        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`."""
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
         found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
@@ -162,19 +150,15 @@ class CrossEncoder:
         *,
         show_progress: bool | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Puts the results of a search in the order of their pair scores.
+        """Puts the results of a search in the order of their pair scores, by a model with one label.
 
         Args:
-          queries: The queries.
-          documents: Texts of the documents.
+          queries, documents: Their texts.
           ids: The documents found for each query, as `Index.search` gives them; −1 for none.
-          show_progress: As in `predict`.
+          show_progress: As in `Encoder.encode`.
 
         Returns:
           Scores and ids, best first; −1 comes last, with a score of −inf.
-
-        Raises:
-          InputError: A model with several labels, or an item that is not a string.
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
@@ -201,9 +185,6 @@ class CrossEncoder:
         Args:
           folder: Made if missing; files of the same names are replaced.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
-
-        Returns:
-          The folder.
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}

@@ -36,12 +36,8 @@ Heads = Mapping[str, tuple[Step, ...]]
 def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     """The devices of this process that a name means.
 
-    Args:
-      device: `"cpu"`, `"gpu"` or `"tpu"` for all of a platform, with a number for one of them (`"gpu:1"`; `"cuda"` is
-        another word for `"gpu"`); a JAX device; None for all of the default platform.
-
-    Raises:
-      InputError: No such device here; the message names those there are.
+    `"cpu"`, `"gpu"` or `"tpu"` is all of a platform, with a number one of them (`"gpu:1"`; `"cuda"` is another word for
+    `"gpu"`), and None all of the default platform.
     """
     if device is None:
         return jax.local_devices()
@@ -59,14 +55,8 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
 class JAXEngine:
     """An encoder on JAX's devices, compiled ahead for every shape of a batch and every set of heads, see `Engine`.
 
-    Args:
-      model: An encoder, or a classifier of pairs.
-      max_length: Longest input in tokens.
-      device: The one to run on, see `local_devices`; by default all local ones.
-      dtype, folder: Not used: the model has its dtype, and its folder all that JAX needs.
-
-    Attributes:
-      kernel: For the attention of long rows, or None.
+    `dtype` and `folder` are not used: the model has its dtype, and its folder all that JAX needs. `kernel` is for the
+    attention of long rows, or None.
     """
 
     name: ClassVar[str] = "jax"
@@ -117,14 +107,12 @@ class JAXEngine:
         """Nothing: a model folder has all that JAX needs."""
 
     def contents(self) -> Iterator[bytes]:
-        """Configuration and weights as bytes, to be hashed."""
         return contents(self.config, self._model[1])
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
-        """Starts one batch; on a CPU several run side by side."""
         arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
         return self._dispatch(*arguments) if self._threads is None else self._threads.submit(self._dispatch, *arguments)
 

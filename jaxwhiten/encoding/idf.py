@@ -17,9 +17,6 @@ def inverse_document_frequencies(
 ) -> Float[np.ndarray, " vocab"]:
     """log((n + 1) / (count + 1)) of every token id, of n sentences.
 
-    Raises:
-      InputError: No sentences, or an item that is not a string.
-
     References:
       Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
     """

@@ -30,7 +30,7 @@ SIMILARITIES = tuple(_ALL)
 
 
 def check_similarity(name: str) -> str:
-    """The name, if there is such a similarity; `InputError` if not."""
+    """The name, if there is such a similarity."""
     if name not in SIMILARITIES:
         raise unknown_name("similarity", name, SIMILARITIES)
     return name
@@ -39,22 +39,14 @@ def check_similarity(name: str) -> str:
 def similarity(
     a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*m _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, "n m"]:
-    """Of all rows of one array with all of another; one vector alone is one row.
-
-    Raises:
-      InputError: No such similarity, or vectors of different widths.
-    """
+    """Of all rows of one array with all of another; one vector alone is one row."""
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
 def similarity_pairwise(
     a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*_n _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, " n"]:
-    """Of each row with the row of the same number.
-
-    Raises:
-      InputError: No such similarity, or arrays of different shapes.
-    """
+    """Of each row with the row of the same number."""
     first, second = _rows(a, b)
     if len(first) != len(second):
         raise InputError(f"{len(first)} vectors on one side and {len(second)} on the other; pairs need as many.")
