@@ -127,7 +127,6 @@ def distil(
     sif: float | None = SIF,
     weighted: bool = True,
     fit: bool = False,
-    max_length: int = MAX_LENGTH,
 ) -> Encoder:
     """A static encoder of a vocabulary that was read.
 
@@ -139,7 +138,6 @@ def distil(
       weighted: Whether tokens count as often as they occur, times that weight, in mean and covariance; else once.
       fit: Whether the rows are moved, by ridge regression, so that the vectors of the sentences drawn come near the
         teacher's, whitened.
-      max_length: Longest sentence in tokens.
 
     Returns:
       The encoder: the mean of the rows, at unit length.
@@ -156,7 +154,7 @@ def distil(
     if fit:
         table = _fitted(table, vocabulary, k)
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
-    return Encoder(StaticEncoder(table), folder, max_length=max_length, name=f"{name}, static").then(Normalize())
+    return Encoder(StaticEncoder(table), folder, max_length=MAX_LENGTH, name=f"{name}, static").then(Normalize())
 
 
 def distil_static(

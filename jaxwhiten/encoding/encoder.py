@@ -4,8 +4,8 @@
     vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
     encoder.whiten(corpus, k=128).save("small")  # a sentence-transformers folder that gives 128 numbers
 
-While the device works on one block of sentences, the host tokenises the next. Batches are split over all local
-devices. A vector depends on its own sentence only: not on its neighbours, the batch size or the order.
+Batches are split over all local devices. A vector depends on its own sentence only: not on its neighbours, the batch
+size or the order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import blocks
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, in_blocks, moments, progress, vectors
+from jaxwhiten.encoding.stream import (
+    BLOCK,
+    ReadyHead,
+    all_vectors,
+    checked_blocks,
+    in_blocks,
+    moments,
+    progress,
+    vectors,
+)
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
 from jaxwhiten.head.coding import code_steps
@@ -51,10 +59,9 @@ class Encoder:
     Args:
       model: A Flax NNX encoder (`jaxwhiten.models`).
       tokenizer_folder: Where its tokenizer lies.
-      pooling: Default pooling, a name of `jaxwhiten.POOLINGS`.
+      pooling, head: Default pooling, a name of `jaxwhiten.POOLINGS`, or a head in its place.
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
-      head: Takes the place of `pooling`.
       prompts: Texts to be put in front of sentences, by name.
       default_prompt_name: The prompt put in front of a sentence unasked.
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
@@ -66,7 +73,6 @@ class Encoder:
       pooling: The name of `head`; `"auto"` for a head that does more than a pooling.
       dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
-      tokenizer: Its tokenizer, truncating to `max_length`.
     """
 
     def __init__(
@@ -126,8 +132,7 @@ class Encoder:
             `"int8"`, where the folder has such weights (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
           prompts: Prompts beside the folder's, or in their place where they have the same name.
-          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`,
-            none with a pooling that is named.
+          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`.
           similarity_fn_name: What `similarity` computes; by default what the folder says, else `"cosine"`.
           truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
           device, engine: As in the constructor.
@@ -135,7 +140,6 @@ class Encoder:
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
           MissingDependencyError: The engine is not installed.
-          InputError: A name that is unknown, or a `max_length` or `truncate_dim` the model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
@@ -230,38 +234,32 @@ class Encoder:
         """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
         return self._with_head(self.head.then(*steps))
 
-    def with_whitening(
-        self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
-    ) -> Encoder:
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
 
         Args:
           whitening: A fitted whitening of this encoder's vectors.
           normalize: Whether the whitened vectors are scaled to unit length.
           where: What the whitening is called in messages, such as its file.
-          **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
         """
-        if changes:
-            whitening = whitening.with_params(**changes)
         self.check_whitening(whitening, where)
         return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
 
-    def with_code(self, code: Code, where: str = "The code") -> Encoder:
+    def with_code(self, code: Code) -> Encoder:
         """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
 
         Args:
           code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
             code, whose place it takes. Queries are encoded by `without_code`.
-          where: What the code is called in messages, such as its file.
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
         """
         floats = self.without_code()
-        floats.check_whitening(code, where)
+        floats.check_whitening(code, "The code")
         return floats.then(*code_steps(code))
 
     def without_code(self) -> Encoder:
@@ -321,7 +319,7 @@ class Encoder:
           pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
             it is; one that rewrites it, such as `promptbert`, takes its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, in place of the default one.
-          prompt: That text itself; `prompt_name` is then not used.
+          prompt: That text itself, in place of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
           truncate_dim: Columns kept of every vector; all by default.
           precision: None for what the head gives; `"float32"` for its vectors, without a code at its end; a fitted code
@@ -336,31 +334,25 @@ class Encoder:
 
         Raises:
           InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.
-          MismatchError: A code of other vectors.
         """
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
-            out = {name: head.empty(len(sentences)) for name, head in heads.items()}
-            parts, bar = list(blocks(len(sentences), BLOCK)), progress(sentences, show_progress)
-            texts = (sentences[part] for part in parts)
-            found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
-            for part, block in zip(parts, found, strict=True):
-                for name, x in block.items():
-                    out[name][part] = x
+            bar = progress(sentences, show_progress)
+            out = all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
             out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
-        found = {name: vectors[0] for name, vectors in out.items()} if alone else out
+        found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
     def encode_query(self, sentences: Texts, **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
-        A `prompt_name` or `prompt` among the options takes the place of the query's.
+        A `prompt_name` or `prompt` takes its place.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
@@ -415,16 +407,12 @@ class Encoder:
             raise InputError("pooling is an empty list; name at least one.")
         return {name: self._named(name, prompt) for name in names}, single
 
-    def similarity(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*m _d"]
-    ) -> Float32[np.ndarray, "n m"]:
-        """How alike all vectors of one array are to all of another, by `similarity_fn_name`; distances are negative."""
+    def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
+        """How alike all n vectors are to all m, by `similarity_fn_name`; distances are negative."""
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def similarity_pairwise(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*_n _d"]
-    ) -> Float32[np.ndarray, " n"]:
-        """How alike each vector is to that of the same number in the other array."""
+    def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
+        """How alike each of n vectors is to that of the same number in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Iterable[str]) -> Moments:
@@ -460,12 +448,9 @@ class Encoder:
         `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
 
         Args:
-          folder: Made if missing; files of the same names are replaced.
+          folder: Not the model's own. Made if missing; files of the same names are replaced.
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
-
-        Raises:
-          InputError: A step that no module of sentence-transformers can do, or the model's own folder.
         """
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):

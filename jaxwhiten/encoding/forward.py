@@ -123,9 +123,8 @@ class JAXEngine:
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
         """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
 
-        Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
-        `tokens` is the size of `ids`. Rows are a multiple of the devices. `tokens` is the room for tokens on all of
-        them together (`batching`); rows at the end may find none.
+        `lengths` has those of all sentences of a row (`Segments`). Rows are a multiple of the devices; `tokens` is the
+        room for tokens on all of them together (`batching`).
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None

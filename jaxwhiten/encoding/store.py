@@ -70,17 +70,11 @@ class EmbeddingStore:
 
         Args:
           encoder: An `Encoder`.
-          sentences: The sentences.
-          pooling: A name, or several; default the encoder's own.
-          prompt: The text in front of every sentence, as in `Encoder.encode`; by default the encoder's own.
-          show_progress: As in `Encoder.encode`.
+          sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
           A read-only memory map in the order of the sentences, float32 [n, d], or uint8 [n, bytes] of a head that ends
           with a code; for several poolings a dict by name.
-
-        Raises:
-          InputError: No sentences, an item that is not a string, or an unknown pooling.
         """
         single = pooling is None or isinstance(pooling, str)
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from jaxwhiten.arrays import normalize
+from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
@@ -162,7 +162,7 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
 
 
 def in_blocks(
-    blocks: Iterator[list[str]],
+    texts: Iterator[list[str]],
     tokenizer: BulkTokenizer,
     engine: Engine,
     heads: ReadyHeads,
@@ -178,10 +178,10 @@ def in_blocks(
         by_form[head.head.form][name] = head
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
-        upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
+        upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
         with bar:
             while (tokens := upcoming.result()) is not None:
-                upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
+                upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
                 out: dict[str, Any] = {}
                 for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
                     out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
@@ -193,11 +193,24 @@ def in_blocks(
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
+def all_vectors(
+    sentences: list[str], tokenizer: BulkTokenizer, engine: Engine, heads: ReadyHeads, max_rows: int | None, bar: tqdm
+) -> dict[str, np.ndarray]:
+    """The vectors of a list of sentences, a block at a time."""
+    out = {name: head.empty(len(sentences)) for name, head in heads.items()}
+    parts = list(blocks(len(sentences), BLOCK))
+    texts = (sentences[part] for part in parts)
+    for part, block in zip(parts, in_blocks(texts, tokenizer, engine, heads, vectors, max_rows, bar), strict=True):
+        for name, x in block.items():
+            out[name][part] = x
+    return out
+
+
 def _tokenize_next(
-    blocks: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
+    texts: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
 ) -> list[TokenIds] | None:
     """The next block in every form; None behind the last."""
-    block = next(blocks, None)
+    block = next(texts, None)
     return None if block is None else [tokenizer(block, form) for form in forms]
 
 

@@ -15,11 +15,7 @@ ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document
 
 
 def prompt_named(prompts: Mapping[str, str], name: str) -> str:
-    """The text of a prompt.
-
-    Raises:
-      InputError: No such prompt.
-    """
+    """The text of a prompt."""
     known = {**dict.fromkeys(ROLES, ""), **prompts}
     if name not in known:
         raise unknown_name("prompt", name, known)
