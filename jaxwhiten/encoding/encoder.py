@@ -65,8 +65,7 @@ class Encoder:
       prompts: Texts to be put in front of sentences, by name.
       default_prompt_name: The prompt put in front of a sentence unasked.
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
-      device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
-        local devices of JAX's default platform.
+      device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
       engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
 
     Attributes:
@@ -92,12 +91,10 @@ class Encoder:
     ):
         self.config, self.prompts, self.max_length = model.config, dict(prompts or {}), max_length
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
-        self._default_prompt_name = default_prompt_name
-        self.name = name or str(tokenizer_folder)
+        self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        if isinstance(engine, str):
-            engine = engine_for(engine, model, max_length, device)
+        engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
         self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
         head = head or Head.named(pooling, self._tables)
         if default_prompt_name is not None:
@@ -133,9 +130,8 @@ class Encoder:
           revision: Commit, tag or branch on the hub.
           prompts: Prompts beside the folder's, or in their place where they have the same name.
           default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`.
-          similarity_fn_name: What `similarity` computes; by default what the folder says, else `"cosine"`.
           truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
-          device, engine: As in the constructor.
+          similarity_fn_name, device, engine: As in the constructor; the similarity is by default the folder's.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
@@ -212,8 +208,7 @@ class Encoder:
           pooling, prompt: Where they are others than the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is not the
-          head's own.
+          model, fingerprint, pooling, max_length, dtype; engine where it is not JAX, prompt where it is another.
         """
         pooling = canonical(pooling or self.pooling)
         facts = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
@@ -227,7 +222,7 @@ class Encoder:
         return self._engine.model()
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; the weights are shared."""
+        """An encoder with another pooling by default, and no default prompt; weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -384,8 +379,7 @@ class Encoder:
           block_size: Sentences per block; they are sorted by length within it.
 
         Yields:
-          For each block, in input order, what `encode` would return for it. The blocks before an item that is not a
-          string are yielded before it is refused.
+          For each block, in input order, what `encode` would return for it, up to an item that is not a string.
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
@@ -416,16 +410,9 @@ class Encoder:
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Iterable[str]) -> Moments:
-        """Moments of the vectors of any number of sentences, read once, in bounded memory.
-
-        On an accelerator the vectors stay there, and sums are fetched.
-        """
-        total = Moments()
-        if not self._engine.reduces or self.head.code is not None:
-            for block in self.encode_stream(sentences):
-                total.update(block)
-            return total
-        texts, heads = checked_blocks(sentences, BLOCK * self._engine.devices), {"": self._named(self.pooling)}
+        """Moments of the vectors of sentences, read once in bounded memory; an accelerator's vectors stay there."""
+        total, heads = Moments(), {"": self._named(self.pooling)}
+        texts = checked_blocks(sentences, BLOCK * (self._engine.devices if self._engine.reduces else 1))
         for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, progress(sentences)):
             total.merge(found[""])
         return total

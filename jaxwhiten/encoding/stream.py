@@ -91,9 +91,10 @@ def vectors(
 def moments(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, Moments]:
-    """The moments of all sentences' vectors, which stay on the devices."""
-    sums = {name: DeviceMoments(engine.mesh) for name in heads}
-    for batch, found in batches(engine, tokens, heads, max_rows, to_host=False):
+    """The moments of all sentences' vectors, which stay on the devices of an engine that reduces them there."""
+    reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
+    sums = {name: DeviceMoments(engine.mesh) for name in reducing}
+    for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():
         for name, x in found.items():
             counts = np.zeros(x.size // x.shape[-1], bool)
             counts[batch.vectors] = True
@@ -102,8 +103,10 @@ def moments(
             bar.update(len(batch.rows))
     reduced = {name: of_head.moments() for name, of_head in sums.items()}
     kept = {name: of_head for name, of_head in reduced.items() if of_head is not None}
-    if rest := {name: heads[name] for name in heads if name not in kept}:  # not finite, or beyond float32
-        kept |= {name: Moments().update(x) for name, x in vectors(engine, tokens, rest, max_rows).items()}
+    rest = {name: heads[name] for name in heads if name not in kept}  # some are not finite, or beyond float32
+    if rest:
+        of_rest = vectors(engine, tokens, rest, max_rows, None if reducing else bar)
+        kept |= {name: Moments().update(x) for name, x in of_rest.items()}
     return kept
 
 
