@@ -153,7 +153,7 @@ class Encoder:
             head=head,
             prompts={**said.prompts, **(prompts or {})},
             default_prompt_name=default_prompt_name or said.default_prompt_name,
-            similarity_fn_name=similarity_fn_name or said.similarity_fn_name,
+            similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
             engine=engine_for(engine, module, max_length, device, products, folder),
         )
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
@@ -211,7 +211,7 @@ class Encoder:
           model, fingerprint, pooling, max_length, dtype; engine where it is not JAX, prompt where it is another.
         """
         pooling = canonical(pooling or self.pooling)
-        facts = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
+        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
         facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt

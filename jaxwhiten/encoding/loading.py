@@ -26,7 +26,7 @@ def read_parts(folder: Path, config: EncoderConfig, name: str, auto: bool) -> tu
     """
     settings = Settings.read(folder)
     if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name one of multi-vector models
-        settings = dataclasses.replace(settings, similarity_fn_name="cosine")
+        settings = dataclasses.replace(settings, similarity_fn_name=None)
     if auto and says_head(folder):
         head, longest = read_head(folder, config)
         if settings.truncate_dim is not None:
