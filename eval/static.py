@@ -50,7 +50,6 @@ STEPS: dict[str, dict[str, Any]] = {
     "γ = 0.5": {"gamma": 0.5},
     "no SIF": {"sif": None},
     "a = 1e-4": {"sif": 1e-4},
-    "contexts": {"contexts": True},
 }
 CODES = ("float16", "int8", "48 bytes")
 PARTS = (TEACHER, PEER_OF_TEACHER, PEER, *OURS, "codes", "steps")
@@ -150,7 +149,7 @@ def settings(config: ConfigDict, name: str, teacher: Encoder, ks: Sequence[int],
         yield by_sentence_transformers(name, teacher, size, Path(config.out))
     for k in ks if PEER in parts else ():
         yield peer(name, k)
-    read = Vocabulary.read(teacher, text, sentences=config.sentences, contexts="steps" in parts, seed=config.seed)
+    read = Vocabulary.read(teacher, text, sentences=config.sentences, seed=config.seed)
     best = {k: distil(read, k, **OURS[BEST]) for k in ks} if not {BEST, "codes"}.isdisjoint(parts) else {}
     for k in ks:
         for method, fit in OURS.items():

@@ -67,12 +67,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class RowBatch(Batch):
-    """A batch of rows that hold several sentences.
-
-    Attributes:
-      row: Which row each sentence stands in, in the order of `rows`.
-      slot: Which of that row's sentences it is.
-    """
+    """Rows that hold several sentences: which row each stands in, in the order of `rows`, and as which of them."""
 
     row: Int[np.ndarray, " rows"]
     slot: Int[np.ndarray, " rows"]
@@ -121,22 +116,16 @@ class Layout:
 
     @classmethod
     def on(cls, platform: str, devices: int, max_length: int, long_rows: bool = False) -> Layout:
-        """The layout for devices of a platform."""
         budget = _TOKENS_PER_DEVICE.get(platform, 2048) * devices
         return cls(max_length, budget, devices, platform != "cpu", long_rows)
 
     def plan(
         self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, *, segments: bool = True
     ) -> Iterator[Batch]:
-        """Cuts sentences into batches that together hold every sentence once.
+        """Cuts sentences into batches of at most `max_rows` that together hold every sentence once.
 
         One sentence per device may exceed the token budget. Heights are multiples of the number of devices; that of
-        the last batch is a power of two times it, or that of a full batch.
-
-        Args:
-          lengths: Tokens of each sentence.
-          max_rows: Sentences in a batch at most.
-          segments: Whether rows may hold several sentences, where this layout has such rows.
+        the last batch is a power of two times it, or that of a full batch. Without `segments` no row holds several.
         """
         if not (segments and self.share_rows):
             yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
@@ -215,10 +204,7 @@ def fill_rows(
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Puts sentences into rows, the longest that fits first, as many rows alike at a time as there are sentences for.
 
-    Args:
-      lengths: Tokens of each sentence, none above `room`.
-      room: Tokens of a row.
-      slots: Sentences of a row at most.
+    No sentence may have more tokens than a row has room for; at most `slots` stand in one.
 
     Returns:
       The sentences' indices in the order of their rows; the row of each; which of its row's sentences it is.

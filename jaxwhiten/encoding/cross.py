@@ -49,10 +49,6 @@ class CrossEncoder:
       label_names: Names of the labels.
       name: What the model is called in messages.
       device: As in `Encoder`.
-
-    Raises:
-      InputError: A `max_length` that the model cannot take.
-      ModelError: The tokenizer cannot be read, or an activation that is not supported.
     """
 
     def __init__(
@@ -96,7 +92,6 @@ class CrossEncoder:
 
         Raises:
           ModelError: The folder cannot be read, has no classifier, or asks for what is not supported.
-          InputError: A `max_length` that the model cannot take.
         """
         classifier, folder = load_pair_classifier(model, **reading)
         config, said, tokenizer = (
@@ -130,7 +125,7 @@ class CrossEncoder:
         Args:
           pairs: Pairs of sentences.
           apply_softmax: Whether the scores of a pair's labels are made to sum to 1; for several labels.
-          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
+          show_progress: As in `Encoder.encode`.
 
         Returns:
           float32 [n] for one label, else [n, labels].
@@ -155,13 +150,12 @@ class CrossEncoder:
         *,
         show_progress: bool | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Puts the results of a search in the order of their pair scores.
+        """Puts the results of a search in the order of their pair scores, by a model with one label.
 
         Args:
-          queries: The queries.
-          documents: Texts of the documents.
+          queries, documents: Their texts.
           ids: The documents found for each query, as `Index.search` gives them; −1 for none.
-          show_progress: As in `predict`.
+          show_progress: As in `Encoder.encode`.
 
         Returns:
           Scores and ids, best first; −1 comes last, with a score of −inf.

@@ -9,7 +9,6 @@ least squares then bring the means near the teacher's own vectors of its sentenc
 References:
   Yokoi, Bao, Kurita, Shimodaira 2024, "Zipfian Whitening" (frequencies as the weights of mean and covariance).
   Arora, Liang, Ma 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3 (a / (a + p)).
-  Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation" (contexts).
 """
 
 from __future__ import annotations
@@ -21,20 +20,17 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, progress, vectors
+from jaxwhiten.encoding.stream import BLOCK, checked_blocks, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled
-from jaxwhiten.head import Head, Normalize, States, Step, at_pooling
+from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.static import MAX_LENGTH
 from jaxwhiten.text import BulkTokenizer, TokenIds
@@ -46,7 +42,6 @@ RIDGE = 0.03
 _STEPS = 40  # of conjugate gradients
 _NOISE = 1e-4  # relative size of directions in which few sentences tell nothing
 _TINY = np.finfo(np.float64).tiny
-_ALONE = 1.0  # how many contexts a token's vector as a sentence of its own counts as
 _UNSEEN = 0.5  # added to every count: no token is without weight, however small the corpus
 _UNUSED = ("[unused", "<unused")
 
@@ -60,8 +55,6 @@ class Vocabulary:
       tokenizer: Its tokenizer, without special tokens.
       frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
       alone: Vector of each token as a sentence of its own.
-      contexts: Sum of the hidden states of each token over the sentences drawn, and their number in the last column;
-        zeros where they were not asked for.
       drawn: Sentences drawn from the corpus for the teacher to read; none where there is no corpus.
       words: Rows of tokens that may occur in a sentence: no special tokens, none that is unused.
     """
@@ -70,7 +63,6 @@ class Vocabulary:
     tokenizer: BulkTokenizer
     frequencies: Float64[np.ndarray, " vocab"]
     alone: Float32[np.ndarray, "vocab d"]
-    contexts: Float32[np.ndarray, "vocab e"]
     drawn: list[str]
     words: np.ndarray
 
@@ -91,7 +83,6 @@ class Vocabulary:
         corpus: Iterable[str] | None = None,
         *,
         sentences: int = SENTENCES,
-        contexts: bool = False,
         seed: int = 0,
         show_progress: bool | None = None,
     ) -> Vocabulary:
@@ -101,11 +92,9 @@ class Vocabulary:
           teacher: Steps after its pooling are left out for tokens: the whitening takes their place.
           corpus: Sentences, read once; every token is counted. None for Zipf's law by the order of the vocabulary.
           sentences: How many of them, drawn at random, the teacher reads.
-          contexts: Whether to sum the hidden states of tokens in them, too.
           seed: Of the draw.
           show_progress: As in `Encoder.encode`.
         """
-        pooled = _pooled(teacher)
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
@@ -118,15 +107,13 @@ class Vocabulary:
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
-            frequencies = _shares(words * (counts + _UNSEEN))
-        alone = _alone(pooled, size, show_progress)
-        sums = _contexts(pooled, drawn if contexts else [], show_progress)
-        return cls(teacher, tokenizer, frequencies, alone, sums, drawn, words)
+            frequencies = words * (counts + _UNSEEN)
+            frequencies /= frequencies.sum()
+        return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
 
     def without_corpus(self) -> Vocabulary:
         """What would have been read without a corpus; the teacher's vectors of the tokens are the same."""
-        sums = np.zeros_like(self.contexts)
-        return dataclasses.replace(self, frequencies=_zipf(self.words), contexts=sums, drawn=[])
+        return dataclasses.replace(self, frequencies=_zipf(self.words), drawn=[])
 
 
 def distil(
@@ -136,9 +123,7 @@ def distil(
     gamma: float = 1.0,
     sif: float | None = SIF,
     weighted: bool = True,
-    contexts: bool = False,
     fit: bool = False,
-    max_length: int = MAX_LENGTH,
 ) -> Encoder:
     """A static encoder of a vocabulary that was read.
 
@@ -148,10 +133,8 @@ def distil(
       gamma: Power of the whitening of the token vectors.
       sif: a of the weight a / (a + p) of a token of frequency p; None for equal weights.
       weighted: Whether tokens count as often as they occur, times that weight, in mean and covariance; else once.
-      contexts: Whether the vectors of tokens are means over the sentences drawn.
       fit: Whether the rows are moved, by ridge regression, so that the vectors of the sentences drawn come near the
         teacher's, whitened.
-      max_length: Longest sentence in tokens.
 
     Returns:
       The encoder: the mean of the rows, at unit length.
@@ -162,14 +145,13 @@ def distil(
         raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
     p = vocabulary.frequencies
     shares = np.ones(len(p)) if sif is None else sif / (sif + p)
-    vectors = _mixed(vocabulary) if contexts else vocabulary.alone
     weights = p * shares if weighted else vocabulary.words.astype(np.float64)
-    whitening = _whitening(_weighted_moments(vectors, weights), gamma, None if fit else k)
-    table = (whitening.transform(vectors) * (shares * vocabulary.words)[:, None]).astype(np.float32)
+    whitening = _whitening(_weighted_moments(vocabulary.alone, weights), gamma, None if fit else k)
+    table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
-    return Encoder(StaticEncoder(table), folder, max_length=max_length, name=f"{name}, static").then(Normalize())
+    return Encoder(StaticEncoder(table), folder, max_length=MAX_LENGTH, name=f"{name}, static").then(Normalize())
 
 
 def distil_static(
@@ -192,22 +174,13 @@ def distil_static(
     Returns:
       The encoder; `save` writes a folder that sentence-transformers and model2vec load.
     """
-    contexts = bool(how.get("contexts"))
-    return distil(Vocabulary.read(teacher, corpus, contexts=contexts, show_progress=show_progress), k, **how)
+    return distil(Vocabulary.read(teacher, corpus, show_progress=show_progress), k, **how)
 
 
 def _zipf(words: np.ndarray) -> Float64[np.ndarray, " vocab"]:
     """The share of each token in texts, by Zipf's law of its place in the vocabulary."""
-    return _shares(words / np.maximum(np.cumsum(words), 1))
-
-
-def _shares(counts: Float64[np.ndarray, " vocab"]) -> Float64[np.ndarray, " vocab"]:
-    return counts / counts.sum()
-
-
-def _pooled(teacher: Encoder) -> Encoder:
-    """The encoder up to its pooling."""
-    return teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
+    shares = words / np.maximum(np.cumsum(words), 1)
+    return shares / shares.sum()
 
 
 def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np.ndarray, " vocab"]) -> Moments:
@@ -268,53 +241,10 @@ def _count(
 
 def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
     """Every token between the special tokens of a sentence, as the teacher pools it."""
+    pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
     left, right = teacher.tokenizer.around
     rows = np.empty((size, len(left) + 1 + len(right)), np.int32)
     rows[:, : len(left)], rows[:, len(left)], rows[:, len(left) + 1 :] = left, np.arange(size), right
     tokens = TokenIds(rows.ravel(), np.full(size, rows.shape[1]))
-    head: ReadyHead = teacher._named(teacher.pooling)
     with progress(range(size), show) as bar:
-        return vectors(teacher._engine, tokens, {"": head}, bar=bar)[""]
-
-
-@functools.partial(jax.jit, static_argnames="graph", donate_argnames="sums")
-def _add_contexts(
-    graph: Any, state: Any, steps: tuple[Step, ...], sums: jax.Array, ids: jax.Array, lengths: jax.Array
-) -> jax.Array:
-    mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
-    output = nnx.merge(graph, state)(ids, mask)
-    states: Any = States(output, mask, mask.astype(jnp.float32), ids)
-    for step in steps:
-        states = step(states)
-    x = sum(share * output.hidden_states[layer].astype(jnp.float32) for layer, share in states.mix)
-    rows = jnp.concatenate([x, jnp.ones((*ids.shape, 1))], axis=2) * mask[:, :, None]
-    return sums.at[ids].add(rows)
-
-
-def _contexts(teacher: Encoder, sentences: list[str], show: bool | None) -> np.ndarray:
-    """Σ of the hidden states of each token that the teacher pools, and their number in the last column."""
-    sums = jnp.zeros((teacher.config.vocab_size, teacher.config.hidden_size + 1))
-    graph, state = nnx.split(teacher.model())
-    *steps, _ = at_pooling(teacher.head.steps)[0]
-    with progress(sentences, show) as bar:
-        tokens = teacher.tokenizer(sentences, teacher.head.form)
-        for batch in teacher._engine.layout.plan(tokens.lengths, segments=False):
-            ids, lengths = batch.arrays(tokens, teacher.config.pad_token_id)
-            lengths[len(batch.rows) :] = 0
-            sums = _add_contexts(graph, state, tuple(steps), sums, ids, lengths)
-            bar.update(len(batch.rows))
-    return np.asarray(sums)
-
-
-def _mixed(vocabulary: Vocabulary) -> Float[np.ndarray, "vocab d"]:
-    """Means of the contexts, to which a token's vector as a sentence counts as one more; each kind about its mean.
-
-    Rare tokens have few contexts or none.
-    """
-    sums, counts = vocabulary.contexts[:, :-1], vocabulary.contexts[:, -1:]
-    if not counts.any():
-        return vocabulary.alone
-    alone = vocabulary.alone - vocabulary.frequencies @ vocabulary.alone
-    of_words = vocabulary.words[:, None] * counts
-    mean = (vocabulary.words[:, None] * sums).sum(axis=0, dtype=np.float64) / max(1.0, float(of_words.sum()))
-    return ((sums - counts * mean + _ALONE * alone) / (counts + _ALONE)).astype(np.float32)
+        return vectors(teacher._engine, tokens, {"": pooled._named(pooled.pooling)}, bar=bar)[""]

@@ -4,8 +4,8 @@
     vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
     encoder.whiten(corpus, k=128).save("small")  # a sentence-transformers folder that gives 128 numbers
 
-While the device works on one block of sentences, the host tokenises the next. Batches are split over all local
-devices. A vector depends on its own sentence only: not on its neighbours, the batch size or the order.
+Batches are split over all local devices. A vector depends on its own sentence only: not on its neighbours, the batch
+size or the order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import copy
 import functools
 import hashlib
 import itertools
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, no_type_check, overload
@@ -24,43 +23,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
-from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
+from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import BLOCK, ReadyHead, checked_blocks, in_blocks, moments, progress, vectors
-from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
-from jaxwhiten.head import (
-    AUTO,
-    AfterPrompt,
-    Head,
-    Normalize,
-    Settings,
-    Step,
-    Tables,
-    Truncate,
-    Whiten,
-    canonical,
-    code_steps,
-    read_head,
-    says_head,
-    write_folder,
+from jaxwhiten.encoding.stream import (
+    BLOCK,
+    ReadyHead,
+    all_vectors,
+    checked_blocks,
+    in_blocks,
+    moments,
+    progress,
+    vectors,
 )
+from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
+from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
+from jaxwhiten.head.coding import code_steps
+from jaxwhiten.head.folder import write_folder
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import BulkTokenizer, checked_text, prompt_named, prompt_of_role, tells_roles_apart
+from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
-DEFAULT_MAX_LENGTH = 64
-
-Vectors = np.ndarray
-Names = str | Sequence[str] | None
-
-
-class PoolingWarning(UserWarning):
-    """A model folder that does not say how its vectors are pooled."""
+Texts = str | Sequence[str]
 
 
 class Encoder:
@@ -71,25 +59,19 @@ class Encoder:
     Args:
       model: A Flax NNX encoder (`jaxwhiten.models`).
       tokenizer_folder: Where its tokenizer lies.
-      pooling: Default pooling, a name of `jaxwhiten.POOLINGS`.
+      pooling, head: Default pooling, a name of `jaxwhiten.POOLINGS`, or a head in its place.
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
-      head: Takes the place of `pooling`.
       prompts: Texts to be put in front of sentences, by name.
       default_prompt_name: The prompt put in front of a sentence unasked.
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
-      device: `"cpu"`, `"gpu"`, `"tpu"`, one of them with a number such as `"gpu:1"`, or a JAX device; by default all
-        local devices of JAX's default platform.
+      device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
       engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
 
     Attributes:
-      name, max_length, prompts, similarity_fn_name: As given.
-      head: The default head.
-      pooling: Its name; `"auto"` for a head that does more than a pooling.
+      pooling: The name of `head`; `"auto"` for a head that does more than a pooling.
       dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
-      engine: The name of what runs them.
       dimension: Width d of the vectors of the default head.
-      tokenizer: Its tokenizer, truncating to `max_length`.
     """
 
     def __init__(
@@ -107,26 +89,12 @@ class Encoder:
         device: str | jax.Device | None = None,
         engine: str | Engine = DEFAULT,
     ):
-        self.config, self.prompts = model.config, dict(prompts or {})
+        self.config, self.prompts, self.max_length = model.config, dict(prompts or {}), max_length
         self.similarity_fn_name = similarity.check_similarity(similarity_fn_name)
-        self._default_prompt_name = default_prompt_name
-        self.name = name or str(tokenizer_folder)
-        if not 3 <= max_length <= self.config.longest_input:
-            raise InputError(
-                f"{spelled('max_length')} is {max_length}; this model takes 3 to {self.config.longest_input} tokens."
-            )
-        self.max_length = max_length
-        self.tokenizer = BulkTokenizer(
-            Path(tokenizer_folder), max_length, self.config.vocab_size, special_tokens=model.special_tokens
-        )
-        if self.tokenizer.vocab_size > self.config.vocab_size:
-            raise ModelError(
-                f"{tokenizer_folder}: the tokenizer has {self.tokenizer.vocab_size} entries, the model's embedding "
-                f"{self.config.vocab_size} rows; they do not belong together."
-            )
+        self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
+        self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        if isinstance(engine, str):
-            engine = engine_for(engine, model, max_length, device)
+        engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
         self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
         head = head or Head.named(pooling, self._tables)
         if default_prompt_name is not None:
@@ -161,58 +129,31 @@ class Encoder:
             `"int8"`, where the folder has such weights (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
           prompts: Prompts beside the folder's, or in their place where they have the same name.
-          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`,
-            none with a pooling that is named.
-          similarity_fn_name: What `similarity` computes; by default what the folder says, else `"cosine"`.
+          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`.
           truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
-          device, engine: As in the constructor.
-
-        Returns:
-          The encoder, its weights on the device, or on all local ones.
+          similarity_fn_name, device, engine: As in the constructor; the similarity is by default the folder's.
 
         Raises:
           ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
           MissingDependencyError: The engine is not installed.
-          InputError: An unknown pooling, dtype, engine, prompt, similarity or device, or a `max_length` or
-            `truncate_dim` the model cannot take.
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         products, loaded = checked_dtype(engine, dtype)
         module, config, weights_folder = loading.load_model(folder, dtype=loaded)
-        tokenizer_folder = weights_folder if loading.has_tokenizer(weights_folder) else folder
-        settings = Settings.read(folder)
-        if similarity_fn_name is None:  # a folder may name one of multi-vector models
-            said = settings.similarity_fn_name
-            similarity_fn_name = said if said in similarity.SIMILARITIES else "cosine"
-        head = None
-        if pooling == AUTO and says_head(folder):
-            head, longest = read_head(folder, config)
-            default_prompt_name = default_prompt_name or settings.default_prompt_name
-            if truncate_dim is None and settings.truncate_dim is not None:
-                truncate_dim = min(settings.truncate_dim, head.width(config))
-            if max_length is None:
-                max_length = min(longest or config.longest_input, config.longest_input)
-        elif pooling == AUTO:
-            pooling = "mean"
-            warnings.warn(
-                f"{model} does not say how its token vectors are pooled: taking the mean. An encoder that was not tuned"
-                f" for similarity is often better with {spelled('pooling', 'first_last_avg')};"
-                f" {spelled('pooling', 'mean')} silences this.",
-                PoolingWarning,
-                stacklevel=2,
-            )
-        max_length = DEFAULT_MAX_LENGTH if max_length is None else max_length
+        said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
+        max_length = longest if max_length is None else max_length
+        truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
         encoder = cls(
             module,
-            tokenizer_folder,
-            pooling=pooling,
+            weights_folder if loading.has_tokenizer(weights_folder) else folder,
+            pooling="mean" if pooling == AUTO else pooling,
             max_length=max_length,
             name=str(model),
             head=head,
-            prompts={**settings.prompts, **(prompts or {})},
-            default_prompt_name=default_prompt_name,
-            similarity_fn_name=similarity_fn_name,
+            prompts={**said.prompts, **(prompts or {})},
+            default_prompt_name=default_prompt_name or said.default_prompt_name,
+            similarity_fn_name=similarity_fn_name or said.similarity_fn_name or "cosine",
             engine=engine_for(engine, module, max_length, device, products, folder),
         )
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
@@ -248,19 +189,9 @@ class Encoder:
                 raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
             head = self.head if name == AUTO else Head.named(name, self._tables)
             ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
-            self._ready[name] = self._prompted(ready, head.form.prompt or "")
+            self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
         ready = self._ready[name]
-        return ready if prompt is None else self._prompted(ready, prompt)
-
-    def _prompted(self, ready: ReadyHead, prompt: str) -> ReadyHead:
-        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
-        head = ready.head.with_prompt(prompt)
-        steps = ready.steps
-        if any(isinstance(step, AfterPrompt) for step in steps):
-            length = self.tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
-            placed = self._engine.place(np.int32(length))
-            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
-        return ReadyHead(head, steps, ready.width)
+        return ready if prompt is None else ready.prompted(prompt, self.tokenizer, self._engine)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -274,22 +205,14 @@ class Encoder:
         """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
 
         Args:
-          pooling: The pooling used, where it is not the encoder's own.
-          prompt: The text in front of the sentences, where it is not the head's own.
+          pooling, prompt: Where they are others than the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length and dtype; engine where it is not JAX; prompt where it is another than
-          the head's own.
+          model, fingerprint, pooling, max_length, dtype; engine where it is not JAX, prompt where it is another.
         """
         pooling = canonical(pooling or self.pooling)
-        facts = {
-            "model": str(self.name),
-            "fingerprint": self.fingerprint,
-            "pooling": pooling,
-            "max_length": self.max_length,
-            "dtype": self.dtype,
-            **self._engine.facts,
-        }
+        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
+        facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
         if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
             facts["prompt"] = prompt
         return facts
@@ -298,67 +221,40 @@ class Encoder:
         """The Flax module, sharing its parameters."""
         return self._engine.model()
 
-    def width(self, pooling: str) -> int:
-        """Width of the vectors of a pooling."""
-        return self._named(canonical(pooling)).width
-
-    def output_dtype(self, pooling: str) -> type[np.generic]:
-        """Of what `encode` gives for a pooling: float32, or uint8 where the head ends with a code."""
-        return self._named(canonical(pooling)).head.dtype
-
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights and programs are shared."""
+        """An encoder with another pooling by default, and no default prompt; weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
-        """An encoder whose head has further steps; weights and compiled programs are shared.
-
-        Args:
-          *steps: Steps on vectors, such as `jaxwhiten.head.Truncate(64)`.
-
-        Raises:
-          MismatchError, InputError: A step that takes vectors of another width.
-        """
+        """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
         return self._with_head(self.head.then(*steps))
 
-    def with_whitening(
-        self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening", **changes: Any
-    ) -> Encoder:
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
 
         Args:
           whitening: A fitted whitening of this encoder's vectors.
           normalize: Whether the whitened vectors are scaled to unit length.
           where: What the whitening is called in messages, such as its file.
-          **changes: `n_components`, `beta`, `gamma` or other parameters that differ from the whitening's.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
-          InputError: A parameter that cannot be.
-          NotFittedError: The whitening was not fitted.
         """
-        if changes:
-            whitening = whitening.with_params(**changes)
         self.check_whitening(whitening, where)
         return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
 
-    def with_code(self, code: Code, where: str = "The code") -> Encoder:
+    def with_code(self, code: Code) -> Encoder:
         """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
 
         Args:
           code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
-            code, whose place it takes.
-          where: What the code is called in messages, such as its file.
-
-        Returns:
-          The encoder; weights are shared. Queries are encoded by `without_code`.
+            code, whose place it takes. Queries are encoded by `without_code`.
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
-          NotFittedError: The code was not fitted.
         """
         floats = self.without_code()
-        floats.check_whitening(code, where)
+        floats.check_whitening(code, "The code")
         return floats.then(*code_steps(code))
 
     def without_code(self) -> Encoder:
@@ -370,12 +266,7 @@ class Encoder:
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was fitted on other vectors than this encoder's, as far as it says so.
-
-        Args:
-          whitening: A fitted whitening or code.
-          where: What it is called in messages.
-        """
+        """Raises `MismatchError` if a whitening says that it was fitted on other vectors than this encoder's."""
         check_provenance(where, whitening.provenance, self.encoding())
         if whitening.n_features_in_ != self.dimension:
             raise MismatchError(
@@ -383,25 +274,8 @@ class Encoder:
             )
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
-        """Counts in how many sentences each token occurs, for the pooling that weighs tokens by it.
-
-        Args:
-          sentences: The corpus, read once.
-
-        Returns:
-          The pooling's name: `"idf:"` and a hash of the weights, log((n + 1) / (count + 1)).
-        """
-        return self.add_idf(inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size))
-
-    def add_idf(self, weights: Float[np.ndarray, " vocab"]) -> str:
-        """Takes a weight for every token id; `fit_idf` makes them of a corpus.
-
-        Args:
-          weights: One per row of the model's word embedding, none below 0.
-        """
-        weights = np.ascontiguousarray(weights, np.float32)
-        if weights.shape != (self.config.vocab_size,) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise InputError(f"Expected {self.config.vocab_size} finite weights, none below 0; got {weights.shape}.")
+        """Counts in how many sentences each token occurs; gives the name of the pooling that weighs tokens by it."""
+        weights = inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size).astype(np.float32)
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
         return f"idf:{table}"
@@ -413,20 +287,18 @@ class Encoder:
 
     def prompt_for(self, role: str) -> str | None:
         """The prompt of a `"query"` or a `"document"`; None, for the default one, where neither has a prompt."""
-        return prompt_of_role(self.prompts, role) if tells_roles_apart(self.prompts) else None
+        return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> Vectors: ...
+    def encode(self, sentences: Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
-    def encode(
-        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
-    ) -> dict[str, Vectors]: ...
+    def encode(self, sentences: Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: Texts,
         *,
-        pooling: str | Sequence[str] | None = None,
+        pooling: Texts | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -434,7 +306,7 @@ class Encoder:
         precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Vectors | dict[str, Vectors]:
+    ) -> np.ndarray | dict[str, np.ndarray]:
         """Encodes sentences.
 
         Args:
@@ -442,7 +314,7 @@ class Encoder:
           pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
             it is; one that rewrites it, such as `promptbert`, takes its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, in place of the default one.
-          prompt: That text itself; `prompt_name` is then not used.
+          prompt: That text itself, in place of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
           truncate_dim: Columns kept of every vector; all by default.
           precision: None for what the head gives; `"float32"` for its vectors, without a code at its end; a fitted code
@@ -456,58 +328,42 @@ class Encoder:
           without its first axis for one string; for several poolings a dict of such arrays by name.
 
         Raises:
-          InputError: An item is not a string, whose index is named, an unknown prompt or precision, or more columns
-            than there are. Nothing was encoded.
-          MismatchError: A code of other vectors.
+          InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.
         """
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
-            cut = truncate_dim, normalize_embeddings
-            widths = {name: _columns(head, *cut) for name, head in heads.items()}
-            out = {name: np.empty((len(sentences), widths[name]), head.head.dtype) for name, head in heads.items()}
-            parts = list(blocks(len(sentences), BLOCK))
-            texts = (sentences[part] for part in parts)
-            with progress(sentences, show_progress) as bar:
-                found = in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar)
-                for part, block in zip(parts, found, strict=True):
-                    for name, x in block.items():
-                        out[name][part] = _finished(x, *cut)
+            heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
+            bar = progress(sentences, show_progress)
+            out = all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
             out = {name: encode_at(self, sentences, precision, name, **how) for name in heads}
-        found = {name: vectors[0] for name, vectors in out.items()} if alone else out
+        found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_query(self, sentences: Texts, **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
-        Args:
-          sentences: The queries.
-          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the query's.
+        A `prompt_name` or `prompt` takes its place.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
-    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the first prompt there is of `document`, `passage` and `corpus`; with none where there is none.
-
-        Args:
-          sentences: The documents.
-          **options: Those of `encode`; a `prompt_name` or `prompt` takes the place of the document's.
-        """
+    def encode_document(self, sentences: Texts, **options: Any) -> Any:
+        """`encode` with the first prompt there is of `document`, `passage` and `corpus`, as `encode_query`."""
         return self.encode(sentences, **self._in_role("document", options))
 
     def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
-        given = options.get("prompt_name") is not None or options.get("prompt") is not None
+        given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
         return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
 
     def encode_stream(
         self,
         sentences: Iterable[str],
         *,
-        pooling: Names = None,
+        pooling: Texts | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -515,32 +371,27 @@ class Encoder:
         block_size: int = BLOCK,
         batch_size: int | None = None,
         show_progress: bool | None = None,
-    ) -> Iterator[Vectors] | Iterator[dict[str, Vectors]]:
-        """Encodes any iterable of sentences in bounded memory.
+    ) -> Iterator[np.ndarray] | Iterator[dict[str, np.ndarray]]:
+        """Encodes any iterable of sentences in bounded memory, with the options of `encode`.
 
         Args:
           sentences: Read lazily, at most two blocks ahead.
           block_size: Sentences per block; they are sorted by length within it.
-          pooling, prompt_name, prompt, normalize_embeddings, truncate_dim, batch_size, show_progress: As in `encode`.
 
         Yields:
-          For each block, in input order, what `encode` would return for it.
-
-        Raises:
-          InputError: An item is not a string; its index is named. All blocks before its own were yielded.
+          For each block, in input order, what `encode` would return for it, up to an item that is not a string.
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
-        for head in heads.values():
-            _columns(head, truncate_dim, normalize_embeddings)
+        heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        texts = checked_blocks(sentences, block_size)
-        with progress(sentences, show_progress) as bar:
-            for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
-                out = {name: _finished(x, truncate_dim, normalize_embeddings) for name, x in block.items()}
-                yield next(iter(out.values())) if single else out
+        texts, bar = checked_blocks(sentences, block_size), progress(sentences, show_progress)
+        for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
+            yield next(iter(block.values())) if single else block
 
-    def _chosen(self, pooling: Names, prompt_name: str | None, prompt: str | None) -> tuple[dict[str, ReadyHead], bool]:
+    def _chosen(
+        self, pooling: Texts | None, prompt_name: str | None, prompt: str | None
+    ) -> tuple[dict[str, ReadyHead], bool]:
         """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
@@ -550,49 +401,29 @@ class Encoder:
             raise InputError("pooling is an empty list; name at least one.")
         return {name: self._named(name, prompt) for name in names}, single
 
-    def similarity(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*m _d"]
-    ) -> Float32[np.ndarray, "n m"]:
-        """How alike all vectors of one array are to all of another, by `similarity_fn_name`; distances are negative."""
+    def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
+        """How alike all n vectors are to all m, by `similarity_fn_name`; distances are negative."""
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def similarity_pairwise(
-        self, embeddings1: Float[np.ndarray, "*n d"], embeddings2: Float[np.ndarray, "*_n _d"]
-    ) -> Float32[np.ndarray, " n"]:
-        """How alike each vector is to that of the same number in the other array."""
+    def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
+        """How alike each of n vectors is to that of the same number in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Iterable[str]) -> Moments:
-        """Moments of the vectors of any number of sentences, in bounded memory.
-
-        On an accelerator the vectors stay there, and sums are fetched.
-
-        Args:
-          sentences: Read once.
-        """
-        total = Moments()
-        if not self._engine.reduces or self.head.code is not None:
-            for block in self.encode_stream(sentences):
-                total.update(block)
-            return total
-        heads, _ = self._chosen(None, None, None)
-        texts = checked_blocks(sentences, BLOCK * self._engine.devices)
-        with progress(sentences) as bar:
-            for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, bar):
-                for part in found.values():
-                    total.merge(part)
+        """Moments of the vectors of sentences, read once in bounded memory; an accelerator's vectors stay there."""
+        total, heads = Moments(), {"": self._named(self.pooling)}
+        texts = checked_blocks(sentences, BLOCK * (self._engine.devices if self._engine.reduces else 1))
+        for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, progress(sentences)):
+            total.merge(found[""])
         return total
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
-        """Fits a whitening and puts it behind this encoder.
+        """Fits a whitening and puts it behind this encoder, as `with_whitening` does.
 
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
           k: Dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and others of `jaxwhiten.Whitening`.
-
-        Returns:
-          The encoder, see `with_whitening`.
         """
         fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
@@ -604,32 +435,15 @@ class Encoder:
         `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
 
         Args:
-          folder: Made if missing; files of the same names are replaced.
+          folder: Not the model's own. Made if missing; files of the same names are replaced.
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
         """
         folder = Path(folder)
         if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; name another one.")
-        settings = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name)
-        model = self.model()
+        settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
         dtype = dtype or jnp.dtype(model.dtype).name
         write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
         self._engine.save_beside(folder)
         return folder
-
-
-def _columns(head: ReadyHead, truncate_dim: int | None, unit_length: bool) -> int:
-    """Columns that are kept of what a head gives."""
-    width = head.width
-    if head.head.code is not None and (truncate_dim is not None or unit_length):
-        raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
-    if truncate_dim is not None and not 1 <= truncate_dim <= width:
-        raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {width} dimensions.")
-    return width if truncate_dim is None else truncate_dim
-
-
-def _finished(x: np.ndarray, truncate_dim: int | None, unit_length: bool) -> np.ndarray:
-    """Cut and scaled on the host, so that neither compiles another program."""
-    x = x[:, :truncate_dim]
-    return normalize(x) if unit_length else x

@@ -54,12 +54,9 @@ class Engine(Protocol):
         """Starts one batch with the placed steps of each head, and gives a handle on it."""
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
-        """Waits for a batch, and gives its vectors by the names of the heads.
+        """Waits for a batch, and gives its vectors by the names of the heads, [sentences there is room for, d].
 
-        Args:
-          handle: From `start`.
-          to_host: Whether they are copied, [sentences there is room for, d]; else they are given where they are,
-            [row of its device, device, ..., d], by engines that have `reduces`.
+        Without `to_host`, engines that have `reduces` give them where they are, [row of its device, device, ..., d].
         """
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
@@ -86,12 +83,7 @@ DEFAULT = JAXEngine.name
 
 
 def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
-    """The dtype of an engine's matrix products, None for its default, and that the model is to be loaded in.
-
-    Raises:
-      InputError: No such engine, or no such dtype with it on this machine.
-      MissingDependencyError: The engine is not installed.
-    """
+    """The dtype of an engine's matrix products, None for its default, and that the model is to be loaded in."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)
     return ENGINES[name].checked_dtype(dtype)
@@ -111,7 +103,7 @@ def engine_for(
       name: In `ENGINES`.
       model: The Flax module.
       max_length: Longest input in tokens.
-      device: The one to run on, see `forward.local_devices`.
+      device: See `forward.local_devices`.
       dtype: What matrix products run in, checked; None for the engine's default.
       folder: The model's, where the engine's own files lie.
     """

@@ -25,13 +25,11 @@ class Evaluation:
     """What `evaluate` found. Correlations are in points, 100 being perfect.
 
     Attributes:
-      spearman: Spearman's correlation of the similarities with the scores, over all pairs together.
-      interval: Its 95 % bootstrap interval.
-      pearson: Pearson's correlation; NaN where it is undefined.
+      spearman, pearson: Correlations of the similarities with the scores, over all pairs; NaN where undefined.
+      interval: The 95 % bootstrap interval of Spearman's.
       pairs: Number of pairs.
       similarity: The function, such as `"cosine"`.
       encoding: How the vectors were made (`Encoder.encoding`).
-      resamples, seed: Of the bootstrap.
     """
 
     spearman: float
@@ -60,15 +58,11 @@ def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, see
       encoder: The encoder; its default head and prompt are used, and its `similarity_fn_name`.
       pairs: Pairs of a data set (`jaxwhiten.load_sts`); `(sentences_a, sentences_b, scores)`; rows of two sentences and
         a score; or `ScoredPairs`, whose vectors are taken as they are.
-      resamples: Of the bootstrap.
-      seed: Of their draws.
-
-    Returns:
-      Spearman's and Pearson's correlation with an interval, and how they came about.
+      resamples, seed: Of the bootstrap.
 
     Raises:
-      InputError: Fewer than two pairs, scores all equal, lists of different lengths, or an item that is not a sentence.
-      NonFiniteError: A score is NaN or infinite.
+      InputError: Fewer than two pairs, scores all equal or not finite, lists of different lengths, or an item that is
+        not a sentence.
 
     References:
       Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
@@ -86,16 +80,10 @@ def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, see
         first, second = (vectors[[rows[text] for text in side]] for side in (first, second))
     found = encoder.similarity_pairwise(first, second)
     interval = bootstrap_spearman(found, gold, [""] * len(gold), resamples, seed)["all"]
-    return Evaluation(
-        100 * spearman(found, gold),
-        interval,
-        100 * _pearson(found, gold),
-        len(gold),
-        encoder.similarity_fn_name,
-        encoder.encoding(),
-        resamples,
-        seed,
-    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pearson = float(np.corrcoef(found, gold, dtype=np.float64)[0, 1])
+    how = encoder.similarity_fn_name, encoder.encoding(), resamples, seed
+    return Evaluation(100 * spearman(found, gold), interval, 100 * pearson, len(gold), *how)
 
 
 def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
@@ -113,8 +101,3 @@ def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
         return first, second, np.asarray(gold, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"The scores are not all numbers ({error}).") from error
-
-
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.corrcoef(x, y, dtype=np.float64)[0, 1])

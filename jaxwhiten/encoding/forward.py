@@ -36,9 +36,8 @@ Heads = Mapping[str, tuple[Step, ...]]
 def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
     """The devices of this process that a name means.
 
-    Args:
-      device: `"cpu"`, `"gpu"` or `"tpu"` for all of a platform, with a number for one of them (`"gpu:1"`; `"cuda"` is
-        another word for `"gpu"`); a JAX device; None for all of the default platform.
+    `"cpu"`, `"gpu"` or `"tpu"` is all of a platform, with a number one of them (`"gpu:1"`; `"cuda"` is another word for
+    `"gpu"`), and None all of the default platform.
     """
     if device is None:
         return jax.local_devices()
@@ -56,14 +55,8 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
 class JAXEngine:
     """An encoder on JAX's devices, compiled ahead for every shape of a batch and every set of heads, see `Engine`.
 
-    Args:
-      model: An encoder, or a classifier of pairs.
-      max_length: Longest input in tokens.
-      device: The one to run on, see `local_devices`; by default all local ones.
-      dtype, folder: Not used: the model has its dtype, and its folder all that JAX needs.
-
-    Attributes:
-      kernel: For the attention of long rows, or None.
+    `dtype` and `folder` are not used: the model has its dtype, and its folder all that JAX needs. `kernel` is for the
+    attention of long rows, or None.
     """
 
     name: ClassVar[str] = "jax"
@@ -114,14 +107,12 @@ class JAXEngine:
         """Nothing: a model folder has all that JAX needs."""
 
     def contents(self) -> Iterator[bytes]:
-        """Configuration and weights as bytes, to be hashed."""
         return contents(self.config, self._model[1])
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
-        """Starts one batch; on a CPU several run side by side."""
         arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
         return self._dispatch(*arguments) if self._threads is None else self._threads.submit(self._dispatch, *arguments)
 
@@ -132,9 +123,8 @@ class JAXEngine:
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
         """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
 
-        Where rows hold several sentences, `lengths` has those of all of them (`Segments`), each has a vector, and
-        `tokens` is the size of `ids`. Rows are a multiple of the devices. `tokens` is the room for tokens on all of
-        them together (`batching`); rows at the end may find none.
+        `lengths` has those of all sentences of a row (`Segments`). Rows are a multiple of the devices; `tokens` is the
+        room for tokens on all of them together (`batching`).
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None

@@ -65,15 +65,7 @@ class _Program(NamedTuple):
 
 
 class OpenVINOEngine:
-    """An encoder in OpenVINO on this machine's CPU, see `Engine`.
-
-    Args:
-      model: An encoder, its parameters float32.
-      max_length: Longest input in tokens.
-      device: None or `"cpu"`.
-      dtype: One of `DTYPES`.
-      folder: The model's, where int8 weights lie.
-    """
+    """An encoder with float32 parameters in OpenVINO on this machine's CPU, see `Engine`; `dtype` is in `DTYPES`."""
 
     name: ClassVar[str] = "openvino"
     facts: ClassVar[Mapping[str, str]] = {"engine": "openvino"}
@@ -92,9 +84,7 @@ class OpenVINOEngine:
         self.config, self.dtype, self.layout = model.config, dtype, Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2
         self._module, self._max_length = model, max_length
-        self._quantised = None
-        if dtype == "int8":
-            self._quantised = Quantised.read(folder, self.weights_digest(), max_length)
+        self._quantised = Quantised.read(folder, self.weights_digest(), max_length) if dtype == "int8" else None
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[Heads | None, _Program | None] = (None, None)
         self._lock = threading.Lock()
@@ -111,37 +101,30 @@ class OpenVINOEngine:
 
     @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
-        return isinstance(error, MemoryError) or any(
-            word in str(error) for word in ("bad_alloc", "bad alloc", "allocate")
-        )
+        return isinstance(error, MemoryError) or any(s in str(error) for s in ("bad_alloc", "bad alloc", "allocate"))
 
     def place(self, tree: Any) -> Any:
-        """The tree itself: parameters become constants of a graph."""
-        return tree
+        return tree  # parameters become constants of a graph
 
     def model(self) -> TransformerEncoder:
         return self._module
 
-    def _weights(self) -> Iterator[bytes]:
-        return contents(self.config, nnx.state(self._module))
-
     def weights_digest(self) -> str:
         """SHA-256 of configuration and weights."""
         digest = hashlib.sha256()
-        for part in self._weights():
+        for part in contents(self.config, nnx.state(self._module)):
             digest.update(part)
         return digest.hexdigest()
 
     def contents(self) -> Iterator[bytes]:
         """Configuration and weights as bytes, to be hashed; in float32 those of JAX, whose vectors are equal."""
-        yield from self._weights()
+        yield from contents(self.config, nnx.state(self._module))
         if self.dtype != "float32":
             yield f"openvino {self.dtype}".encode()
         if self._quantised is not None:
             yield self._quantised.digest.encode()
 
     def save_beside(self, folder: Path) -> None:
-        """Writes int8 weights, where there are any, beside a model."""
         if self._quantised is not None:
             self._quantised.save(folder)
 
@@ -180,24 +163,24 @@ class OpenVINOEngine:
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
                 pooled, rest = at_pooling(steps)
-                key_of_pooled = _key(pooled)
-                poolings.setdefault(key_of_pooled, pooled)
-                number = list(poolings).index(key_of_pooled)
+                poolings.setdefault(_key(pooled), pooled)
+                number = list(poolings).index(_key(pooled))
                 code = steps[-1] if isinstance(steps[-1], Quantise) else None
-                rest = rest if code is None else rest[:-1]
-                parts[name] = _Head(number, self._tail(rest, self._width(pooled)), code)
-            compiled = self._kept(("poolings", *poolings), lambda: self._encoder(list(poolings.values())))
+                rest, width = rest if code is None else rest[:-1], self._width(pooled)
+                tail = self._kept(("tail", _key(rest), width), _tail, rest, width) if rest else None
+                parts[name] = _Head(number, tail, code)
+            compiled = self._kept(("poolings", *poolings), self._encoder, list(poolings.values()))
             self._programs[key] = _Program(compiled, parts, [])
         program: _Program = self._programs[key]
         return program
 
-    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _kept(self, key: Any, make: Callable[..., Any], *of: Any) -> Any:
         if key not in self._programs:
-            self._programs[key] = make()
+            self._programs[key] = make(*of)
         return self._programs[key]
 
     def _width(self, steps: tuple[Step, ...]) -> int:
-        return functools.reduce(lambda width, step: step.output_width(width), steps, int(self.config.hidden_size))
+        return _width(steps, int(self.config.hidden_size))
 
     def _encoder(self, poolings: list[tuple[Step, ...]]) -> Any:
         """The compiled graph from tokens to pooled vectors."""
@@ -223,24 +206,22 @@ class OpenVINOEngine:
         hints = {"NUM_STREAMS": cores(), "INFERENCE_NUM_THREADS": cores()}
         return core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints})
 
-    def _tail(self, steps: tuple[Step, ...], width: int) -> Any | None:
-        """The compiled steps on vectors, if there are any."""
-        if not steps:
-            return None
 
-        def compiled() -> Any:
-            graph = Graph(_PURPOSE, _EXTRA)
-            x: Any = "vectors"
-            for step in steps:
-                x = step.to_onnx(graph, x)
-            graph.op("Identity", x, output="mapped")
-            mapped = functools.reduce(lambda d, step: step.output_width(d), steps, width)
-            model = core().read_model(graph.finish({"vectors": width}, {"mapped": mapped}, {}).SerializeToString())
-            return core().compile_model(
-                model, "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-            )
+def _width(steps: tuple[Step, ...], width: int) -> int:
+    """The width of vectors behind steps."""
+    return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
-        return self._kept(("tail", _key(steps), width), compiled)
+
+def _tail(steps: tuple[Step, ...], width: int) -> Any:
+    """The compiled steps on vectors of a width."""
+    graph = Graph(_PURPOSE, _EXTRA)
+    x: Any = "vectors"
+    for step in steps:
+        x = step.to_onnx(graph, x)
+    graph.op("Identity", x, output="mapped")
+    finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {})
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+    return core().compile_model(core().read_model(finished.SerializeToString()), "CPU", hints)
 
 
 def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:

@@ -27,12 +27,7 @@ def outputs_by_name(model: Any) -> dict[str, Any]:
 
 
 class Quantised(NamedTuple):
-    """int8 weights that were found.
-
-    Attributes:
-      folder: Where they lie.
-      header: How they were made.
-    """
+    """int8 weights that were found: where they lie, and how they were made."""
 
     folder: Path
     header: dict[str, Any]
@@ -45,11 +40,6 @@ class Quantised(NamedTuple):
           model: The folder; None for a model made in memory.
           weights: SHA-256 of the model's configuration and weights.
           max_length: Longest input in tokens.
-
-        Raises:
-          InputError: There are none, or for shorter inputs only.
-          ModelError: They are damaged.
-          MismatchError: They were made of other weights.
         """
         file = Path(model or ".") / _FOLDER / HEADER
         if model is None or not file.is_file():
@@ -87,7 +77,6 @@ class Quantised(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Differs for other weights."""
         return json.dumps(self.header["sha256"], sort_keys=True)
 
     def save(self, model: Path) -> None:
@@ -95,13 +84,7 @@ class Quantised(NamedTuple):
         shutil.copytree(self.folder, Path(model) / _FOLDER, dirs_exist_ok=True)
 
     def put_into(self, model: Any, hidden_states: list[str], core: Any) -> Any:
-        """A graph of encoder and poolings with these weights in the place of the encoder's own.
-
-        Args:
-          model: The graph, an OpenVINO model.
-          hidden_states: Names of its hidden states.
-          core: OpenVINO's.
-        """
+        """A graph of encoder and poolings, an OpenVINO model, with these weights in the place of the encoder's own."""
         import openvino
 
         quantised = core.read_model(self.folder / GRAPH)

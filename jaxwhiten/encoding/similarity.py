@@ -30,7 +30,7 @@ SIMILARITIES = tuple(_ALL)
 
 
 def check_similarity(name: str) -> str:
-    """The name, if there is such a similarity; `InputError` if not."""
+    """The name, if there is such a similarity."""
     if name not in SIMILARITIES:
         raise unknown_name("similarity", name, SIMILARITIES)
     return name

@@ -70,17 +70,11 @@ class EmbeddingStore:
 
         Args:
           encoder: An `Encoder`.
-          sentences: The sentences.
-          pooling: A name, or several; default the encoder's own.
-          prompt: The text in front of every sentence, as in `Encoder.encode`; by default the encoder's own.
-          show_progress: As in `Encoder.encode`.
+          sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
           A read-only memory map in the order of the sentences, float32 [n, d], or uint8 [n, bytes] of a head that ends
           with a code; for several poolings a dict by name.
-
-        Raises:
-          InputError: No sentences, an item that is not a string, or an unknown pooling.
         """
         single = pooling is None or isinstance(pooling, str)
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
@@ -97,44 +91,28 @@ class EmbeddingStore:
         found = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
         while missing:
-            self._fill(encoder, sentences, missing, prompt, show_progress)
+            starts = range(0, len(sentences), self.shard_rows)
+            lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
+            # Only the last shard is short, and it is the last of the stream: blocks and shards agree.
+            texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
+            how = {"prompt": prompt, "block_size": self.shard_rows, "show_progress": show_progress}
+            for shard, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
+                for name, entry in missing.items():
+                    entry.put(shard, block[name])
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         return found[names[0]] if single else found
 
-    def _fill(
-        self,
-        encoder: Any,
-        sentences: list[str],
-        entries: Mapping[str, _Entry],
-        prompt: str | None,
-        show_progress: bool | None,
-    ) -> None:
-        """Encodes the shards that an entry lacks, for all entries, which lack the same but where a run was killed."""
-        starts = range(0, len(sentences), self.shard_rows)
-        lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in entries.values())]
-        # Only the last shard is short, and it is the last of the stream: blocks and shards agree.
-        stream = encoder.encode_stream(
-            [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]],
-            pooling=tuple(entries),
-            prompt=prompt,
-            block_size=self.shard_rows,
-            show_progress=show_progress,
-        )
-        for shard, block in zip(lacking, stream, strict=True):
-            for name, entry in entries.items():
-                entry.put(shard, block[name])
-
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
     """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
-    said = encoder.encoding(pooling, prompt)
-    kept = np.dtype(encoder.output_dtype(pooling))
+    said, pooled = encoder.encoding(pooling, prompt), encoder.with_pooling(pooling)
+    kept = np.dtype(pooled.head.dtype)
     return {
         **{name: value for name, value in said.items() if name not in ("model", "fingerprint")},
         "store_version": VERSION,
         "encoder": said["fingerprint"],
-        "dimension": encoder.width(pooling),
+        "dimension": pooled.dimension,
         **({} if kept == np.float32 else {"kept": kept.str}),
         "rows": rows,
         "text": text,
@@ -185,9 +163,6 @@ class _Entry:
         return min(self.shard_rows, self.shape[0] - number * self.shard_rows), self.shape[1]
 
     def put(self, number: int, block: np.ndarray) -> None:
-        """Writes one shard."""
-        if block.shape != self._shard_shape(number):
-            raise InputError(f"The encoder gave vectors of shape {block.shape}, expected {self._shard_shape(number)}.")
         with atomic_path(self._shard(number)) as temporary, open(temporary, "wb") as file:
             np.save(file, np.ascontiguousarray(block, self.dtype))
 

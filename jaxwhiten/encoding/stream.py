@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
-from jaxwhiten.head import Head, Step
+from jaxwhiten.head import AfterPrompt, Head, Step
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.on_devices import DeviceMoments
@@ -30,11 +31,39 @@ _FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 
 class ReadyHead(NamedTuple):
-    """A head in use: its steps on the devices, and the width of its vectors."""
+    """A head in use: its steps on the devices, the width of its vectors, and what is done with them on the host."""
 
     head: Head
     steps: tuple[Step, ...]
     width: int
+    truncate_dim: int | None = None
+    unit_length: bool = False
+
+    def cut(self, truncate_dim: int | None, unit_length: bool) -> ReadyHead:
+        """The head, its vectors cut and scaled on the host, so that neither compiles another program."""
+        if self.head.code is not None and (truncate_dim is not None or unit_length):
+            raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
+        if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
+            raise InputError(f"truncate_dim is {truncate_dim}; the vectors have {self.width} dimensions.")
+        return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
+
+    def empty(self, n: int) -> np.ndarray:
+        """Room for n vectors."""
+        return np.empty((n, self.truncate_dim or self.width), self.head.dtype)
+
+    def finished(self, x: np.ndarray) -> np.ndarray:
+        """Vectors, cut and scaled."""
+        x = x[:, : self.truncate_dim]
+        return normalize(x) if self.unit_length else x
+
+    def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
+        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
+        head, steps = self.head.with_prompt(prompt), self.steps
+        if any(isinstance(step, AfterPrompt) for step in steps):
+            length = tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
+            placed = engine.place(np.int32(length))
+            steps = tuple(AfterPrompt(s.pooling, placed) if isinstance(s, AfterPrompt) else s for s in steps)
+        return self._replace(head=head, steps=steps)
 
 
 ReadyHeads = Mapping[str, ReadyHead]
@@ -45,14 +74,15 @@ def vectors(
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order."""
     n = len(tokens.lengths)
-    out = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
+    at_once = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
+    out = {name: heads[name].finished(x) for name, x in at_once.items()}
     batched = {name: head for name, head in heads.items() if name not in out}
     if bar is not None and not batched:
         bar.update(n)
-    out |= {name: np.empty((n, width), head.dtype) for name, (head, _, width) in batched.items()}
+    out |= {name: head.empty(n) for name, head in batched.items()}
     for batch, found in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in found.items():
-            out[name][batch.rows] = x[batch.vectors]
+            out[name][batch.rows] = heads[name].finished(x[batch.vectors])
         if bar is not None:
             bar.update(len(batch.rows))
     return out
@@ -61,9 +91,10 @@ def vectors(
 def moments(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, Moments]:
-    """The moments of all sentences' vectors, which stay on the devices."""
-    sums = {name: DeviceMoments(engine.mesh) for name in heads}
-    for batch, found in batches(engine, tokens, heads, max_rows, to_host=False):
+    """The moments of all sentences' vectors, which stay on the devices of an engine that reduces them there."""
+    reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
+    sums = {name: DeviceMoments(engine.mesh) for name in reducing}
+    for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():
         for name, x in found.items():
             counts = np.zeros(x.size // x.shape[-1], bool)
             counts[batch.vectors] = True
@@ -72,8 +103,10 @@ def moments(
             bar.update(len(batch.rows))
     reduced = {name: of_head.moments() for name, of_head in sums.items()}
     kept = {name: of_head for name, of_head in reduced.items() if of_head is not None}
-    if rest := {name: heads[name] for name in heads if name not in kept}:  # not finite, or beyond float32
-        kept |= {name: Moments().update(x) for name, x in vectors(engine, tokens, rest, max_rows).items()}
+    rest = {name: heads[name] for name in heads if name not in kept}  # some are not finite, or beyond float32
+    if rest:
+        of_rest = vectors(engine, tokens, rest, max_rows, None if reducing else bar)
+        kept |= {name: Moments().update(x) for name, x in of_rest.items()}
     return kept
 
 
@@ -132,7 +165,7 @@ def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -
 
 
 def in_blocks(
-    blocks: Iterator[list[str]],
+    texts: Iterator[list[str]],
     tokenizer: BulkTokenizer,
     engine: Engine,
     heads: ReadyHeads,
@@ -140,10 +173,7 @@ def in_blocks(
     max_rows: int | None,
     bar: tqdm,
 ) -> Iterator[dict[str, Any]]:
-    """What `reduce`, which is `vectors` or `moments`, gives for each block.
-
-    Heads of the same form of text share a forward pass.
-    """
+    """What `reduce`, which is `vectors` or `moments`, gives for each block. Heads of one form share a forward pass."""
     if max_rows is not None and max_rows < 1:
         raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
@@ -151,13 +181,14 @@ def in_blocks(
         by_form[head.head.form][name] = head
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
-        upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
-        while (tokens := upcoming.result()) is not None:
-            upcoming = pool.submit(_tokenize_next, blocks, tokenizer, by_form)
-            out: dict[str, Any] = {}
-            for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-                out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
-            yield {name: out[name] for name in heads}
+        upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
+        with bar:
+            while (tokens := upcoming.result()) is not None:
+                upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
+                out: dict[str, Any] = {}
+                for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
+                    out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
+                yield {name: out[name] for name in heads}
     except KeyboardInterrupt:
         wait = False  # the sentences may come from a pipe that stays silent
         raise
@@ -165,11 +196,24 @@ def in_blocks(
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
+def all_vectors(
+    sentences: list[str], tokenizer: BulkTokenizer, engine: Engine, heads: ReadyHeads, max_rows: int | None, bar: tqdm
+) -> dict[str, np.ndarray]:
+    """The vectors of a list of sentences, a block at a time."""
+    out = {name: head.empty(len(sentences)) for name, head in heads.items()}
+    parts = list(blocks(len(sentences), BLOCK))
+    texts = (sentences[part] for part in parts)
+    for part, block in zip(parts, in_blocks(texts, tokenizer, engine, heads, vectors, max_rows, bar), strict=True):
+        for name, x in block.items():
+            out[name][part] = x
+    return out
+
+
 def _tokenize_next(
-    blocks: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
+    texts: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
 ) -> list[TokenIds] | None:
     """The next block in every form; None behind the last."""
-    block = next(blocks, None)
+    block = next(texts, None)
     return None if block is None else [tokenizer(block, form) for form in forms]
 
 

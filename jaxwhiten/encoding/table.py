@@ -26,7 +26,6 @@ class TableEngine(JAXEngine):
 
     @functools.cached_property
     def table(self) -> Float32[np.ndarray, "vocab d"]:
-        """The rows of the tokens."""
         return np.asarray(self.model().embedding[...], np.float32)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:

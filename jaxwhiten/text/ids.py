@@ -11,12 +11,7 @@ from jaxtyping import Int
 
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
-    """Token ids of many sentences, without padding.
-
-    Attributes:
-      flat: All ids, one sentence after the other.
-      lengths: Tokens of each sentence.
-    """
+    """Token ids of many sentences, one after the other without padding, and the number of each sentence's tokens."""
 
     flat: Int[np.ndarray, " tokens"]
     lengths: Int[np.ndarray, " n"]

@@ -27,6 +27,7 @@ def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
     return next((prompts[name] for name in ROLES[role] if name in prompts), "")
 
 
-def tells_roles_apart(prompts: Mapping[str, str]) -> bool:
-    """Whether there is a prompt for queries or for documents."""
-    return any(prompts.get(name) for names in ROLES.values() for name in names)
+def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:
+    """The prompt of a role; None, for the default one, where neither queries nor documents have a prompt."""
+    apart = any(prompts.get(name) for names in ROLES.values() for name in names)
+    return prompt_of_role(prompts, role) if apart else None

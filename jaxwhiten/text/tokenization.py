@@ -74,7 +74,7 @@ class BulkTokenizer:
     """
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
-        self._folder, self._model_vocab, self._special_tokens = folder, model_vocab, special_tokens
+        self.folder, self._model_vocab, self._special_tokens = folder, model_vocab, special_tokens
         self._tokenizer = _load(folder)
         with _refusing(folder, "is damaged"):
             if not special_tokens:
@@ -86,14 +86,11 @@ class BulkTokenizer:
     def __call__(self, sentences: Sequence[str], form: TextForm = PLAIN) -> TokenIds:
         """Token ids of the sentences, special tokens included.
 
-        Args:
-          sentences: Strings.
-          form: How to write them. A sentence that is too long is cut; the template around it is kept.
+        A sentence that is too long is cut; the template that its form puts around it is kept.
 
         Raises:
           ModelError: A template with a mask token, and the tokenizer has none; or a tokenizer that fails, gives ids
             the model has no row for, or sentences that are too long.
-          InputError: A template longer than `max_length`.
         """
         if form.lower_case:
             sentences = [sentence.lower() for sentence in sentences]
@@ -105,7 +102,7 @@ class BulkTokenizer:
         return encode(sentences)
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
-        with _refusing(self._folder, "is damaged"):
+        with _refusing(self.folder, "is damaged"):
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
 
     @functools.cached_property
@@ -117,7 +114,7 @@ class BulkTokenizer:
 
     def prompt_length(self, prompt: str) -> int:
         """Tokens that a prompt takes at the beginning of a sentence, [CLS] counted, as sentence-transformers counts."""
-        with _refusing(self._folder, "is damaged"):
+        with _refusing(self.folder, "is damaged"):
             alone = self._tokenizer.encode(prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
@@ -131,7 +128,7 @@ class BulkTokenizer:
             if self.mask_token is None:
                 raise ModelError(f"The tokenizer has no mask token; expected one of {', '.join(MASK_TOKENS)}.")
             template = template.replace("{mask}", self.mask_token)
-        with _refusing(self._folder, "is damaged"):
+        with _refusing(self.folder, "is damaged"):
             tokenizer = Tokenizer.from_str(self._tokenizer.to_str())
             tokenizer.no_truncation()
             parts = [tokenizer.encode(part, add_special_tokens=False).ids for part in template.split("{text}")]
@@ -164,11 +161,6 @@ class BulkTokenizer:
         return TokenIds(flat, lengths)
 
     @property
-    def folder(self) -> Path:
-        """Where it was read from."""
-        return self._folder
-
-    @property
     def around(self) -> tuple[list[int], list[int]]:
         """The ids of the special tokens before and after a sentence."""
         probe = self._tokenizer.encode("a")
@@ -176,12 +168,7 @@ class BulkTokenizer:
         return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
 
     def pairs(self, pairs: Sequence[Sequence[Any]]) -> TokenIds:
-        """Token ids of sentence pairs, each plus `model_vocab` times its token type; the longer sentence is cut first.
-
-        Raises:
-          InputError: An item is not a pair of strings, or there is no room for two tokens beside the special ones.
-          ModelError: As when called.
-        """
+        """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is cut first."""
         if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
             raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
         texts, special = checked_text(chain.from_iterable(pairs)), self._tokenizer.num_special_tokens_to_add(True)
@@ -189,7 +176,7 @@ class BulkTokenizer:
             raise InputError(
                 f"{spelled('max_length')} is {self.max_length}; the special tokens of a pair take {special}."
             )
-        with _refusing(self._folder, "is damaged"):
+        with _refusing(self.folder, "is damaged"):
             rows = self._tokenizer.encode_batch_fast(list(zip(texts[::2], texts[1::2], strict=True)))
             found = self._checked([row.ids for row in rows])
             types = np.fromiter(chain.from_iterable(row.type_ids for row in rows), np.int32, len(found.flat))
@@ -224,21 +211,15 @@ class BulkTokenizer:
     def to_json(self, form: TextForm = PLAIN) -> str:
         """The tokenizer's own serialisation, without the truncation that `max_length` asks for.
 
-        Args:
-          form: A template becomes part of the special tokens; a prompt is left to whoever calls the tokenizer.
+        A template becomes part of the special tokens; a prompt is left to whoever calls the tokenizer.
         """
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
         return json.dumps({**json.loads(tokenizer.to_str()), "truncation": None}, sort_keys=True)
 
     def save(self, folder: Path, form: TextForm = PLAIN) -> None:
-        """Writes the tokenizer's files into a model folder.
-
-        Args:
-          folder: The model folder.
-          form: A template is written into `tokenizer.json`, so that every library puts it around a sentence.
-        """
+        """Writes the tokenizer's files into a model folder; a template goes into `tokenizer.json`."""
         if self._special_tokens:
-            copy_tokenizer(self._folder, folder)
+            copy_tokenizer(self.folder, folder)
             if form.prompt is not None:
                 return
         io.write_text(folder / "tokenizer.json", self.to_json(form))

@@ -19,17 +19,13 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.errors import InputError
 
+Passages = Callable[[], Iterable[list[str]]]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _CONTINUING = "##"
 
 
 def train_wordpiece(
-    passages: Callable[[], Iterable[list[str]]],
-    size: int,
-    *,
-    lower_case: bool = True,
-    alphabet: int = 300,
-    min_frequency: int = 2,
+    passages: Passages, size: int, *, lower_case: bool = True, alphabet: int = 300, min_frequency: int = 2
 ) -> list[str]:
     """Trains a vocabulary.
 
@@ -91,13 +87,9 @@ def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: i
 
 
 def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lower_case: bool = True) -> Path:
-    """Writes a BERT tokenizer: `tokenizer.json`, `tokenizer_config.json`, `vocab.txt`.
+    """Writes a BERT tokenizer of the tokens of `train_wordpiece` into a folder, which is created if missing.
 
-    Args:
-      tokens: From `train_wordpiece`.
-      folder: Created if missing.
-      max_length: Maximum input length of the model.
-      lower_case: As in training.
+    The files are `tokenizer.json`, `tokenizer_config.json` and `vocab.txt`; `max_length` is the model's.
     """
     from tokenizers import Tokenizer, decoders, models, processors
 
@@ -121,13 +113,7 @@ def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lo
 
 
 def cached_wordpiece(
-    passages: Callable[[], Iterable[list[str]]],
-    key: str,
-    size: int,
-    *,
-    max_length: int,
-    cache: Path | None = None,
-    **training: Any,
+    passages: Passages, key: str, size: int, *, max_length: int, cache: Path | None = None, **training: Any
 ) -> Path:
     """The folder of a cached vocabulary, trained if it is missing.
 
@@ -138,9 +124,6 @@ def cached_wordpiece(
       max_length: Maximum input length of the model.
       cache: By default `vocabularies` in `jaxwhiten.io.cache_dir()`.
       **training: `lower_case`, `alphabet` and `min_frequency` of `train_wordpiece`.
-
-    Returns:
-      The folder, as `save_wordpiece` writes it.
     """
     settings = {"lower_case": True, "alphabet": 300, "min_frequency": 2, **training}
     entry = io.content_key("wordpiece", 1, key, size, max_length, settings)

@@ -58,13 +58,9 @@ class _Characters(dict[str, str]):
 
 
 class WordTable:
-    """A tokenizer without special tokens, as fast as its words repeat.
+    """A BERT tokenizer without special tokens, as fast as its words repeat.
 
-    Args:
-      tokenizer: A BERT tokenizer.
-      encode: The same, truncating to `longest` tokens.
-      longest: Tokens of a sentence.
-      lower: Whether it lower-cases.
+    `encode` is the same tokenizer, truncating to `longest` tokens; `lower` is whether it lower-cases.
     """
 
     _numbers: _Numbers

@@ -27,7 +27,7 @@ def teacher(tiny_model):
 
 @pytest.fixture(scope="module")
 def vocabulary(teacher):
-    return Vocabulary.read(teacher, CORPUS, sentences=30, contexts=True)
+    return Vocabulary.read(teacher, CORPUS, sentences=30)
 
 
 def test_what_is_read(teacher, vocabulary):
@@ -39,14 +39,6 @@ def test_what_is_read(teacher, vocabulary):
     word = vocabulary.tokenizer.vocabulary[place]
     np.testing.assert_allclose(vocabulary.alone[place], teacher.encode(word), atol=1e-5)
     assert len(vocabulary.targets) == len(vocabulary.sentences.lengths) == 30
-    seen = np.bincount(vocabulary.sentences.flat, minlength=200)
-    np.testing.assert_array_equal((vocabulary.contexts[:, -1] * vocabulary.words)[5:], (seen * vocabulary.words)[5:])
-
-
-def test_a_context_is_what_the_teacher_pools(teacher):
-    read = Vocabulary.read(teacher, [SENTENCES[0]], sentences=1, contexts=True)
-    total, count = read.contexts[:, :-1].sum(axis=0), read.contexts[:, -1].sum()
-    np.testing.assert_allclose(total / count, teacher.encode(SENTENCES[0]), atol=1e-5)
 
 
 def test_rows_are_whitened_by_frequency_and_weigh_by_it(vocabulary):
@@ -80,7 +72,7 @@ def test_the_fit_comes_near_the_teacher(teacher, monkeypatch):
 
 def test_the_other_steps(vocabulary):
     plain = distil(vocabulary, 8).encode(SENTENCES)
-    for how in ({"contexts": True}, {"gamma": 0.0}, {"weighted": False}):
+    for how in ({"gamma": 0.0}, {"weighted": False}):
         found = distil(vocabulary, 8, **how).encode(SENTENCES)
         assert found.shape == plain.shape
         assert not np.allclose(found, plain, atol=1e-3)
@@ -96,7 +88,7 @@ def test_the_teacher_reads_sentences_once(teacher, monkeypatch):
 
 def test_what_was_read_without_its_corpus_is_what_is_read_without_one(teacher, vocabulary):
     found, wanted = vocabulary.without_corpus(), Vocabulary.read(teacher)
-    for name in ("frequencies", "alone", "contexts", "words"):
+    for name in ("frequencies", "alone", "words"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     assert found.drawn == wanted.drawn == []
 

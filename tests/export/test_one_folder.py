@@ -80,7 +80,7 @@ def test_whiten_fits_and_shares_the_weights(tiny_model):
     assert (encoder.dimension, small.dimension) == (32, 4)
     assert small.fingerprint != encoder.fingerprint
     assert small.head.whitening.provenance["fingerprint"] == encoder.fingerprint
-    fewer = encoder.with_whitening(expected, n_components=2, gamma=0.5, normalize=False)
+    fewer = encoder.with_whitening(expected.with_params(n_components=2, gamma=0.5), normalize=False)
     changed = expected.with_params(n_components=2, gamma=0.5)
     np.testing.assert_allclose(fewer.encode(SENTENCES), changed.transform(encoder.encode(SENTENCES)), atol=1e-4)
     both = small.encode(SENTENCES, pooling=["auto", "mean"])

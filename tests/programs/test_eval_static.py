@@ -61,7 +61,7 @@ def test_the_tables_are_made_from_what_is_kept(folder, monkeypatch):
     assert tables.fill(page) == []
     text = page.read_text()
     assert text.count("| rows, int8 |") == 1
-    assert text.count("| contexts |") == 1
+    assert text.count("| uniform weights |") == 1
     kept = Run.load(folder / "docs" / "runs" / "tiny")
     assert (kept.header.config["corpus"], kept.header.config["data_dir"]) == (folder.name, "")
 
