@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 from jaxwhiten.errors import MismatchError
 
@@ -16,10 +17,10 @@ ADVICE = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
+    add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_texts(parser, "new texts")
-    parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add(parser, "--model MODEL", "hub id or folder of the encoder, where it has moved since")
+    add(parser, "--json", "one JSON object")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ import sys
 
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
+    add,
     add_dimension,
     add_model,
     encode,
@@ -23,31 +24,19 @@ _FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser, "texts")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR", help="the folder to write; an index already there is replaced"
-    )
+    add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
-    parser.add_argument("--whitening", metavar="FILE", help="a saved whitening to put inside the index")
-    parser.add_argument("--whiten", action="store_true", help="fit a whitening on the texts themselves")
+    add(parser, "--whitening FILE", "a saved whitening to put inside the index")
+    add(parser, "--whiten", "fit a whitening on the texts themselves")
     add_dimension(parser)
-    parser.add_argument(
-        "--bytes", type=int, metavar="N", help="keep each text in so many bytes, by the best code; default: float32"
-    )
-    parser.add_argument("--codes", help="which code: spectrum, ubinary, int8, or pq, which FAISS trains")
-    parser.add_argument(
-        "--rescore", metavar="COPY", help="float16 or int8: a copy on disk that scores the candidates of codes again"
-    )
-    parser.add_argument("--backend", default="faiss-flat", help="search backend; default: faiss-flat")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=NUMBER", help="of the backend, such as nprobe=10"
-    )
-    parser.add_argument(
-        "--add",
-        action="store_true",
-        help="add the texts to the index that is there, encoded and coded as its own are; --model says only where its"
-        " model has moved",
-    )
-    parser.add_argument("--no-cache", action="store_true", help="do not keep the vectors in the cache")
+    add(parser, "--bytes N", "keep each text in so many bytes, by the best code; default: float32", type=int)
+    add(parser, "--codes CODES", "which code: spectrum, ubinary, int8, or pq, which FAISS trains")
+    add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")
+    add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
+    add(parser, "--option NAME=NUMBER", "of the backend, such as nprobe=10", action="append", default=[])
+    whose = "encoded and coded as its own are; --model says only where its model has moved"
+    add(parser, "--add", f"add the texts to the index that is there, {whose}")
+    add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -62,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.whitening import Whitening
 
-    if args.backend not in BACKENDS:
+    if args.backend not in BACKENDS:  # before the texts are encoded
         raise unknown_name("search backend", args.backend, BACKENDS)
     texts, blank = _texts(args)
     encoder = load_encoder(args)
@@ -99,7 +88,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _add(args: argparse.Namespace) -> None:
-    """Adds the texts to an index, which stays whole until it is written anew."""
     given = [spelled(name) for name in _FIXED if getattr(args, name)]
     if given:
         raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import InputError, MismatchError
 
 if TYPE_CHECKING:
@@ -15,16 +16,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("index", help="a folder that `jaxwhiten index` wrote")
-    parser.add_argument("query", nargs="*", help="queries; without any they are read from stdin, one per line")
-    parser.add_argument("-k", type=int, default=10, metavar="N", help="results per query; default: 10")
-    parser.add_argument("--model", help="hub id or folder of the encoder, where it has moved since")
-    parser.add_argument("--engine", help="jax, or openvino on CPUs; default: what the texts were encoded with")
-    parser.add_argument("--rerank", metavar="FOLDER", help="a cross-encoder that puts the results in order")
-    parser.add_argument(
-        "--rerank-depth", type=int, default=100, metavar="N", help="results that it reads; default: 100"
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object per query")
+    add(parser, "index", "a folder that `jaxwhiten index` wrote")
+    add(parser, "query", "queries; without any they are read from stdin, one per line", nargs="*")
+    add(parser, "-k N", "results per query; default: 10", type=int, default=10)
+    add(parser, "--model MODEL", "hub id or folder of the encoder, where it has moved since")
+    add(parser, "--engine ENGINE", "jax, or openvino on CPUs; default: what the texts were encoded with")
+    add(parser, "--rerank FOLDER", "a cross-encoder that puts the results in order")
+    add(parser, "--rerank-depth N", "results that it reads; default: 100", type=int, default=100)
+    add(parser, "--json", "one JSON object per query")
 
 
 def open_index(path: str, model: str | None = None, engine: str | None = None) -> tuple[Index, Encoder]:

@@ -27,10 +27,7 @@ def write_training(
 ) -> Path:
     """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
-    Args:
-      scores: For each column, such as `"before"`, the scores by name.
-      recipe: What decides the result.
-      facts: What else there is to say about the run.
+    `scores` holds for each column, such as `"before"`, the scores by name; `recipe` is what decides the result.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 

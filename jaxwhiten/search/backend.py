@@ -25,29 +25,18 @@ class Backend(ABC):
     """Stored vectors and the search among them; rows have numbers, and no texts.
 
     A backend is one file: a subclass with its options, its facts and its files, which `BACKENDS` then names.
-
-    Attributes:
-      name: What `build_index` calls it.
-      Options: The dataclass of its options.
-      removes: Whether it can remove documents.
-      codes: Whether it can keep codes.
-      halves: Whether it keeps nothing but codes, and scans halves of bytes.
-      trains: Whether it can train codes.
-      options: The options as they were used.
-      prepare: What is done to a raw vector before it is stored or searched for.
-      notes: What the user should know: an option lowered, a sample taken.
     """
 
     name: ClassVar[str]
     Options: ClassVar[type[Any]] = NoOptions
-    removes: ClassVar[bool] = False
-    codes: ClassVar[bool] = False
-    halves: ClassVar[bool] = False
-    trains: ClassVar[bool] = False
+    removes: ClassVar[bool] = False  # documents
+    codes: ClassVar[bool] = False  # can be kept
+    halves: ClassVar[bool] = False  # of bytes are scanned, and nothing but codes is kept
+    trains: ClassVar[bool] = False  # codes
 
-    options: Any
-    prepare: Affine
-    notes: Sequence[str] = ()
+    options: Any  # as they were used
+    prepare: Affine  # what is done to a raw vector before it is stored or searched for
+    notes: Sequence[str] = ()  # for the user: an option lowered, a sample taken
 
     @classmethod
     @abstractmethod

@@ -23,6 +23,7 @@ from jaxwhiten._version import __version__
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, from_json, load_tensors, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search import faiss
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.header import (
@@ -38,32 +39,34 @@ from jaxwhiten.search.header import (
     read_header,
     verified,
 )
+from jaxwhiten.search.jax_flat import JaxFlat
 from jaxwhiten.search.prepare import check_vectors, preparation
-from jaxwhiten.search.registry import BACKENDS
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
+BACKENDS: Mapping[str, type[Backend]] = {
+    "faiss-flat": faiss.FaissFlat,
+    "faiss-fast": faiss.FaissFast,
+    "faiss-ivf": faiss.FaissIvf,
+    "faiss-hnsw": faiss.FaissHnsw,
+    "faiss-gpu-flat": faiss.FaissGpuFlat,
+    "faiss-gpu-ivf": faiss.FaissGpuIvf,
+    "jax": JaxFlat,
+}
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(About):
-    """An index over document vectors; ids are row numbers. `build_index` and `load_index` make it.
+    """An index over document vectors; ids are row numbers. `build_index` and `load_index` make it."""
 
-    Attributes:
-      store: The backend with the vectors.
-      documents: The texts by id, or None.
-      fitted: The whitening or code that the codes follow from, or None.
-      rescoring: The copy that candidates are scored again by, or None.
-    """
-
-    store: Backend
-    documents: Sequence[str] | None = None
-    fitted: Whitening | Code | None = None
-    rescoring: Rescoring | None = None
+    store: Backend  # with the vectors
+    documents: Sequence[str] | None = None  # the texts by id
+    fitted: Whitening | Code | None = None  # what the codes follow from
+    rescoring: Rescoring | None = None  # the copy that candidates are scored again by
 
     @property
     def prepare(self) -> Affine:
@@ -82,12 +85,7 @@ class Index(About):
         Args:
           vectors: Raw document vectors.
           documents: Their texts, if the index keeps texts.
-          encoding: How they were encoded; checked against the index. None: not checked.
-
-        Raises:
-          InputError: A zero vector, another dimension, or texts where the index keeps none, or the reverse.
-          NonFiniteError: A NaN or an infinity.
-          MismatchError: They were encoded in another way than the documents.
+          encoding: How they were encoded; MismatchError where the documents were not. None: not checked.
         """
         if encoding is not None:
             self.check_encoding(encoding)
@@ -107,11 +105,7 @@ class Index(About):
     def remove(self, ids: Sequence[int] | Int64[np.ndarray, " n"]) -> None:
         """Removes documents; those behind them move up, so that ids stay row numbers. `save` writes the index anew.
 
-        Args:
-          ids: Row numbers before the removal, in any order.
-
-        Raises:
-          InputError: No such document, none left, or a backend that cannot remove.
+        `ids` are row numbers before the removal, in any order; one document at least must stay.
         """
         if not self.store.removes:
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
@@ -143,18 +137,13 @@ class Index(About):
 
         Args:
           queries: Raw query vectors; the index whitens and normalises them itself.
-          k: How many documents.
-          encoding: How the queries were encoded; checked against the index. None: not checked.
+          k: How many documents, in 1..size.
+          encoding: How the queries were encoded; MismatchError where the documents were not. None: not checked.
           prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not scored again.
 
         Returns:
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
-
-        Raises:
-          InputError: k is not in 1..size, a zero vector, or another dimension.
-          NonFiniteError: A NaN or an infinity.
-          MismatchError: The queries were encoded in another way than the documents.
         """
         if encoding is not None:
             self.check_encoding(encoding)
@@ -208,11 +197,7 @@ class Index(About):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the index as a folder; an index already there is replaced, and stays whole until it is.
 
-        Args:
-          path: The folder.
-
         Raises:
-          InputError: `path` is a file, or a folder that holds something other than an index.
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
         """
         folder = Path(path)
@@ -286,7 +271,7 @@ def build_index(
 
     Args:
       vectors: Raw document vectors; a memory map is read block by block.
-      backend: One of `BACKENDS`.
+      backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
@@ -298,13 +283,7 @@ def build_index(
         scored again. Once loaded, the copy is a memory map.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
-    Returns:
-      The index.
-
     Raises:
-      InputError: No such backend or option, a zero vector, or shapes that do not fit.
-      MismatchError: A whitening of other vectors than `encoding` says.
-      NonFiniteError: A NaN or an infinity.
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
@@ -366,19 +345,15 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     That is no protection against a stranger who writes header and files: FAISS does not claim that its reader is safe
     on hostile files, so load only folders whose origin you trust.
 
-    Args:
-      path: The folder `Index.save` wrote.
-
-    Returns:
-      The index.
-
     Raises:
       FormatError: Missing, damaged, of another kind or from a newer version.
       MissingDependencyError: The backend's package or device is missing.
     """
     folder, header = Path(path), read_header(path)
     if header.backend not in BACKENDS:
-        raise FormatError(f"{path}: a {header.backend!r} index, which this jaxwhiten does not know. Upgrade jaxwhiten.")
+        raise FormatError(
+            f"{path}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
+        )
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}

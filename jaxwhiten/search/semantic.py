@@ -30,10 +30,6 @@ def semantic_search(
 
     Returns:
       For each query dicts of `corpus_id` and `score`, best first.
-
-    Raises:
-      InputError: No vectors, a zero vector, other widths, or an unknown score function.
-      NonFiniteError: A NaN or an infinity.
     """
     index = _index(corpus_embeddings, score_function)
     queries = np.atleast_2d(np.asarray(query_embeddings, np.float32))
@@ -65,9 +61,6 @@ def paraphrase_mining(
 
     Returns:
       `[score, i, j]` with i < j, best first.
-
-    Raises:
-      InputError: A number below 1, or as in `semantic_search`.
     """
     vectors = encoder.encode(sentences, **options)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs, score_function=score_function)

@@ -20,7 +20,7 @@ from jaxwhiten.search import BACKENDS, build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
-CPU = [*EXACT, "faiss-ivf", "faiss-hnsw", "faiss-ivfpq"]
+CPU = [*EXACT, "faiss-ivf", "faiss-hnsw"]
 ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64}
 
 
@@ -81,7 +81,6 @@ def test_jax_and_faiss_flat_agree_on_every_neighbour(vectors, queries, whitening
         ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
         ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
         ("faiss-hnsw", {}, 0.95),
-        ("faiss-ivfpq", {"nlist": 4, "nprobe": 4, "m": 12, "bits": 4}, 0.3),
         ("jax", {"approximate": True, "recall_target": 0.95}, 0.9),
     ],
 )
@@ -235,14 +234,6 @@ def test_a_single_document_is_an_index(backend, vectors):
     assert scores[0, 0] == pytest.approx(1, abs=1e-5)
 
 
-def test_product_quantisation_needs_documents_to_learn_from(vectors, capfd):
-    with pytest.raises(InputError, match="at least 78 documents"):
-        build_index(vectors[:77], "faiss-ivfpq")
-    index = build_index(vectors[:78], "faiss-ivfpq")
-    assert index.options["bits"] == 1
-    assert capfd.readouterr().err == ""  # FAISS does not warn of too few training points
-
-
 def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
     index = build_index(vectors, "faiss-ivf")
     assert index.options["nlist"] == N // 39
@@ -273,8 +264,6 @@ def test_typos_are_answered(vectors):
         build_index(vectors, "faiss-flat", nprobe=3)
     with pytest.raises(InputError, match="positive integer"):
         build_index(vectors, "faiss-ivf", nprobe=0)
-    with pytest.raises(InputError, match="does not divide"):
-        build_index(vectors, "faiss-ivfpq", m=7)
     with pytest.raises(InputError, match="recall_target"):
         build_index(vectors, "jax", recall_target=2.0)
 
