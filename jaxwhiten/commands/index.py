@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.backend not in BACKENDS:  # before the texts are encoded
         raise unknown_name("search backend", args.backend, BACKENDS)
-    texts, blank = _texts(args)
+    texts, skipped = _texts(args)
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     codes = args.codes
@@ -82,7 +82,6 @@ def run(args: argparse.Namespace) -> None:
     kept = f"{index.dimension} dimensions"
     if index.codes is not None:
         kept = f"{index.codes['name']} codes of {index.codes['bytes']} bytes"
-    skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(f"{args.output}: {index.size:,} texts{skipped}, {kept}, {index.backend}, {index.nbytes / 1e6:.1f} MB")
     print(f'Next: jaxwhiten search {args.output} "a query"')
 
@@ -94,21 +93,21 @@ def _add(args: argparse.Namespace) -> None:
     from jaxwhiten.commands.search import open_index
     from jaxwhiten.search import add_text
 
-    texts, blank = _texts(args)
+    texts, skipped = _texts(args)
     index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
     add_text(index, encoder, texts)
     index.save(args.output)
-    skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(f"{args.output}: {len(texts):,} texts added{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
-def _texts(args: argparse.Namespace) -> tuple[list[str], int]:
-    """The texts that are not blank, and the number of those that are."""
+def _texts(args: argparse.Namespace) -> tuple[list[str], str]:
+    """The texts that are not blank, and what to say of those that are."""
     found = [text.strip() for text in sentences(args.input, args.format, args.column)]
     texts = [text for text in found if text]
     if not texts:
         raise DataError(f"{args.input}: no texts in it.")
-    return texts, len(found) - len(texts)
+    blank = len(found) - len(texts)
+    return texts, f" ({blank:,} blank ones left out)" if blank else ""
 
 
 def _value(text: str) -> bool | int | float:

@@ -41,14 +41,10 @@ def _raw(run: CodesRun) -> CodeRow | None:
 
 def _caption(run: CodesRun) -> str:
     data, protocol = run.header.dataset, run.header.protocol
+    outside = f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean"
     return (
         f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
-        f" {protocol['max_length']} tokens. documents: fitted on the documents"
-        + (
-            f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean."
-            if protocol["outside"]
-            else "."
-        )
+        f" {protocol['max_length']} tokens. documents: fitted on the documents{outside if protocol['outside'] else ''}."
     )
 
 
@@ -161,8 +157,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
         axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
         drawing.suptitle(run.header.title, fontsize=10)
-        handles, labels = axes[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=4)
+        drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,11 +16,6 @@ from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
 
 
-@dataclass(frozen=True)
-class NoOptions:
-    """Of a backend that has none."""
-
-
 class Backend(ABC):
     """Stored vectors and the search among them; rows have numbers, and no texts.
 
@@ -28,7 +23,7 @@ class Backend(ABC):
     """
 
     name: ClassVar[str]
-    Options: ClassVar[type[Any]] = NoOptions
+    Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
     removes: ClassVar[bool] = False  # documents
     codes: ClassVar[bool] = False  # can be kept
     halves: ClassVar[bool] = False  # of bytes are scanned, and nothing but codes is kept

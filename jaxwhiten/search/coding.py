@@ -57,7 +57,11 @@ def choose(
         prepare, code = preparation(whitening, vectors.shape[1]), make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-        return _computed(_behind(prepare, code.quantiser(halves=halves)), size)
+        quantiser = code.quantiser(halves=halves)  # only moves columns: unit length is the same before and after it
+        moves, bias = quantiser.affine.kernel
+        if prepare.matrix is not None:
+            moves, bias = (part @ moves for part in prepare.kernel)
+        return _computed(quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True)), size)
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes != "pq":
         moments = Moments().update(vectors)
@@ -101,11 +105,3 @@ def _computed(
     affine = quantiser.affine
     prepare = affine if affine.unit_length else Affine.of_kernel(*affine.kernel, unit_length=True)
     return Coding(quantiser.name, quantiser.nbytes, prepare, quantiser, fitted, notes)
-
-
-def _behind(prepare: Affine, quantiser: Quantiser) -> Quantiser:
-    """A quantiser that only moves columns, behind a linear map: unit length is the same before and after it."""
-    moves, bias = quantiser.affine.kernel
-    if prepare.matrix is not None:
-        moves, bias = (part @ moves for part in prepare.kernel)
-    return quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True))

@@ -15,22 +15,17 @@ from jaxwhiten.io import check_version, from_json, seal, sha256_file
 
 HEADER = "header.json"
 KIND = "index"
-DOCUMENTS, FITTED = "documents.jsonl", "fitted.safetensors"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
 
 
 class Codes(TypedDict):
-    """Name and bytes per document of a code."""
-
     name: str
-    bytes: int
+    bytes: int  # per document
 
 
 class File(TypedDict):
-    """A file of an index folder."""
-
     name: str
     bytes: int
     sha256: str

@@ -26,19 +26,7 @@ from jaxwhiten.io import FORMAT_VERSION, from_json, load_tensors, remove_stale, 
 from jaxwhiten.search import faiss
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import AUTO, choose
-from jaxwhiten.search.header import (
-    DOCUMENTS,
-    FITTED,
-    HEADER,
-    KIND,
-    LEFTOVER,
-    About,
-    Codes,
-    File,
-    read_documents,
-    read_header,
-    verified,
-)
+from jaxwhiten.search.header import HEADER, KIND, LEFTOVER, About, File, read_documents, read_header, verified
 from jaxwhiten.search.jax_flat import JaxFlat
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
@@ -46,6 +34,7 @@ from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
+_DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
 BACKENDS: Mapping[str, type[Backend]] = {
     "faiss-flat": faiss.FaissFlat,
     "faiss-fast": faiss.FaissFast,
@@ -73,27 +62,15 @@ class Index(About):
         """What is done to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(
-        self,
-        vectors: Float[np.ndarray, "n d"],
-        *,
-        documents: Sequence[str] | None = None,
-        encoding: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Adds documents at the end; what was fitted or trained stays as it is. `save` writes the index anew.
+    def add(self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+        """Adds raw vectors, encoded as the others (`check_encoding`), at the end, with texts if the index keeps texts.
 
-        Args:
-          vectors: Raw document vectors.
-          documents: Their texts, if the index keeps texts.
-          encoding: How they were encoded; MismatchError where the documents were not. None: not checked.
+        What was fitted or trained stays as it is. `save` writes the index anew.
         """
-        if encoding is not None:
-            self.check_encoding(encoding)
         check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
-            raise InputError(
-                f"The index keeps {'no ' if documents is not None else ''}texts: add documents accordingly."
-            )
+            keeps = "no texts" if documents is not None else "texts"
+            raise InputError(f"The index keeps {keeps}: add documents accordingly.")
         _check_documents(documents, vectors)
         self.store.add(vectors)
         self.size += len(vectors)
@@ -126,27 +103,19 @@ class Index(About):
             self.documents = [self.documents[i] for i in keep.tolist()]
 
     def search(
-        self,
-        queries: Float[np.ndarray, "q d"],
-        k: int,
-        *,
-        encoding: Mapping[str, Any] | None = None,
-        prepared: bool = False,
+        self, queries: Float[np.ndarray, "q d"], k: int, *, prepared: bool = False
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best documents of each query.
 
         Args:
-          queries: Raw query vectors; the index whitens and normalises them itself.
+          queries: Raw vectors, encoded as the documents (`check_encoding`); the index whitens and normalises them.
           k: How many documents, in 1..size.
-          encoding: How the queries were encoded; MismatchError where the documents were not. None: not checked.
           prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not scored again.
 
         Returns:
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
         """
-        if encoding is not None:
-            self.check_encoding(encoding)
         self.check_k(k)
         check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
@@ -164,7 +133,7 @@ class Index(About):
         if self.encoding is None:
             raise MismatchError(
                 "The index does not say how its documents were encoded, so these queries cannot be checked against it."
-                " Build it with encoding=encoder.encoding(), or search without encoding=."
+                " Build it with encoding=encoder.encoding()."
             )
         different = [
             f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"
@@ -240,9 +209,9 @@ class Index(About):
         if self.rescoring is not None:
             self.rescoring.write(folder)
         if self.fitted is not None:
-            self.fitted.save(folder / FITTED)
+            self.fitted.save(folder / _FITTED)
         if self.documents is not None:
-            with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
+            with open(folder / _DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
         files: dict[str, File] = {}
         for path in sorted(folder.iterdir()):
@@ -327,7 +296,7 @@ def build_index(
         dimension=prepare.outputs,
         encoding=dict(encoding) if encoding is not None else None,
         whitening=inside,
-        codes=None if coding is None else Codes(name=coding.name, bytes=coding.bytes),
+        codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
         rescore=rescore,
         notes=[*(() if coding is None else coding.notes), *store.notes],
         build_seconds=time.perf_counter() - start,
@@ -357,11 +326,11 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}
-    documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
+    documents = read_documents(files[_DOCUMENTS], header.size) if _DOCUMENTS in files else None
     fitted = rescoring = None
-    if FITTED in files:
-        tensors, about = load_tensors(files[FITTED], kind=(Whitening.name, *CODES))
-        fitted = CODES.get(about["kind"], Whitening).from_tensors(files[FITTED], tensors, about)
+    if _FITTED in files:
+        tensors, about = load_tensors(files[_FITTED], kind=(Whitening.name, *CODES))
+        fitted = CODES.get(about["kind"], Whitening).from_tensors(files[_FITTED], tensors, about)
     try:
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)

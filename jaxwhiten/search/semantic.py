@@ -49,18 +49,10 @@ def paraphrase_mining(
     score_function: str = "cosine",
     **options: Any,
 ) -> list[list[float | int]]:
-    """The pairs of sentences that are most alike, each pair once.
+    """The pairs of sentences that an `Encoder` finds most alike, each once: `[score, i, j]` with i < j, best first.
 
-    Args:
-      encoder: An `Encoder`.
-      sentences: The sentences.
-      top_k: For each sentence at most this many others are considered.
-      max_pairs: At most this many pairs are returned.
-      score_function: `"cosine"` or `"dot"`.
-      **options: Those of `Encoder.encode`, such as `prompt_name`.
-
-    Returns:
-      `[score, i, j]` with i < j, best first.
+    For each sentence at most `top_k` others are considered, and at most `max_pairs` pairs are returned. `options` are
+    those of `Encoder.encode`, such as `prompt_name`.
     """
     vectors = encoder.encode(sentences, **options)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs, score_function=score_function)

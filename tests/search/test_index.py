@@ -125,7 +125,7 @@ def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries
         assert getattr(loaded, name) == getattr(index, name), name
     assert list(loaded.documents) == documents
     assert loaded.nbytes == index.nbytes
-    expected, got = index.search(queries, 7), loaded.search(queries, 7, encoding=ENCODING)
+    expected, got = index.search(queries, 7), loaded.search(queries, 7)
     np.testing.assert_array_equal(got[1], expected[1])
     np.testing.assert_allclose(got[0], expected[0], atol=1e-5)
     np.testing.assert_allclose(loaded.prepare(queries), index.prepare(queries), atol=1e-5)
@@ -289,18 +289,18 @@ def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
-def test_a_query_encoded_otherwise_is_refused(key, vectors, queries):
+def test_a_query_encoded_otherwise_is_refused(key, vectors):
     index = build_index(vectors, "jax", encoding=ENCODING)
-    index.search(queries, 1, encoding={**ENCODING, "model": "the same under another name"})
+    index.check_encoding({**ENCODING, "model": "the same under another name"})
     with pytest.raises(MismatchError, match=f"{key} is"):
-        index.search(queries, 1, encoding={**ENCODING, key: "other"})
+        index.check_encoding({**ENCODING, key: "other"})
     with pytest.raises(MismatchError, match=key):
-        index.search(queries, 1, encoding={name: value for name, value in ENCODING.items() if name != key})
+        index.check_encoding({name: value for name, value in ENCODING.items() if name != key})
 
 
-def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors, queries):
+def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors):
     with pytest.raises(MismatchError, match="does not say how"):
-        build_index(vectors, "jax").search(queries, 1, encoding=ENCODING)
+        build_index(vectors, "jax").check_encoding(ENCODING)
 
 
 @pytest.fixture(scope="module", params=["faiss-ivf", "jax"])

@@ -108,7 +108,7 @@ def test_what_cannot_be_changes_nothing(backend, vectors):
         with pytest.raises(InputError, match=message):
             index.add(words[0], documents=words[1])
     with pytest.raises(MismatchError, match="pooling is"):
-        index.add(vectors[:1], documents=["x"], encoding={**encoding, "pooling": "cls"})
+        index.check_encoding({**encoding, "pooling": "cls"})
     with pytest.raises(InputError, match="No document 100; the index holds 100"):
         index.remove([3, 100])
     with pytest.raises(InputError, match="No document -1"):
