@@ -22,7 +22,7 @@ def get_config():
     config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
     config.shrinkage = "none"  # of the covariance before it is whitened: one value or several, as `Whitening` takes it
     config.eigenvalue_floor = "1e-6"  # least eigenvalue scaled by, as a share of the largest: one value or several
-    config.backends = "faiss-ivf,jax"  # also faiss-flat, faiss-hnsw, faiss-ivfpq, faiss-gpu-flat, faiss-gpu-ivf
+    config.backends = "faiss-ivf,jax"  # also faiss-flat, faiss-hnsw, faiss-gpu-flat, faiss-gpu-ivf
     config.nlist = 1024  # inverted lists; lowered with a note where the documents are too few
     config.nprobe = 5  # inverted lists visited per query
     config.exact_queries = 10_000  # searched exactly as well, to tell an index's recall; 0 for all

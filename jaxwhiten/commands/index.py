@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
     add(parser, "--option NAME=NUMBER", "of the backend, such as nprobe=10", action="append", default=[])
-    own = "add the texts to the index that is there, encoded and coded as its own are"
-    add(parser, "--add", f"{own}; --model says only where its model has moved")
+    whose = "encoded and coded as its own are; --model says only where its model has moved"
+    add(parser, "--add", f"add the texts to the index that is there, {whose}")
     add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.whitening import Whitening
 
-    if args.backend not in BACKENDS:
+    if args.backend not in BACKENDS:  # before the texts are encoded
         raise unknown_name("search backend", args.backend, BACKENDS)
-    texts, blank = _texts(args)
+    texts, skipped = _texts(args)
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     codes = args.codes
@@ -82,34 +82,32 @@ def run(args: argparse.Namespace) -> None:
     kept = f"{index.dimension} dimensions"
     if index.codes is not None:
         kept = f"{index.codes['name']} codes of {index.codes['bytes']} bytes"
-    skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(f"{args.output}: {index.size:,} texts{skipped}, {kept}, {index.backend}, {index.nbytes / 1e6:.1f} MB")
     print(f'Next: jaxwhiten search {args.output} "a query"')
 
 
 def _add(args: argparse.Namespace) -> None:
-    """Adds the texts to an index, which stays whole until it is written anew."""
     given = [spelled(name) for name in _FIXED if getattr(args, name)]
     if given:
         raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")
     from jaxwhiten.commands.search import open_index
     from jaxwhiten.search import add_text
 
-    texts, blank = _texts(args)
+    texts, skipped = _texts(args)
     index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
     add_text(index, encoder, texts)
     index.save(args.output)
-    skipped = f" ({blank:,} blank ones left out)" if blank else ""
     print(f"{args.output}: {len(texts):,} texts added{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
-def _texts(args: argparse.Namespace) -> tuple[list[str], int]:
-    """The texts that are not blank, and the number of those that are."""
+def _texts(args: argparse.Namespace) -> tuple[list[str], str]:
+    """The texts that are not blank, and what to say of those that are."""
     found = [text.strip() for text in sentences(args.input, args.format, args.column)]
     texts = [text for text in found if text]
     if not texts:
         raise DataError(f"{args.input}: no texts in it.")
-    return texts, len(found) - len(texts)
+    blank = len(found) - len(texts)
+    return texts, f" ({blank:,} blank ones left out)" if blank else ""
 
 
 def _value(text: str) -> bool | int | float:

@@ -14,11 +14,7 @@ from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
 from jaxwhiten.report.table import Table, number
 from jaxwhiten.report.views import change, ends, figure
 
-_SETTING: views.Columns = {
-    "fitted on": "whitening",
-    "code": "code",
-    "bytes": "bytes",
-}
+_SETTING: views.Columns = {"fitted on": "whitening", "code": "code", "bytes": "bytes"}
 _FIGURES: views.Columns = {
     "MRR@10 − raw": lambda row: ends(row.versus_raw, signed=True),
     "MRR@10": figure("mrr_at_10", 4),
@@ -45,23 +41,18 @@ def _raw(run: CodesRun) -> CodeRow | None:
 
 def _caption(run: CodesRun) -> str:
     data, protocol = run.header.dataset, run.header.protocol
+    outside = f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean"
     return (
         f"{data.name}: {data.documents:,} documents, {protocol['quality']}. {run.header.model}, at most"
-        f" {protocol['max_length']} tokens. documents: fitted on the documents"
-        + (
-            f"; outside: on {protocol['outside']}, the documents never seen, or but for their mean."
-            if protocol["outside"]
-            else "."
-        )
+        f" {protocol['max_length']} tokens. documents: fitted on the documents{outside if protocol['outside'] else ''}."
     )
 
 
 def bytes_table(run: CodesRun) -> Table | None:
-    """Quality at equal bytes: a row per code and fit, a column per size.
+    """Differences of the MRR@10 to float32, in points: a row per code and fit, a column per size.
 
-    Returns:
-      Differences of the MRR@10 to float32, in points, with `AHEAD` where a code leads the spectrum code of as many
-      bytes, and with the bytes where they are fewer than the column's; None where no row has a difference.
+    With `AHEAD` where a code leads the spectrum code of as many bytes, and with the bytes where they are fewer than the
+    column's. None where no row has a difference.
     """
     raw = _raw(run)
     if raw is None:
@@ -75,11 +66,9 @@ def bytes_table(run: CodesRun) -> Table | None:
 
 
 def spectrum_table(run: CodesRun) -> Table | None:
-    """Other codes beside the spectrum code at equal bytes: a row per code and fit, a column per size.
+    """Differences of the MRR@10 to the spectrum code of as many bytes, or the next more, in points; None if no row has.
 
-    Returns:
-      Differences of the MRR@10 to the spectrum code of as many bytes, or the next more, in points; None where no row
-      has one.
+    A row per code and fit, a column per size.
     """
     caption = (
         "MRR@10 x 100 as difference to the spectrum code of the same fit that has as many bytes, or else the next"
@@ -114,11 +103,7 @@ def _by_size(
 
 
 def classification_table(run: CodesRun) -> Table | None:
-    """Accuracy of pairs of decoded vectors: a row per code, size and fit, two columns per task.
-
-    Returns:
-      Accuracies and their differences to float32, in points; None where nothing was classified.
-    """
+    """Accuracy of pairs of decoded vectors and its difference to float32, in points: two columns per task."""
     rows = [row for row in run.rows if row.accuracy]
     if not rows:
         return None
@@ -172,8 +157,7 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
         axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
         drawing.suptitle(run.header.title, fontsize=10)
-        handles, labels = axes[0].get_legend_handles_labels()
-        drawing.legend(handles, labels, loc="outside lower center", ncols=4)
+        drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path
 
 

@@ -108,16 +108,13 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
         titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
             image = axis.imshow(values, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
-            mean = f"mean off the diagonal {_cell(float(values[off_diagonal].mean()))}"
-            axis.set_title(f"{title}\n{mean}")
-            labels = [f"{i + 1}" for i in range(n)]
-            axis.set_xticks(range(n), labels)
+            axis.set_title(f"{title}\nmean off the diagonal {_cell(float(values[off_diagonal].mean()))}")
+            axis.set_xticks(range(n), range(1, n + 1))
             axis.set_xlabel("second sentence of pair")
             axis.tick_params(length=0)
             for i in range(n):
-                value = float(values[i, i])
-                colour = "white" if abs(value) > 0.6 else "#222222"
-                axis.text(i, i, _cell(value), ha="center", va="center", fontsize=7, color=colour)
+                colour = "white" if abs(values[i, i]) > 0.6 else "#222222"
+                axis.text(i, i, _cell(float(values[i, i])), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
             range(n), [f"{shorten(s, 52)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8

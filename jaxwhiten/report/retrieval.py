@@ -58,11 +58,7 @@ def _table(run: RetrievalRun, figures: views.Columns, caption: str, **options: A
 
 
 def quality_table(run: RetrievalRun) -> Table:
-    """What is found: the paper's MRR@10 and other measures, and how much of the exact result the index gives.
-
-    Returns:
-      The table; the best values of each column are marked.
-    """
+    """What is found: the paper's MRR@10 and other measures, and how much of the exact result the index gives."""
     header, data, protocol = run.header, run.header.dataset, run.header.protocol
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "

@@ -29,29 +29,21 @@ def model_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, to be shown in any medium.
-
-    Attributes:
-      text_columns: How many columns, from the left, hold words; the others hold numbers.
-      groups: For each row, the group it belongs to; a rule is drawn between groups.
-      best: Cells (row, column) that hold the best value of their column.
-      key_columns: How many columns, from the left, name a row; those of words where it is not given.
-    """
+    """Cells as text, to be shown in any medium."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    text_columns: int = 1
+    text_columns: int = 1  # how many, from the left, hold words; the others hold numbers
     caption: str = ""
     notes: Sequence[str] = ()
-    groups: Sequence[object] = ()
-    best: frozenset[tuple[int, int]] = frozenset()
-    key_columns: int | None = None
+    groups: Sequence[object] = ()  # for each row; a rule is drawn between groups
+    best: frozenset[tuple[int, int]] = frozenset()  # cells (row, column) that hold the best value of their column
+    key_columns: int | None = None  # how many, from the left, name a row; those of words where it is not given
 
     def text(self, width: int = 100) -> str:
-        """For a terminal: aligned columns, rules between groups.
+        """For a terminal; a wider table is cut into several, each with the columns in front that name a row.
 
-        A wider table is cut into several, each with the columns in front that name a row. Words that all rows share
-        stand above the table instead.
+        Words that all rows share stand above the table instead.
         """
         keys = self.text_columns if self.key_columns is None else self.key_columns
         same = {
@@ -73,8 +65,6 @@ class Table:
         return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
 
     def _lines(self, columns: Sequence[int], widths: Sequence[int]) -> str:
-        """Some of the columns, between rules."""
-
         def line(row: Sequence[str]) -> str:
             padded = (
                 row[c].ljust(widths[c] - 2) if c < self.text_columns else row[c].rjust(widths[c] - 2) for c in columns
@@ -127,7 +117,6 @@ class Table:
         return f'<figure class="table">\n{inside}\n</figure>'
 
     def _class(self, column: int, best: bool = False) -> str:
-        """The class of a cell."""
         return _attribute(" ".join(["number"] * (column >= self.text_columns) + ["best"] * best))
 
 

@@ -27,10 +27,7 @@ def write_training(
 ) -> Path:
     """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
-    Args:
-      scores: For each column, such as `"before"`, the scores by name.
-      recipe: What decides the result.
-      facts: What else there is to say about the run.
+    `scores` holds for each column, such as `"before"`, the scores by name; `recipe` is what decides the result.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 
@@ -39,27 +36,18 @@ def write_training(
     packages = {name: metadata.version(name) for name in _PACKAGES}
     versions = {"jaxwhiten": __version__, "python": platform.python_version(), **packages}
     drawn = page.picture(curve, "Loss and scores by step") if curve.is_file() else ""
+    names = dict.fromkeys(name for found in scores.values() for name in found)
+    cells = [[name, *(number(found.get(name), 3) for found in scores.values())] for name in names]
+    evaluations = [row for row in rows if "loss" not in row]
+    measures = list(dict.fromkeys(name for row in evaluations for name in row if name != "step"))
+    course = [[str(row["step"]), *(number(row.get(name), 3) for name in measures)] for row in evaluations]
+    course_table = Table(["step", *measures], course, 0, "Evaluations during the run.") if measures else None
     sections = [
-        page.section("Scores", page.tables(_scores(scores))),
-        page.section("Course", drawn, page.tables(_evaluations(rows))),
+        page.section("Scores", page.tables(Table(["score", *scores], cells) if cells else None)),
+        page.section("Course", drawn, page.tables(course_table)),
         page.section("Run", page.facts(facts)),
         page.section("Recipe", page.facts(recipe)),
         page.section("Versions", page.facts(versions)),
     ]
     lead = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return page.write_page(folder / page.PAGE, title, [lead], sections)
-
-
-def _scores(columns: Mapping[str, Mapping[str, float]]) -> Table | None:
-    """One row per score; None where nothing was scored."""
-    names = list(dict.fromkeys(name for scores in columns.values() for name in scores))
-    cells = [[name, *(number(scores.get(name), 3) for scores in columns.values())] for name in names]
-    return Table(["score", *columns], cells) if cells else None
-
-
-def _evaluations(rows: list[dict[str, Any]]) -> Table | None:
-    """The scores at each evaluation; None where there was none."""
-    found = [row for row in rows if "loss" not in row]
-    names = list(dict.fromkeys(name for row in found for name in row if name != "step"))
-    cells = [[str(row["step"]), *(number(row.get(name), 3) for name in names)] for row in found]
-    return Table(["step", *names], cells, 0, "Evaluations during the run.") if names else None

@@ -1,6 +1,5 @@
 """Nearest-neighbour search: one interface over FAISS and JAX; index folders remember how they were made."""
 
-from jaxwhiten.search.index import Index, build_index, load_index
-from jaxwhiten.search.registry import BACKENDS
+from jaxwhiten.search.index import BACKENDS, Index, build_index, load_index
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import Hit, add_text, rerank_hits, search_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,38 +16,22 @@ from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
 
 
-@dataclass(frozen=True)
-class NoOptions:
-    """Of a backend that has none."""
-
-
 class Backend(ABC):
     """Stored vectors and the search among them; rows have numbers, and no texts.
 
     A backend is one file: a subclass with its options, its facts and its files, which `BACKENDS` then names.
-
-    Attributes:
-      name: What `build_index` calls it.
-      Options: The dataclass of its options.
-      removes: Whether it can remove documents.
-      codes: Whether it can keep codes.
-      halves: Whether it keeps nothing but codes, and scans halves of bytes.
-      trains: Whether it can train codes.
-      options: The options as they were used.
-      prepare: What is done to a raw vector before it is stored or searched for.
-      notes: What the user should know: an option lowered, a sample taken.
     """
 
     name: ClassVar[str]
-    Options: ClassVar[type[Any]] = NoOptions
-    removes: ClassVar[bool] = False
-    codes: ClassVar[bool] = False
-    halves: ClassVar[bool] = False
-    trains: ClassVar[bool] = False
+    Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
+    removes: ClassVar[bool] = False  # documents
+    codes: ClassVar[bool] = False  # can be kept
+    halves: ClassVar[bool] = False  # of bytes are scanned, and nothing but codes is kept
+    trains: ClassVar[bool] = False  # codes
 
-    options: Any
-    prepare: Affine
-    notes: Sequence[str] = ()
+    options: Any  # as they were used
+    prepare: Affine  # what is done to a raw vector before it is stored or searched for
+    notes: Sequence[str] = ()  # for the user: an option lowered, a sample taken
 
     @classmethod
     @abstractmethod

@@ -26,43 +26,22 @@ _POINTS = 39 * 256  # that k-means of a byte's centroids wants
 
 
 class Coding(NamedTuple):
-    """How documents are kept.
-
-    Attributes:
-      name: Of the code.
-      bytes: Per document.
-      prepare: What is done to a raw vector first.
-      quantiser: The computed quantiser behind it, or None where FAISS trains one.
-      fitted: The code or the whitening that it follows from, where there is one.
-      notes: What the user should know.
-    """
+    """How documents are kept."""
 
     name: str
-    bytes: int
-    prepare: Affine
-    quantiser: Quantiser | None = None
-    fitted: Code | Whitening | None = None
-    notes: tuple[str, ...] = ()
+    bytes: int  # per document
+    prepare: Affine  # what is done to a raw vector first
+    quantiser: Quantiser | None = None  # behind it; None where FAISS trains one
+    fitted: Code | Whitening | None = None  # what it follows from, where there is one
+    notes: tuple[str, ...] = ()  # for the user
 
 
 def choose(
-    codes: str | Code | Quantiser,
-    size: int | None,
-    vectors: np.ndarray,
-    whitening: Any | None,
-    *,
-    trains: bool,
-    halves: bool,
+    codes: str | Code | Quantiser, size: int | None, vectors: np.ndarray, whitening: Any, *, trains: bool, halves: bool
 ) -> Coding:
-    """The coding that the arguments of `build_index` ask for, fitted.
+    """The coding of `size` bytes that the arguments of `build_index` ask for, fitted.
 
-    Args:
-      codes: A name, `"auto"`, a fitted code of raw vectors, or the quantiser of one.
-      size: Bytes per vector; None for the default, or for what the code has.
-      vectors: The documents.
-      whitening: Of the vectors, or None.
-      trains: Whether the backend can train codes.
-      halves: Whether the backend scans halves of bytes.
+    `trains` and `halves` say whether the backend can train codes, and whether it scans halves of bytes.
     """
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:
@@ -78,7 +57,11 @@ def choose(
         prepare, code = preparation(whitening, vectors.shape[1]), make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-        return _computed(_behind(prepare, code.quantiser(halves=halves)), size)
+        quantiser = code.quantiser(halves=halves)  # only moves columns: unit length is the same before and after it
+        moves, bias = quantiser.affine.kernel
+        if prepare.matrix is not None:
+            moves, bias = (part @ moves for part in prepare.kernel)
+        return _computed(quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True)), size)
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes != "pq":
         moments = Moments().update(vectors)
@@ -99,13 +82,9 @@ def choose(
 
 
 def best_code(size: int, n: int, whitening: Any, *, trains: bool) -> tuple[str, str]:
-    """The code that is best for this kind of vectors, `"spectrum"` or `"pq"`, and why.
+    """The code of `size` bytes that is best for n vectors of this kind, `"spectrum"` or `"pq"`, and why.
 
-    Args:
-      size: Bytes per vector.
-      n: Number of vectors, on which codes are trained.
-      whitening: Of the vectors, or of others from the same encoder.
-      trains: Whether codes can be trained.
+    The whitening is of the vectors, or of others from the same encoder; `trains` says whether codes can be trained.
     """
     isotropy = spread(whitening)
     tuned = isotropy > SPREAD_OUT
@@ -126,11 +105,3 @@ def _computed(
     affine = quantiser.affine
     prepare = affine if affine.unit_length else Affine.of_kernel(*affine.kernel, unit_length=True)
     return Coding(quantiser.name, quantiser.nbytes, prepare, quantiser, fitted, notes)
-
-
-def _behind(prepare: Affine, quantiser: Quantiser) -> Quantiser:
-    """A quantiser that only moves columns, behind a linear map: unit length is the same before and after it."""
-    moves, bias = quantiser.affine.kernel
-    if prepare.matrix is not None:
-        moves, bias = (part @ moves for part in prepare.kernel)
-    return quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True))

@@ -51,25 +51,14 @@ class HnswOptions:
     ef_search: int = 64
 
 
-@dataclass
-class IvfPqOptions(IvfOptions):
-    """Of inverted lists of product-quantised vectors."""
-
-    m: int | None = None  # bytes per vector; None: the largest divisor of the dimension up to a quarter of it
-    bits: int = 8  # per code
-
-
 class Faiss(Backend):
     """A FAISS index under inner product, which on unit vectors is cosine; of codes under the distance of these.
 
-    Class attributes:
-      factory: What `faiss.index_factory` calls an index of float32 vectors; np: without polysemous training.
-      coded: What it calls one of codes.
-      on_gpu: Whether the index is kept on the first GPU, which needs faiss-gpu.
+    `factory` is what `faiss.index_factory` calls an index of float32 vectors, and `coded` what it calls one of codes.
     """
 
     factory: ClassVar[str]
-    coded: ClassVar[str] = "PQ{bytes}x8np"
+    coded: ClassVar[str] = "PQ{bytes}x8np"  # np: without polysemous training
     on_gpu: ClassVar[bool] = False
     _owner: Any = None  # of an index that was read: frees what belongs to it
 
@@ -83,10 +72,10 @@ class Faiss(Backend):
     def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
         for name, value in dataclasses.asdict(options).items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"Option {name} of {cls.name} must be a positive integer, not {value!r}.")
         options, notes = dataclasses.replace(options), list[str]()
-        cls._fit_options(options, n, d, notes)
+        cls._fit_options(options, n, notes)
         chain = transforms(prepare)
         inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding), options)
         if inner.is_trained:
@@ -164,8 +153,8 @@ class Faiss(Backend):
         return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner) if cls.on_gpu else inner
 
     @classmethod
-    def _fit_options(cls, options: Any, n: int, d: int, notes: list[str]) -> None:
-        """Lowers what n vectors of dimension d do not allow, and notes it."""
+    def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
+        """Lowers what n vectors do not allow, and notes it."""
 
     @classmethod
     def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
@@ -238,7 +227,7 @@ class FaissIvf(Faiss):
                 ids[:] = np.searchsorted(keep, ids)
 
     @classmethod
-    def _fit_options(cls, options: Any, n: int, d: int, notes: list[str]) -> None:
+    def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
         _lower(options, "nlist", max(1, n // _MIN_POINTS), n, f"{_MIN_POINTS} vectors per list", notes)
         _lower(options, "nprobe", options.nlist, n, "nlist", notes)
         if n > (limit := options.nlist * options.max_points_per_centroid):  # FAISS does not say this itself
@@ -250,8 +239,7 @@ class FaissIvf(Faiss):
     @classmethod
     def _on_device(cls, faiss: Any, inner: Any, options: Any) -> Any:
         inner = super()._on_device(faiss, inner, options)
-        if hasattr(inner, "cp"):  # not where a rotation stands before the lists
-            inner.cp.seed, inner.cp.max_points_per_centroid = options.seed, options.max_points_per_centroid
+        inner.cp.seed, inner.cp.max_points_per_centroid = options.seed, options.max_points_per_centroid
         return inner
 
     @classmethod
@@ -270,36 +258,6 @@ class FaissIvf(Faiss):
         clusters.train(stored, faiss.downcast_index(inner.quantizer))
         coding.quantiser.fill(inner.pq)
         inner.is_trained = True
-
-
-class FaissIvfPq(FaissIvf):
-    """Inverted lists of product-quantised vectors."""
-
-    name, factory, Options = "faiss-ivfpq", "IVF{nlist},PQ{m}x{bits}np", IvfPqOptions
-    codes = trains = False
-
-    @classmethod
-    def _fit_options(cls, options: Any, n: int, d: int, notes: list[str]) -> None:
-        if n < 2 * _MIN_POINTS:
-            raise InputError(
-                f"{cls.name} needs at least {2 * _MIN_POINTS} documents to learn its codes from, not {n}: take"
-                " faiss-flat."
-            )
-        super()._fit_options(options, n, d, notes)
-        _lower(options, "bits", (n // _MIN_POINTS).bit_length() - 1, n, f"{_MIN_POINTS} vectors per code", notes)
-        if n > (limit := 256 * 2**options.bits):
-            notes.append(f"k-means of the product quantiser: FAISS samples {limit} of the {n} vectors.")
-        divisors = [m for m in range(1, d + 1) if d % m == 0]
-        if options.m is None:
-            options.m = max(m for m in divisors if m <= max(1, d // 4))
-        elif options.m not in divisors:
-            raise InputError(f"m = {options.m} does not divide the dimension {d}; use one of {divisors}.")
-
-    @classmethod
-    def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
-        index = super()._empty(faiss, d, options, coding)
-        index.pq.cp.seed = options.seed
-        return index
 
 
 class FaissGpuFlat(FaissFlat):

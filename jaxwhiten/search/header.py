@@ -15,22 +15,17 @@ from jaxwhiten.io import check_version, from_json, seal, sha256_file
 
 HEADER = "header.json"
 KIND = "index"
-DOCUMENTS, FITTED = "documents.jsonl", "fitted.safetensors"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
 
 
 class Codes(TypedDict):
-    """Name and bytes per document of a code."""
-
     name: str
-    bytes: int
+    bytes: int  # per document
 
 
 class File(TypedDict):
-    """A file of an index folder."""
-
     name: str
     bytes: int
     sha256: str
@@ -38,32 +33,18 @@ class File(TypedDict):
 
 @dataclass(kw_only=True)
 class About:
-    """What an index knows of itself, in memory and in its header.
-
-    Attributes:
-      backend: The name it was built under.
-      options: The backend's options, as they were used.
-      size: Number of documents.
-      input_dimension: Dimension of a raw vector.
-      dimension: Dimension of a stored vector.
-      encoding: How the documents were encoded (`Encoder.encoding`), or None if nobody said.
-      whitening: Hash, dimension and provenance of the whitening inside the index, or None.
-      codes: Name and bytes of the code that the documents are kept in, or None for float32.
-      rescore: What the candidates of a search are scored by again: "float16", "int8" or None.
-      notes: What the user should know: an option lowered, a sample taken.
-      build_seconds: How long building took.
-    """
+    """What an index knows of itself, in memory and in its header."""
 
     backend: str
-    options: dict[str, Any]
-    size: int
-    input_dimension: int
-    dimension: int
-    encoding: dict[str, Any] | None
-    whitening: dict[str, Any] | None
-    codes: Codes | None
-    rescore: str | None
-    notes: list[str]
+    options: dict[str, Any]  # of the backend, as they were used
+    size: int  # number of documents
+    input_dimension: int  # of a raw vector
+    dimension: int  # of a stored vector
+    encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if nobody said
+    whitening: dict[str, Any] | None  # hash, dimension and provenance of the one inside the index
+    codes: Codes | None  # that the documents are kept in; None for float32
+    rescore: str | None  # what the candidates of a search are scored by again: "float16", "int8" or None
+    notes: list[str]  # for the user: an option lowered, a sample taken
     build_seconds: float
 
 

@@ -23,79 +23,54 @@ from jaxwhiten._version import __version__
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, from_json, load_tensors, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search import faiss
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import AUTO, choose
-from jaxwhiten.search.header import (
-    DOCUMENTS,
-    FITTED,
-    HEADER,
-    KIND,
-    LEFTOVER,
-    About,
-    Codes,
-    File,
-    read_documents,
-    read_header,
-    verified,
-)
+from jaxwhiten.search.header import HEADER, KIND, LEFTOVER, About, File, read_documents, read_header, verified
+from jaxwhiten.search.jax_flat import JaxFlat
 from jaxwhiten.search.prepare import check_vectors, preparation
-from jaxwhiten.search.registry import BACKENDS
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
+_DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
+BACKENDS: Mapping[str, type[Backend]] = {
+    "faiss-flat": faiss.FaissFlat,
+    "faiss-fast": faiss.FaissFast,
+    "faiss-ivf": faiss.FaissIvf,
+    "faiss-hnsw": faiss.FaissHnsw,
+    "faiss-gpu-flat": faiss.FaissGpuFlat,
+    "faiss-gpu-ivf": faiss.FaissGpuIvf,
+    "jax": JaxFlat,
+}
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(About):
-    """An index over document vectors; ids are row numbers. `build_index` and `load_index` make it.
+    """An index over document vectors; ids are row numbers. `build_index` and `load_index` make it."""
 
-    Attributes:
-      store: The backend with the vectors.
-      documents: The texts by id, or None.
-      fitted: The whitening or code that the codes follow from, or None.
-      rescoring: The copy that candidates are scored again by, or None.
-    """
-
-    store: Backend
-    documents: Sequence[str] | None = None
-    fitted: Whitening | Code | None = None
-    rescoring: Rescoring | None = None
+    store: Backend  # with the vectors
+    documents: Sequence[str] | None = None  # the texts by id
+    fitted: Whitening | Code | None = None  # what the codes follow from
+    rescoring: Rescoring | None = None  # the copy that candidates are scored again by
 
     @property
     def prepare(self) -> Affine:
         """What is done to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(
-        self,
-        vectors: Float[np.ndarray, "n d"],
-        *,
-        documents: Sequence[str] | None = None,
-        encoding: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Adds documents at the end; what was fitted or trained stays as it is. `save` writes the index anew.
+    def add(self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+        """Adds raw vectors, encoded as the others (`check_encoding`), at the end, with texts if the index keeps texts.
 
-        Args:
-          vectors: Raw document vectors.
-          documents: Their texts, if the index keeps texts.
-          encoding: How they were encoded; checked against the index. None: not checked.
-
-        Raises:
-          InputError: A zero vector, another dimension, or texts where the index keeps none, or the reverse.
-          NonFiniteError: A NaN or an infinity.
-          MismatchError: They were encoded in another way than the documents.
+        What was fitted or trained stays as it is. `save` writes the index anew.
         """
-        if encoding is not None:
-            self.check_encoding(encoding)
         check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
-            raise InputError(
-                f"The index keeps {'no ' if documents is not None else ''}texts: add documents accordingly."
-            )
+            keeps = "no texts" if documents is not None else "texts"
+            raise InputError(f"The index keeps {keeps}: add documents accordingly.")
         _check_documents(documents, vectors)
         self.store.add(vectors)
         self.size += len(vectors)
@@ -107,11 +82,7 @@ class Index(About):
     def remove(self, ids: Sequence[int] | Int64[np.ndarray, " n"]) -> None:
         """Removes documents; those behind them move up, so that ids stay row numbers. `save` writes the index anew.
 
-        Args:
-          ids: Row numbers before the removal, in any order.
-
-        Raises:
-          InputError: No such document, none left, or a backend that cannot remove.
+        `ids` are row numbers before the removal, in any order; one document at least must stay.
         """
         if not self.store.removes:
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
@@ -132,32 +103,19 @@ class Index(About):
             self.documents = [self.documents[i] for i in keep.tolist()]
 
     def search(
-        self,
-        queries: Float[np.ndarray, "q d"],
-        k: int,
-        *,
-        encoding: Mapping[str, Any] | None = None,
-        prepared: bool = False,
+        self, queries: Float[np.ndarray, "q d"], k: int, *, prepared: bool = False
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best documents of each query.
 
         Args:
-          queries: Raw query vectors; the index whitens and normalises them itself.
-          k: How many documents.
-          encoding: How the queries were encoded; checked against the index. None: not checked.
+          queries: Raw vectors, encoded as the documents (`check_encoding`); the index whitens and normalises them.
+          k: How many documents, in 1..size.
           prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not scored again.
 
         Returns:
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
-
-        Raises:
-          InputError: k is not in 1..size, a zero vector, or another dimension.
-          NonFiniteError: A NaN or an infinity.
-          MismatchError: The queries were encoded in another way than the documents.
         """
-        if encoding is not None:
-            self.check_encoding(encoding)
         self.check_k(k)
         check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
@@ -175,7 +133,7 @@ class Index(About):
         if self.encoding is None:
             raise MismatchError(
                 "The index does not say how its documents were encoded, so these queries cannot be checked against it."
-                " Build it with encoding=encoder.encoding(), or search without encoding=."
+                " Build it with encoding=encoder.encoding()."
             )
         different = [
             f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"
@@ -209,7 +167,6 @@ class Index(About):
         """Writes the index as a folder; an index already there is replaced, and stays whole until it is.
 
         Raises:
-          InputError: `path` is a file, or a folder that holds something other than an index.
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
         """
         folder = Path(path)
@@ -252,9 +209,9 @@ class Index(About):
         if self.rescoring is not None:
             self.rescoring.write(folder)
         if self.fitted is not None:
-            self.fitted.save(folder / FITTED)
+            self.fitted.save(folder / _FITTED)
         if self.documents is not None:
-            with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
+            with open(folder / _DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
         files: dict[str, File] = {}
         for path in sorted(folder.iterdir()):
@@ -283,7 +240,7 @@ def build_index(
 
     Args:
       vectors: Raw document vectors; a memory map is read block by block.
-      backend: One of `BACKENDS`.
+      backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
@@ -296,9 +253,6 @@ def build_index(
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Raises:
-      InputError: No such backend or option, a zero vector, or shapes that do not fit.
-      MismatchError: A whitening of other vectors than `encoding` says.
-      NonFiniteError: A NaN or an infinity.
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
@@ -342,7 +296,7 @@ def build_index(
         dimension=prepare.outputs,
         encoding=dict(encoding) if encoding is not None else None,
         whitening=inside,
-        codes=None if coding is None else Codes(name=coding.name, bytes=coding.bytes),
+        codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
         rescore=rescore,
         notes=[*(() if coding is None else coding.notes), *store.notes],
         build_seconds=time.perf_counter() - start,
@@ -366,15 +320,17 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     """
     folder, header = Path(path), read_header(path)
     if header.backend not in BACKENDS:
-        raise FormatError(f"{path}: a {header.backend!r} index, which this jaxwhiten does not know. Upgrade jaxwhiten.")
+        raise FormatError(
+            f"{path}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
+        )
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}
-    documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
+    documents = read_documents(files[_DOCUMENTS], header.size) if _DOCUMENTS in files else None
     fitted = rescoring = None
-    if FITTED in files:
-        tensors, about = load_tensors(files[FITTED], kind=(Whitening.name, *CODES))
-        fitted = CODES.get(about["kind"], Whitening).from_tensors(files[FITTED], tensors, about)
+    if _FITTED in files:
+        tensors, about = load_tensors(files[_FITTED], kind=(Whitening.name, *CODES))
+        fitted = CODES.get(about["kind"], Whitening).from_tensors(files[_FITTED], tensors, about)
     try:
         if header.rescore is not None:
             rescoring = Rescoring.read(files, header)

@@ -1,13 +1,9 @@
 """Exact search in JAX, the documents sharded over all local devices; also on TPU, where FAISS does not run.
 
-Exact top-k in two stages: the maximum of every tile of scores first, then the best of the k best tiles. Any of the k
-best documents lies in one of the k tiles with the highest maxima, so nothing is lost, and the sort, which costs more
-than the matrix product on CPU, sees few values. Ties go to the lower id.
-
-Documents kept in codes stay on the devices as bytes, and are decoded block by block inside the product.
-
-Where the scores of a batch would leave the CPU's cache, documents are scored block by block and only the maxima of the
-tiles are kept; the scores of each query's k best tiles are computed again.
+Exact top-k in two stages: the maximum of every tile of scores, then the best of the k tiles with the highest maxima,
+in which the k best documents lie; the sort, which costs more than the product on CPU, sees few values. Ties go to the
+lower id. Codes stay on the devices as bytes, and are decoded block by block inside the product. Where the scores of a
+batch would leave the CPU's cache, only the maxima of tiles are kept, and those of the k best are computed again.
 
 References:
   Chern et al. 2022, "TPU-KNN: K nearest neighbor search at peak FLOP/s" (`approximate=True`).
@@ -16,8 +12,6 @@ References:
 from __future__ import annotations
 
 import functools
-import io
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +41,7 @@ _SCORE_BYTES = 128 << 20  # of the scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, whose cache they should not leave
 _MAX_BATCH = 1024
 _AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share of the documents is scored again
+_NPY_HEADER = 128  # bytes of a `.npy` file before its values
 _VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
 
 
@@ -64,9 +59,7 @@ class JaxFlat(Backend):
     name, Options = "jax", JaxOptions
     removes = codes = True
 
-    def __init__(
-        self, options: JaxOptions, prepare: Affine, stored: np.ndarray, centroids: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, options: JaxOptions, prepare: Affine, stored: np.ndarray, centroids: np.ndarray | None) -> None:
         """Spreads stored vectors, or codes with what they stand for, over the devices."""
         target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
@@ -142,10 +135,8 @@ class JaxFlat(Backend):
 
     @property
     def nbytes(self) -> int:
-        header, shape = io.BytesIO(), (self._size, self._documents.shape[1])
-        dtype, arrays = self._documents.dtype, self._tensors().values()
-        np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-        return header.tell() + dtype.itemsize * math.prod(shape) + sum(array.nbytes for array in arrays)
+        row = self._documents.dtype.itemsize * self._documents.shape[1]
+        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in self._tensors().values())
 
     def _tensors(self) -> dict[str, np.ndarray]:
         return map_tensors(self.prepare) | ({} if self._centroids is None else {"centroids": self._centroids})

@@ -46,10 +46,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
 def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
     """What an index does to raw vectors: x W + b if there is a whitening, then unit length if `normalize`.
 
-    Args:
-      whitening: A fitted `Whitening` (anything with a `kernel` (W, b)), or None.
-      dimension: Of the raw vectors.
-      normalize: Whether mapped vectors are scaled to unit length.
+    The whitening is anything with a `kernel` (W, b); `dimension` is that of raw vectors.
     """
     if whitening is None:
         return Affine(np.zeros(dimension, np.float32), unit_length=normalize)

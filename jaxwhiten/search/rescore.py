@@ -25,12 +25,9 @@ _KIND = "rescoring map"
 
 
 class Rescoring:
-    """A copy of the prepared vectors, in float16 or a byte per column.
+    """A copy of the prepared vectors, in float16 or by a `code` that gives a byte per column.
 
-    Attributes:
-      prepare: What is done to a raw vector before it is compared with the copy.
-      rows: The copy, in the order of the documents.
-      code: What gives its bytes, or None for float16.
+    `prepare` is what is done to a raw vector before it is compared with the copy.
     """
 
     def __init__(self, prepare: Affine, rows: Shaped[np.ndarray, "n k"], code: Code | None):
@@ -51,11 +48,9 @@ class Rescoring:
         return result
 
     def add(self, vectors: np.ndarray) -> None:
-        """Adds raw vectors at the end."""
         self.rows = np.concatenate([self.rows, self._kept(self.prepare(vectors))])
 
     def remove(self, keep: np.ndarray) -> None:
-        """Keeps these rows only."""
         self.rows = self.rows[keep]
 
     def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:

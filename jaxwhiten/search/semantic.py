@@ -30,14 +30,10 @@ def semantic_search(
 
     Returns:
       For each query dicts of `corpus_id` and `score`, best first.
-
-    Raises:
-      InputError: No vectors, a zero vector, other widths, or an unknown score function.
-      NonFiniteError: A NaN or an infinity.
     """
-    index = _index(corpus_embeddings, score_function)
+    index = _index(corpus_embeddings, score_function, top_k)
     queries = np.atleast_2d(np.asarray(query_embeddings, np.float32))
-    scores, ids = index.search(queries, _checked_k(top_k, index.size))
+    scores, ids = index.search(queries, min(top_k, index.size))
     return [
         [{"corpus_id": i, "score": s} for i, s in zip(found, row, strict=True)]
         for found, row in zip(ids.tolist(), scores.tolist(), strict=True)
@@ -53,7 +49,7 @@ def paraphrase_mining(
     score_function: str = "cosine",
     **options: Any,
 ) -> list[list[float | int]]:
-    """The pairs of sentences that are most alike, each pair once.
+    """The pairs of sentences that an `Encoder` finds most alike, each once: `[score, i, j]` with i < j, best first.
 
     Args:
       encoder: An `Encoder`.
@@ -79,8 +75,8 @@ def paraphrase_mining_embeddings(
         return []
     if max_pairs < 1:
         raise InputError(f"max_pairs is {max_pairs}; it must be at least 1.")
-    index = _index(vectors, score_function)
-    k = _checked_k(top_k, len(vectors) - 1)
+    index = _index(vectors, score_function, top_k)
+    k = min(top_k, len(vectors) - 1)
     n, best, pairs = len(vectors), np.empty(0, np.float32), np.empty(0, np.int64)  # pairs i < j as i · n + j
     for part in blocks(n, _QUERIES):
         scores, ids = index.search(vectors[part], k + 1)
@@ -97,13 +93,9 @@ def paraphrase_mining_embeddings(
     return [list(pair) for pair in zip(best.tolist(), first.tolist(), second.tolist(), strict=True)]
 
 
-def _index(vectors: Any, score_function: str) -> Index:
+def _index(vectors: Any, score_function: str, top_k: int) -> Index:
+    if top_k < 1:
+        raise InputError(f"top_k is {top_k}; it must be at least 1.")
     if score_function not in _SCORES:
         raise unknown_name("score function", score_function, _SCORES)
     return build_index(np.asarray(vectors, np.float32), "jax", normalize=score_function == "cosine")
-
-
-def _checked_k(top_k: int, most: int) -> int:
-    if top_k < 1:
-        raise InputError(f"top_k is {top_k}; it must be at least 1.")
-    return min(top_k, most)

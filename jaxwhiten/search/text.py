@@ -26,18 +26,9 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
 
 
 def add_text(index: Index, encoder: Any, texts: Sequence[str]) -> None:
-    """Adds sentences to an index that keeps texts.
+    """Adds sentences to an index that keeps texts, by the `Encoder` that its documents were encoded with.
 
-    Args:
-      index: An index that knows how its documents were encoded.
-      encoder: The `Encoder` they were encoded with; its pooling is set to the index's, and a code at the end of its
-        head is left out: the index codes vectors itself. Where its folder names prompts, the sentences get that of a
-        document.
-      texts: The sentences.
-
-    Raises:
-      MismatchError: The encoder is not the one of the index, or truncates at another length.
-      InputError: The index keeps no texts.
+    As in `search_text`, but that the sentences get the prompt of a document.
     """
     encoder, pooling = _of_index(index, encoder)
     if len(texts):
@@ -54,22 +45,15 @@ def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:
 
 
 def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
-    """Searches for sentences.
+    """The k best documents of each sentence, best first.
 
     Args:
       index: An index that knows how its documents were encoded.
-      encoder: The `Encoder` they were encoded with; its pooling is set to the index's, and a code at the end of its
-        head is left out: queries stay vectors. Where its folder names prompts of queries and documents, the sentences
-        get that of a query.
+      encoder: The `Encoder` they were encoded with, or MismatchError; its pooling is set to the index's, and a code at
+        the end of its head is left out: the index codes documents itself, and queries stay vectors. Where its folder
+        names prompts of queries and documents, the sentences get that of a query.
       queries: The sentences.
-      k: How many results each.
-
-    Returns:
-      For each query its results, best first.
-
-    Raises:
-      MismatchError: The encoder is not the one of the index, or truncates at another length.
-      InputError: k is not in 1..size.
+      k: How many results each; in 1..size.
     """
     index.check_k(k)
     encoder, pooling = _of_index(index, encoder)

@@ -28,8 +28,8 @@ from tests.report.test_report_retrieval import run  # noqa: F401 (a fixture)
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,faiss-ivfpq,jax"
-LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.5, "faiss-hnsw": 0.98, "faiss-ivfpq": 0.25}
+BACKENDS = "faiss-flat,faiss-ivf,faiss-hnsw,jax"
+LEAST_RECALL = {"faiss-flat": 0.999, "jax": 0.999, "faiss-ivf": 0.5, "faiss-hnsw": 0.98}
 
 
 def generate(path, rows, seed=0):
@@ -184,13 +184,12 @@ def test_ten_thousand_rows_end_to_end(tiny_model, tmp_path):
         assert row["time_ms"] > 0
         assert row["single_p50_ms"] <= row["single_p99_ms"]
         assert row["single_text_p50_ms"] <= row["single_text_p99_ms"]
-    flat, whitened = rows[0], rows[5]
+    flat, whitened = rows[0], rows[4]
     # The same words in another order are near each other even for a random encoder, once the common part is gone.
     assert whitened["mrr_at_10"] > 100 / header["dataset"]["documents"]
     assert flat["mrr_at_10"] > 100 / header["dataset"]["documents"]
-    by_backend = {row["backend"]: row for row in rows[:5]}
+    by_backend = {row["backend"]: row for row in rows[:4]}
     assert by_backend["jax"]["mrr_at_10"] == pytest.approx(by_backend["faiss-flat"]["mrr_at_10"], abs=1e-3)
-    assert by_backend["faiss-ivfpq"]["index_bytes"] < by_backend["faiss-flat"]["index_bytes"]
     assert any("nlist lowered from 1024" in note for note in header["warnings"])
     assert "MRR@10" in done.stdout
     assert "1 malformed" in (tmp_path / "out" / "results.md").read_text()

@@ -20,7 +20,7 @@ from jaxwhiten.search import BACKENDS, build_index, load_index
 
 N, D, K = 3000, 24, 16
 EXACT = ["faiss-flat", "jax"]
-CPU = [*EXACT, "faiss-ivf", "faiss-hnsw", "faiss-ivfpq"]
+CPU = [*EXACT, "faiss-ivf", "faiss-hnsw"]
 ENCODING = {"model": "m", "fingerprint": "f00", "pooling": "mean", "max_length": 64}
 
 
@@ -81,7 +81,6 @@ def test_jax_and_faiss_flat_agree_on_every_neighbour(vectors, queries, whitening
         ("faiss-ivf", {"nlist": 16, "nprobe": 16}, 1.0),
         ("faiss-ivf", {"nlist": 16, "nprobe": 4}, 0.8),
         ("faiss-hnsw", {}, 0.95),
-        ("faiss-ivfpq", {"nlist": 4, "nprobe": 4, "m": 12, "bits": 4}, 0.3),
         ("jax", {"approximate": True, "recall_target": 0.95}, 0.9),
     ],
 )
@@ -126,7 +125,7 @@ def test_saved_and_loaded_it_is_the_same_index(backend, inside, vectors, queries
         assert getattr(loaded, name) == getattr(index, name), name
     assert list(loaded.documents) == documents
     assert loaded.nbytes == index.nbytes
-    expected, got = index.search(queries, 7), loaded.search(queries, 7, encoding=ENCODING)
+    expected, got = index.search(queries, 7), loaded.search(queries, 7)
     np.testing.assert_array_equal(got[1], expected[1])
     np.testing.assert_allclose(got[0], expected[0], atol=1e-5)
     np.testing.assert_allclose(loaded.prepare(queries), index.prepare(queries), atol=1e-5)
@@ -235,14 +234,6 @@ def test_a_single_document_is_an_index(backend, vectors):
     assert scores[0, 0] == pytest.approx(1, abs=1e-5)
 
 
-def test_product_quantisation_needs_documents_to_learn_from(vectors, capfd):
-    with pytest.raises(InputError, match="at least 78 documents"):
-        build_index(vectors[:77], "faiss-ivfpq")
-    index = build_index(vectors[:78], "faiss-ivfpq")
-    assert index.options["bits"] == 1
-    assert capfd.readouterr().err == ""  # FAISS does not warn of too few training points
-
-
 def test_nlist_that_the_data_do_not_allow_is_lowered_and_said(vectors, queries):
     index = build_index(vectors, "faiss-ivf")
     assert index.options["nlist"] == N // 39
@@ -273,8 +264,6 @@ def test_typos_are_answered(vectors):
         build_index(vectors, "faiss-flat", nprobe=3)
     with pytest.raises(InputError, match="positive integer"):
         build_index(vectors, "faiss-ivf", nprobe=0)
-    with pytest.raises(InputError, match="does not divide"):
-        build_index(vectors, "faiss-ivfpq", m=7)
     with pytest.raises(InputError, match="recall_target"):
         build_index(vectors, "jax", recall_target=2.0)
 
@@ -300,18 +289,18 @@ def test_a_missing_faiss_names_the_extra(vectors, monkeypatch):
 
 
 @pytest.mark.parametrize("key", ["fingerprint", "pooling", "max_length"])
-def test_a_query_encoded_otherwise_is_refused(key, vectors, queries):
+def test_a_query_encoded_otherwise_is_refused(key, vectors):
     index = build_index(vectors, "jax", encoding=ENCODING)
-    index.search(queries, 1, encoding={**ENCODING, "model": "the same under another name"})
+    index.check_encoding({**ENCODING, "model": "the same under another name"})
     with pytest.raises(MismatchError, match=f"{key} is"):
-        index.search(queries, 1, encoding={**ENCODING, key: "other"})
+        index.check_encoding({**ENCODING, key: "other"})
     with pytest.raises(MismatchError, match=key):
-        index.search(queries, 1, encoding={name: value for name, value in ENCODING.items() if name != key})
+        index.check_encoding({name: value for name, value in ENCODING.items() if name != key})
 
 
-def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors, queries):
+def test_an_index_that_does_not_know_its_encoding_cannot_vouch(vectors):
     with pytest.raises(MismatchError, match="does not say how"):
-        build_index(vectors, "jax").search(queries, 1, encoding=ENCODING)
+        build_index(vectors, "jax").check_encoding(ENCODING)
 
 
 @pytest.fixture(scope="module", params=["faiss-ivf", "jax"])
