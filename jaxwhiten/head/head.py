@@ -14,11 +14,10 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError
-from jaxwhiten.head.coding import Quantise
 from jaxwhiten.head.names import AUTO, Steps, Tables, parse
 from jaxwhiten.head.pooling import Pooling
 from jaxwhiten.head.steps import States, Step
-from jaxwhiten.head.vectors import Whiten
+from jaxwhiten.head.vectors import Quantise, Whiten
 from jaxwhiten.models import EncoderConfig, EncoderOutput
 from jaxwhiten.models.graph import EncoderGraph
 from jaxwhiten.models.packing import Segments
@@ -28,12 +27,10 @@ from jaxwhiten.whitening import Whitening
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """What is done after the hidden states.
+    """What is done after the hidden states: steps on states, one pooling, steps on vectors, in this order.
 
-    Attributes:
-      name: The pooling it amounts to, or `"auto"` for a head of more steps.
-      steps: Steps on states, one pooling, steps on vectors, in this order.
-      form: How sentences are written before they are tokenised.
+    `name` is the pooling it amounts to, or `"auto"` for a head of more steps; `form` says how sentences are written
+    before they are tokenised.
     """
 
     name: str
@@ -42,11 +39,7 @@ class Head:
 
     @classmethod
     def named(cls, name: str, tables: Tables | None = None) -> Head:
-        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for.
-
-        Raises:
-          InputError: No such pooling, parameters that cannot be read, or a table that is not there.
-        """
+        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for."""
         own, make = parse(name)
         steps = make(tables or Tables())
         return cls(own, steps, _pooling(steps).form)
@@ -92,12 +85,7 @@ class Head:
         return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
 
     def width(self, config: EncoderConfig) -> int:
-        """Width of the vectors, after every step was checked against the model.
-
-        Raises:
-          InputError, ModelError: A layer, an attention head or a pooler that the model does not have.
-          MismatchError: A step that takes vectors of another width.
-        """
+        """Width of the vectors, after every step was checked against the model."""
         width = config.hidden_size
         if any(isinstance(step, Quantise) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
@@ -179,18 +167,10 @@ def pool(
     mask_token: int | None = None,
     idf: Mapping[str, Float[Array, " vocab"]] | None = None,
 ) -> dict[str, Float[Array, "batch d"]]:
-    """Applies poolings by name.
+    """Applies poolings, or aliases of them, by name: one float32 array for each.
 
-    Args:
-      output: What the encoder returned.
-      mask: 1 for tokens, 0 for padding.
-      names: Names of poolings or aliases.
-      ids: Token ids, for `promptbert` and `idf`.
-      mask_token: Id of the mask token, for `promptbert`.
-      idf: Weights of all token ids by the table's name, for `idf`.
-
-    Returns:
-      One float32 array per name.
+    The mask is 1 for tokens and 0 for padding. `promptbert` needs the token ids and the id of the mask token, `idf` the
+    ids and weights of all of them by the table's name.
     """
     tables = Tables(mask_token, idf or {})
     return {name: run(Head.named(name, tables).steps, output, mask, ids) for name in names}

@@ -33,12 +33,7 @@ Steps = tuple[Step, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Tables:
-    """What the name of a pooling may refer to.
-
-    Attributes:
-      mask_id: Id of the tokenizer's mask token, or None.
-      idf: float32 [vocab] weights of all token ids, by the table's name.
-    """
+    """What the name of a pooling may refer to: the id of the mask token, and float32 [vocab] weights by their name."""
 
     mask_id: int | None = None
     idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -138,9 +133,5 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The pooling's own name for a name or alias; `"auto"` is its own.
-
-    Raises:
-      InputError: No such pooling; the message gives the nearest names.
-    """
+    """The pooling's own name for a name or alias; `"auto"` is its own."""
     return name if name == AUTO else parse(name)[0]

@@ -29,6 +29,9 @@ from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
+# Files beside the modules that other libraries read: what a Dense layer follows from, and what codes their vectors.
+WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
+
 Vectors = Float[Array, "batch d"]
 Mapped = Float[Array, "batch k"]
 
@@ -88,18 +91,12 @@ class States:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One module of a sentence-transformers folder.
-
-    Attributes:
-      kind: The class in `sentence_transformers.models`.
-      config: Its `config.json`, or None for none.
-      tensors: Its `model.safetensors`.
-      transformer: Entries it needs in the `config.json` of the Transformer.
-    """
+    """One module of a sentence-transformers folder: a class of `sentence_transformers.models` and its files."""
 
     kind: str
     config: Mapping[str, Any] | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    # Entries it needs in the `config.json` of the Transformer.
     transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -114,10 +111,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder: its own folder, the model's, and that of the Transformer.
-
-    `width` is that of the vectors before the module.
-    """
+    """A module found in a sentence-transformers folder, and the width of the vectors before it."""
 
     folder: Path
     model: Path
@@ -131,7 +125,6 @@ class Found:
         return self.folder / "config.json"
 
     def read(self) -> dict[str, Any]:
-        """Contents of the file."""
         return loading.read_json(self.file)
 
     def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
@@ -147,17 +140,11 @@ def read_optional(file: Path) -> dict[str, Any]:
 
 
 class Step:
-    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`.
+    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`."""
 
-    Attributes:
-      kinds: Modules of sentence-transformers that `from_folder` reads.
-      dtype: Of what the step gives.
-      instead: Advice at the end of messages of what cannot be written.
-    """
-
-    kinds: ClassVar[tuple[str, ...]] = ()
-    dtype: ClassVar[type[np.generic]] = np.float32
-    instead: ClassVar[str] = ""
+    kinds: ClassVar[tuple[str, ...]] = ()  # modules of sentence-transformers that `from_folder` reads
+    dtype: ClassVar[type[np.generic]] = np.float32  # of what the step gives
+    instead: ClassVar[str] = ""  # advice at the end of messages of what cannot be written
 
     def __call__(self, x: Any) -> Any:
         raise NotImplementedError

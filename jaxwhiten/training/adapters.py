@@ -79,13 +79,7 @@ def _thin(key: jax.Array, width: int, rank: int) -> jax.Array:
 
 @step
 class Bottleneck(VectorStep):
-    """x + relu(x W₁ + b) W₂, Houlsby's adapter on sentence vectors.
-
-    Attributes:
-      down: W₁, float32 [d, rank].
-      bias: b, float32 [rank].
-      up: W₂, float32 [rank, d].
-    """
+    """x + relu(x W₁ + b) W₂, Houlsby's adapter on sentence vectors: W₁ [d, rank], b [rank], W₂ [rank, d], float32."""
 
     down: Any = array()
     bias: Any = array()

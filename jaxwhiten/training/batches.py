@@ -64,7 +64,7 @@ class Batches:
 
     Args:
       lengths: Tokens per row.
-      collate: From row numbers to arrays. Called in background threads.
+      collate: Called in background threads.
       batch_size: Rows per global batch, over all processes.
       ladder: Candidate padded lengths; a single one for rows of equal length.
       buckets: How many of them to use.

@@ -48,17 +48,11 @@ class RunOptions:
 
 
 class Trained(NamedTuple):
-    """The result of a run.
-
-    Attributes:
-      params: Parameters of the best checkpoint by score, or of the last if nothing is scored, on the host.
-      step: The step they were saved at.
-      finished: False if the run was asked to stop; the same call resumes it.
-    """
+    """Parameters, on the host, of the best checkpoint by score, or of the last if nothing is scored, and its step."""
 
     params: Params
     step: int
-    finished: bool
+    finished: bool  # False if the run was asked to stop; the same call resumes it
 
 
 def train(
@@ -82,7 +76,7 @@ def train(
       plan: What is trained.
       batches: At their first batch.
       how: Steps, rates and optimiser.
-      recipe: Everything that determines the result; a folder with a run of another recipe is refused.
+      recipe: Everything that determines the result.
       evaluate: Also called once before the first step.
       best: The score whose highest value marks the best checkpoint.
       options: How the run is logged and checkpointed.

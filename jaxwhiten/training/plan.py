@@ -1,7 +1,7 @@
 """What a run trains and by which loss: the one place where an objective adds a teacher, a decoder or a second encoder.
 
-A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels; the loop,
-its step and its checkpoints know no more than these. `jaxwhiten.training.objectives` has the tables.
+A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels. The loop,
+its step and its checkpoints know no more than these.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from jaxwhiten.training.step import LossFn, Params
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """The encoder that a student learns from: a folder or hub id, its pooling, and γ of the map to the student's width.
-
-    γ is the power of the whitening that reduces the teacher's vectors; 0 is PCA.
-    """
+    """The encoder, a folder or hub id, that a student learns from, and γ of the whitening to the student's width."""
 
     model: str = ""
     pooling: str = "auto"
@@ -57,13 +54,10 @@ class Setup:
       pooling: A name of `jaxwhiten.POOLINGS`.
       columns: The sentences, one list per column.
       table: The same, tokenised.
-      labels: One label per row, or None.
       classes: Number of classes where the labels are classes.
       seed: Seed of new parameters.
       settings: Settings of the objective.
       dims, weights: Prefixes of the vectors that are trained as well, see `jaxwhiten.losses.matryoshka`.
-      teacher: Of the objectives that need one.
-      adapter: What is trained in place of the encoder.
     """
 
     model: Any

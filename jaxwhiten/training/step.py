@@ -145,7 +145,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
     Dropout depends on the seed and the step only, not on the devices.
 
     Args:
-      loss_fn: The objective. When gradients are accumulated, it is called with one part of the batch at a time.
+      loss_fn: When gradients are accumulated, it is called with one part of the batch at a time.
       how: The optimiser, its rates, the seed and the number of parts.
       mesh: Whose devices the batch is sharded over.
       frozen: Arrays the loss finds as `params["frozen"]`: neither trained nor in a checkpoint, and not constants of
