@@ -50,25 +50,17 @@ def record(default: Any = None) -> Any:
 class States:
     """What the steps before the pooling work on: hidden states, how they are mixed, and how much each token counts.
 
-    In an ONNX graph names of values stand for arrays.
-
-    Attributes:
-      output: `EncoderOutput`, or in a graph `EncoderGraph`.
-      mask: int [*batch, length], 1 for tokens, 0 for padding.
-      weights: float32 [*batch, length]. How much each token counts; the mask, unless a step says otherwise.
-      ids: int [*rows, length] token ids, or None where they are not at hand.
-      mix: Numbers of hidden states and their shares, which sum to 1.
-      start: Position of the first token that is pooled; those before it are a prompt that is left out.
-      segments: The sentences of each row, where rows hold several; `*batch` is then rows and sentences, `*rows` is
-        rows and 1, and hidden states are [rows, length, d]. Only steps that are `segmented` see it.
+    In an ONNX graph names of values stand for arrays. Where rows hold several sentences, `segments` says which,
+    `*batch` is rows and sentences, `*rows` is rows and 1, and hidden states are [rows, length, d]; only steps that are
+    `segmented` see it.
     """
 
-    output: Any
-    mask: Any
-    weights: Any
-    ids: Any = None
-    mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
-    start: Any = 0
+    output: Any  # `EncoderOutput`, or in a graph `EncoderGraph`
+    mask: Any  # int [*batch, length], 1 for tokens, 0 for padding
+    weights: Any  # float32 [*batch, length], how much each token counts: the mask, unless a step says otherwise
+    ids: Any = None  # int [*rows, length], or None where they are not at hand
+    mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
+    start: Any = 0  # position of the first token that is pooled, behind a prompt that is left out
     segments: Segments | None = None
 
     @property

@@ -66,8 +66,7 @@ class Batches:
       lengths: Tokens per row.
       collate: Called in background threads.
       batch_size: Rows per global batch, over all processes.
-      ladder: Candidate padded lengths; a single one for rows of equal length.
-      buckets: How many of them to use.
+      ladder: Candidate padded lengths, of which as many as `buckets` are used; one for rows of equal length.
       seed: Seed of the order and of the generators passed to `collate`.
       process: Index and number of processes, by default JAX's. Each yields its slice of the collated global batch:
         randomness within a batch does not depend on their number.
@@ -124,5 +123,4 @@ class Batches:
         return self._iterator.get_state()
 
     def set_position(self, position: dict[str, Any]) -> None:
-        """Moves to a position returned by `position`."""
         self._iterator.set_state(position)
