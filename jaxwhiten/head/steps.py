@@ -103,17 +103,16 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder, and the width of the vectors before it."""
+    """A module found in a sentence-transformers folder."""
 
-    folder: Path
-    model: Path
-    transformer: Path
+    folder: Path  # of the module
+    model: Path  # of all modules
+    transformer: Path  # of the first one
     config: EncoderConfig
-    width: int
+    width: int  # of the vectors before the module
 
     @property
     def file(self) -> Path:
-        """The module's `config.json`."""
         return self.folder / "config.json"
 
     def read(self) -> dict[str, Any]:
@@ -148,10 +147,7 @@ class Step:
 
     @property
     def torch(self) -> str | None:
-        """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
-
-        MODULE stands for the folder of the step's first module.
-        """
+        """PyTorch for a card, on `states`, `x`, `mask`, `pooled` and the folder MODULE; None where it takes more."""
         return None
 
     def check(self, config: EncoderConfig) -> None:

@@ -1,8 +1,7 @@
 """Adapters: few new parameters learn a domain while the encoder's own stay as they are.
 
-`lora` adds a product of two thin matrices to chosen projections, and is merged into them for scoring and export.
-`linear` and `bottleneck` map the vectors of the frozen encoder, which are computed once, and become Dense layers behind
-the pooling. All start as the unchanged model, and leave an ordinary folder.
+`lora` is merged into the projections for scoring and export. `linear` and `bottleneck` map the vectors of the frozen
+encoder, and become Dense layers behind the pooling. All start as the unchanged model, and leave an ordinary folder.
 
 References:
   Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (ICLR 2022), section 4.1, equation 3.

@@ -1,8 +1,7 @@
 """Batches of static shape in a reproducible order: length buckets, shuffled and sharded with grain.
 
-Rows are assigned to a few length buckets once. Every epoch, each bucket is shuffled and split into batches, and the
-batches of all buckets are shuffled together. A batch depends only on the seed and its position, so a resumed run sees
-the same batches as an uninterrupted one.
+Every epoch, each bucket is shuffled and split into batches, and the batches of all buckets are shuffled together. A
+batch depends only on the seed and its position, so a resumed run sees the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations

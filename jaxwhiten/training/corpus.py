@@ -1,9 +1,8 @@
 """A corpus as token ids on disk, tokenised once, and the fixed-length blocks cut from it.
 
-Passages are tokenised in parts of fixed size, each written atomically, so that an interrupted run continues with the
-next part. Within a part the passages are concatenated, each followed by its separator. A block is the tokenizer's
-first special token and the next `length - 1` tokens of the stream, regardless of passage boundaries: blocks have no
-padding, and the content of a block depends only on its number.
+Passages are tokenised in parts, each written atomically, so that an interrupted run continues with the next. Within a
+part each passage is followed by its separator. A block is the tokenizer's first special token and the next `length - 1`
+tokens, regardless of passage boundaries: blocks have no padding, and their content depends only on their number.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class Log:
     """The log of one run; a resumed run appends to the same files. Of several processes, only the first writes.
 
     `start` steps of `total` are taken: lines of later ones, written after the checkpoint a run resumes from, are
-    dropped. A step processes `per_step` units, such as `"sentences"` or `"tokens"`. `progress` shows a progress bar;
-    None shows it on a terminal.
+    dropped. A step processes `per_step` units, such as `"sentences"`. Without `progress` a bar is shown on a terminal.
     """
 
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):

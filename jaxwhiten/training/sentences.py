@@ -45,9 +45,6 @@ class TokenTable:
     key: str  # changes with the texts, the tokenizer or the length
     max_length: int
 
-    def __len__(self) -> int:
-        return len(self.sentences)
-
     @property
     def lengths(self) -> Int[np.ndarray, " n"]:
         """Tokens of the longest sentence of each row."""

@@ -18,7 +18,7 @@ def _cache(tmp_path, monkeypatch):
 
 def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
     table = tokenize_columns(COLUMNS, tiny_model, 16)
-    assert len(table) == 6
+    assert len(table.sentences) == 6
     assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
     batch = table.batch(np.array([4, 1]), 16)
     assert batch["input_ids"].shape == (2, 2, 16)
