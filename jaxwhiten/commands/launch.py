@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -29,12 +30,15 @@ from ml_collections import ConfigDict, config_flags
 from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
 from jaxwhiten.commands.cli import say, show_warning
-from jaxwhiten.commands.config_comments import key_comments
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/scaling.md)"
 # What the library calls a parameter that the configs have under another name.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
+# The comment of a config key stands behind its assignment, or in the lines above it.
+_ASSIGNMENT = re.compile(r"config\.(?P<key>[\w.]+) = .*?(  # (?P<comment>.+))?$")
+_END = re.compile(r"[)\]}]+  # (?P<comment>.+)$")
+_INNER = re.compile(r'[{,] ?"(\w+)":')
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
@@ -168,6 +172,28 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
         text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
         keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
+
+
+def key_comments(module: ModuleType) -> dict[str, str]:
+    """The comments of a config file by the key's path, such as `"data.name"`.
+
+    A file that starts from another one (`config = sts.get_config()`) has that one's comments where it has none.
+    """
+    found: dict[str, str] = {}
+    for name, base in vars(module).items():
+        if isinstance(base, ModuleType) and hasattr(base, "get_config"):
+            comments = key_comments(base)
+            # A config that holds others, each under its file's name.
+            found |= {f"{name}.{key}": comment for key, comment in comments.items()} | comments
+    above, key = "", ""
+    for line in map(str.strip, Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()):
+        match = _ASSIGNMENT.match(line) or _END.match(line)
+        if match:
+            key = match.groupdict().get("key", key)
+            if comment := match["comment"] or above.removesuffix("."):
+                found |= dict.fromkeys([key, *(f"{key}.{inner}" for inner in _INNER.findall(line))], comment)
+        above = f"{above} {line[2:]}".strip() if line.startswith("# ") else ""
+    return found
 
 
 def _flags(config: ConfigDict) -> dict[str, str]:

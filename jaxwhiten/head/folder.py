@@ -1,37 +1,86 @@
 """Heads in sentence-transformers folders: `modules.json` and the files it names, read and written.
 
-Modules read and written here are those of the registry (`jaxwhiten.head.steps.STEPS`), the Transformer before them, or
-the StaticEmbedding, which pools, too, and Dropout, which does nothing when encoding. What no module can say lies in a
-file of its own beside them: the source of a whitening, and a code at the end of the head, without which other libraries
-read the vectors that are coded.
+Modules are those of `jaxwhiten.head.steps.STEPS` behind a Transformer or a StaticEmbedding, which pools, too. What no
+module can say lies in a file beside them: the source of a whitening, and a code at the end of the head.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten._version import __version__
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
-from jaxwhiten.head.coding import CODE_FILE, Quantise
 from jaxwhiten.head.head import Head
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
-from jaxwhiten.head.settings import SETTINGS_FILE, Settings
 from jaxwhiten.head.states import TokenWeights
-from jaxwhiten.head.steps import STEPS, Found, Module, StateStep, Step, Target, read_optional
+from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
+from jaxwhiten.head.vectors import Quantise
 from jaxwhiten.models import EncoderConfig, StaticEncoder, TransformerEncoder, loading, save_model
 from jaxwhiten.models.static import MAX_LENGTH, save_static
 from jaxwhiten.models.static import MODULE as STATIC
-from jaxwhiten.text import BulkTokenizer, TextForm
+from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
 
+SETTINGS_FILE = "config_sentence_transformers.json"
 _IGNORED = ("Transformer", "Dropout")
 _UNNAMED = "default"  # what a prompt is called that nobody has named
 _LONGEST_NAME = 60  # in characters, of at most four bytes; file systems take 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a folder says beside its modules: `config_sentence_transformers.json`.
+
+    `prompts` are texts to be put in front of sentences, by name, one of them unasked. `truncate_dim` columns are kept
+    of every vector, all where it is None.
+    """
+
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt_name: str | None = None
+    similarity_fn_name: str | None = None
+    truncate_dim: int | None = None
+
+    @classmethod
+    def read(cls, folder: Path) -> Settings:
+        """The settings of a folder; a missing file says nothing, one that cannot be read is a `ModelError`."""
+        file = folder / SETTINGS_FILE
+        raw = read_optional(file)
+        prompts, default, similarity, columns = (raw.get(field.name) for field in dataclasses.fields(cls))
+        prompts = {} if prompts is None else prompts
+        of_texts = isinstance(prompts, dict) and all(isinstance(text, str | None) for text in prompts.values())
+        for name, value, good, expected in (
+            ("prompts", prompts, of_texts, "texts by name"),
+            ("truncate_dim", columns, columns is None or (type(columns) is int and columns > 0), "a number of columns"),
+            ("default_prompt_name", default, isinstance(default, str | None), "a name"),
+            ("similarity_fn_name", similarity, isinstance(similarity, str | None), "a name"),
+        ):
+            if not good:
+                raise ModelError(f"{file}: {name} is {value!r:.80}; expected {expected}.")
+        settings = cls({name: text or "" for name, text in prompts.items()}, default, similarity, columns)
+        try:
+            settings.default_prompt  # noqa: B018 - the name is looked up
+        except InputError as error:
+            raise ModelError(f"{file}: default_prompt_name: {error}") from error
+        return settings
+
+    @property
+    def default_prompt(self) -> str:
+        """The text put in front of a sentence unasked; `InputError` if there is no prompt of the default's name."""
+        return prompt_named(self.prompts, self.default_prompt_name) if self.default_prompt_name else ""
+
+    def write(self, folder: Path) -> None:
+        """Writes the file that `read` and sentence-transformers read."""
+        entries: dict[str, Any] = {"__version__": {"jaxwhiten": __version__}, **dataclasses.asdict(self)}
+        if self.truncate_dim is None:
+            del entries["truncate_dim"]
+        io.write_json(folder / SETTINGS_FILE, entries)
 
 
 def says_head(folder: Path) -> bool:
@@ -42,15 +91,12 @@ def says_head(folder: Path) -> bool:
 def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
     """Reads what a sentence-transformers folder does after its Transformer, or its StaticEmbedding.
 
-    Args:
-      folder: Holds `modules.json`, or at least `1_Pooling/config.json`.
-      config: The Transformer's.
-
     Returns:
       The head, and the longest sentence in tokens where the folder says it.
 
     Raises:
-      ModelError: No such files; a module, mode or activation that is not supported, by name; missing weights.
+      ModelError: Neither `modules.json` nor `1_Pooling/config.json`; a module, mode or activation that is not
+        supported, by name; missing weights.
     """
     listed = _listed(folder)
     kinds = [kind for kind, _ in listed]
@@ -154,17 +200,8 @@ def write_folder(
 ) -> Path:
     """Writes a model folder that sentence-transformers, transformers and jaxwhiten load.
 
-    Args:
-      folder: Made if missing; files of the same names are replaced.
-      model: The encoder.
-      tokenizer: Its tokenizer, with the longest sentence in tokens.
-      head: What follows the hidden states.
-      settings: Prompts and how vectors are compared; by default the head's own prompt, and cosine.
-      dtype: Type of the stored weights.
-      card: Text of README.md; none is written without it.
-
-    Raises:
-      InputError, MismatchError: A step that no module can do, or that does not fit. Nothing was written.
+    The folder is made if missing; files of the same names are replaced. Nothing is written where no module can do a
+    step of the head. By default the settings are the head's own prompt, and cosine. `card` is the text of README.md.
     """
     from safetensors.numpy import save_file
 
@@ -181,8 +218,8 @@ def write_folder(
     listed = [_row(model.module, 0, "")]
     changes: dict[str, Any] = {}
     for number, (path, module) in enumerate(modules, start=1):
-        listed.append(_row(module.kind, number, path))
         place = folder / path
+        listed.append(_row(module.kind, number, path))
         place.mkdir(parents=True, exist_ok=True)
         changes |= module.transformer
         if module.config is not None:

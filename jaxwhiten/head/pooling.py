@@ -1,7 +1,6 @@
-"""From hidden states to one vector per sentence: one class per pooling.
+"""From hidden states to one float32 vector per sentence: one class per pooling.
 
-The mask counts [CLS] and [SEP] as tokens, padding never. All poolings return float32. Their names are in
-`jaxwhiten.head.names`.
+The mask counts [CLS] and [SEP] as tokens, padding never.
 
 References:
   Reimers & Gurevych 2019, "Sentence-BERT", section 3 (cls, mean, max).
@@ -33,16 +32,12 @@ class Pooling(Step):
     """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
 
     One that is `segmented` also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
-
-    Attributes:
-      mode: The mode of sentence-transformers' Pooling module that does the same, or None.
     """
 
     instead = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
-    mode: ClassVar[str | None] = None
+    mode: ClassVar[str | None] = None  # of sentence-transformers' Pooling module that does the same
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
-        """Pools one hidden state."""
         raise NotImplementedError
 
     def __call__(self, states: States) -> Pooled:
@@ -262,14 +257,7 @@ class Ditto(Pooling):
 
 @step
 class MaskToken(Pooling):
-    """The mask token of a template around the sentence.
-
-    A sentence may hold a mask token of its own; that of the template is taken.
-
-    Attributes:
-      template: With `{text}` and `{mask}` in it.
-      mask_id: Id of the tokenizer's mask token.
-    """
+    """The mask token of a template with `{text}` and `{mask}` in it, also where the sentence holds one of its own."""
 
     template: str
     mask_id: int
@@ -356,15 +344,10 @@ class Concat(Pooling):
 
 @step
 class AfterPrompt(Pooling):
-    """A pooling of the tokens behind the prompt (`include_prompt: false`); without a prompt, of all tokens.
-
-    Attributes:
-      pooling: What is done with them.
-      length: Tokens of the prompt, [CLS] counted.
-    """
+    """A pooling of the tokens behind the prompt (`include_prompt: false`); without a prompt, of all tokens."""
 
     pooling: Any = array()
-    length: Any = array()
+    length: Any = array()  # tokens of the prompt, [CLS] counted
 
     def __call__(self, states: States) -> Pooled:
         behind = states.positions >= self.length

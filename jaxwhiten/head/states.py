@@ -16,12 +16,7 @@ from jaxwhiten.models import EncoderConfig, checkpoint, loading
 
 @step
 class LayerMix(StateStep):
-    """Weighted mean of hidden states (WeightedLayerPooling).
-
-    Attributes:
-      layers: Numbers of the hidden states; 0 is the embedding output, -1 the last.
-      weights: float32 [layers], one weight per hidden state.
-    """
+    """Mean of hidden states (WeightedLayerPooling) by float32 weights; 0 is the embedding output, -1 the last."""
 
     layers: tuple[int, ...]
     weights: Any = array()
@@ -87,9 +82,7 @@ class LayerMix(StateStep):
 class TokenWeights(StateStep):
     """Lets each token count by a weight of its id (WordWeights). Where all weights are 0, all tokens count alike.
 
-    Attributes:
-      weights: float32 [vocab], one weight per row of the word embedding.
-      table: A name for the weights, such as a hash of them.
+    `weights` are float32 [vocab]; `table` is a name for them, such as a hash.
     """
 
     weights: Any = array()
@@ -137,12 +130,7 @@ class TokenWeights(StateStep):
 
 
 def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
-    """Weights of tokens as a WordWeights module.
-
-    Args:
-      weights: One weight per row of the word embedding.
-      vocabulary: All tokens, in the order of their ids; there may be fewer of them than rows.
-    """
+    """Weights of tokens, by id, as a WordWeights module. There may be fewer tokens than rows of the embedding."""
     tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
     values, counts = np.unique(weights, return_counts=True)
     common = float(values[np.argmax(counts)])

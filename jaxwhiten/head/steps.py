@@ -29,6 +29,9 @@ from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
+# Files beside the modules that other libraries read: what a Dense layer follows from, and what codes their vectors.
+WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
+
 Vectors = Float[Array, "batch d"]
 Mapped = Float[Array, "batch k"]
 
@@ -47,25 +50,17 @@ def record(default: Any = None) -> Any:
 class States:
     """What the steps before the pooling work on: hidden states, how they are mixed, and how much each token counts.
 
-    In an ONNX graph names of values stand for arrays.
-
-    Attributes:
-      output: `EncoderOutput`, or in a graph `EncoderGraph`.
-      mask: int [*batch, length], 1 for tokens, 0 for padding.
-      weights: float32 [*batch, length]. How much each token counts; the mask, unless a step says otherwise.
-      ids: int [*rows, length] token ids, or None where they are not at hand.
-      mix: Numbers of hidden states and their shares, which sum to 1.
-      start: Position of the first token that is pooled; those before it are a prompt that is left out.
-      segments: The sentences of each row, where rows hold several; `*batch` is then rows and sentences, `*rows` is
-        rows and 1, and hidden states are [rows, length, d]. Only steps that are `segmented` see it.
+    In an ONNX graph names of values stand for arrays. Where rows hold several sentences, `segments` says which,
+    `*batch` is rows and sentences, `*rows` is rows and 1, and hidden states are [rows, length, d]; only steps that are
+    `segmented` see it.
     """
 
-    output: Any
-    mask: Any
-    weights: Any
-    ids: Any = None
-    mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)
-    start: Any = 0
+    output: Any  # `EncoderOutput`, or in a graph `EncoderGraph`
+    mask: Any  # int [*batch, length], 1 for tokens, 0 for padding
+    weights: Any  # float32 [*batch, length], how much each token counts: the mask, unless a step says otherwise
+    ids: Any = None  # int [*rows, length], or None where they are not at hand
+    mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
+    start: Any = 0  # position of the first token that is pooled, behind a prompt that is left out
     segments: Segments | None = None
 
     @property
@@ -88,18 +83,12 @@ class States:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """One module of a sentence-transformers folder.
-
-    Attributes:
-      kind: The class in `sentence_transformers.models`.
-      config: Its `config.json`, or None for none.
-      tensors: Its `model.safetensors`.
-      transformer: Entries it needs in the `config.json` of the Transformer.
-    """
+    """One module of a sentence-transformers folder: a class of `sentence_transformers.models` and its files."""
 
     kind: str
     config: Mapping[str, Any] | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    # Entries it needs in the `config.json` of the Transformer.
     transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -114,24 +103,19 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder: its own folder, the model's, and that of the Transformer.
+    """A module found in a sentence-transformers folder."""
 
-    `width` is that of the vectors before the module.
-    """
-
-    folder: Path
-    model: Path
-    transformer: Path
+    folder: Path  # of the module
+    model: Path  # of all modules
+    transformer: Path  # of the first one
     config: EncoderConfig
-    width: int
+    width: int  # of the vectors before the module
 
     @property
     def file(self) -> Path:
-        """The module's `config.json`."""
         return self.folder / "config.json"
 
     def read(self) -> dict[str, Any]:
-        """Contents of the file."""
         return loading.read_json(self.file)
 
     def refuse_other_names(self, raw: Mapping[str, Any]) -> None:
@@ -147,17 +131,11 @@ def read_optional(file: Path) -> dict[str, Any]:
 
 
 class Step:
-    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`.
+    """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`."""
 
-    Attributes:
-      kinds: Modules of sentence-transformers that `from_folder` reads.
-      dtype: Of what the step gives.
-      instead: Advice at the end of messages of what cannot be written.
-    """
-
-    kinds: ClassVar[tuple[str, ...]] = ()
-    dtype: ClassVar[type[np.generic]] = np.float32
-    instead: ClassVar[str] = ""
+    kinds: ClassVar[tuple[str, ...]] = ()  # modules of sentence-transformers that `from_folder` reads
+    dtype: ClassVar[type[np.generic]] = np.float32  # of what the step gives
+    instead: ClassVar[str] = ""  # advice at the end of messages of what cannot be written
 
     def __call__(self, x: Any) -> Any:
         raise NotImplementedError
@@ -169,10 +147,7 @@ class Step:
 
     @property
     def torch(self) -> str | None:
-        """Lines of PyTorch for a card, on `states`, `x`, `mask` and `pooled`; None where it takes more than that.
-
-        MODULE stands for the folder of the step's first module.
-        """
+        """PyTorch for a card, on `states`, `x`, `mask`, `pooled` and the folder MODULE; None where it takes more."""
         return None
 
     def check(self, config: EncoderConfig) -> None:

@@ -1,4 +1,4 @@
-"""Steps after the pooling: whitening and other linear maps, dense layers, unit length."""
+"""Steps after the pooling: whitening and other linear maps, dense layers, unit length, codes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, UInt8
 
 from jaxwhiten.arrays import normalize_on_device
+from jaxwhiten.codes import Code
 from jaxwhiten.errors import FormatError, InputError, MismatchError, ModelError
 from jaxwhiten.head.steps import (
+    CODE_FILE,
+    WHITENING_FILE,
     Found,
     Mapped,
     Module,
@@ -29,9 +32,6 @@ from jaxwhiten.head.steps import (
 from jaxwhiten.models import checkpoint
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
-
-# What a whitening is saved as in a model folder, beside the Dense layer that other libraries read.
-WHITENING_FILE = "whitening.safetensors"
 
 # Activations of Dense: the function, by the name of the class in torch.nn.
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -56,20 +56,14 @@ def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
     return y if bias is None else str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias))))
 
 
-def _check_width(what: str, takes: int, width: int) -> None:
+def _check_width(what: str, takes: int, width: int, giver: str = "model") -> None:
     if takes != width:
-        raise MismatchError(f"The {what} takes vectors of {takes} dimensions; the model gives {width}.")
+        raise MismatchError(f"The {what} takes vectors of {takes} dimensions; the {giver} gives {width}.")
 
 
 @step
 class Whiten(VectorStep):
-    """A fitted whitening: x ↦ x W + b.
-
-    Attributes:
-      weight: W, float32 [d, k].
-      bias: b, float32 [k].
-      whitening: What they follow from.
-    """
+    """A fitted whitening: x ↦ x W + b, where W is float32 [d, k] and b float32 [k]."""
 
     weight: Any = array()
     bias: Any = array()
@@ -77,7 +71,6 @@ class Whiten(VectorStep):
 
     @classmethod
     def of(cls, whitening: Whitening) -> Whiten:
-        """The step of a fitted whitening."""
         return cls(*whitening.kernel, whitening)
 
     def __call__(self, x: Vectors) -> Mapped:
@@ -108,14 +101,10 @@ class Whiten(VectorStep):
 
 @step
 class Dense(VectorStep):
-    """A dense layer with an activation, and a residual where the folder has one.
+    """A dense layer with an activation, a name of `ACTIVATIONS`, and a residual where the folder has one.
 
-    Attributes:
-      weight: float32 [outputs, inputs], as PyTorch keeps it.
-      bias: float32 [outputs], or None.
-      residual_weight: float32 [outputs, inputs]. Maps the input of the residual, where it is not added as it is.
-      activation: A name of `ACTIVATIONS`.
-      residual: Whether the input is added to the result.
+    Weights are float32 [outputs, inputs], as PyTorch keeps them. `residual_weight` maps the input of the residual,
+    where it is not added as it is.
     """
 
     weight: Any = array()
@@ -140,7 +129,6 @@ class Dense(VectorStep):
         return [self.module()]
 
     def module(self) -> Module:
-        """This layer as a module of a folder."""
         outputs, inputs = self.weight.shape
         package = "linear" if self.activation == "Identity" else "activation"
         config = {
@@ -207,9 +195,6 @@ class Dense(VectorStep):
 class Truncate(VectorStep):
     """The first k columns, as a Matryoshka encoder is used.
 
-    Attributes:
-      k: Columns kept.
-
     References:
       Kusupati et al. 2022, "Matryoshka Representation Learning", section 3.
     """
@@ -259,3 +244,52 @@ class Normalize(VectorStep):
     def to_onnx(self, graph: Any, x: str) -> str:
         length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)
         return graph.op("Div", x, graph.op("Max", length, graph.number(1e-12)))
+
+
+@step
+class Quantise(VectorStep):
+    """Mapped vectors to uint8 codes, so that a byte leaves the device where four or more would. The last of its head.
+
+    `constants` are what the quantiser of the class `kind` works with; they follow from the fitted code.
+    """
+
+    kind: type[Code]
+    constants: Any = array()
+    code: Any = record()
+
+    dtype = np.uint8
+
+    @classmethod
+    def of(cls, code: Code) -> Quantise:
+        """The quantiser of a fitted code, without its linear map."""
+        return cls(type(code), {name: np.asarray(value) for name, value in code.constants.items()}, code)
+
+    def __call__(self, x: Float[Array | np.ndarray, "batch d"]) -> UInt8[Array | np.ndarray, "batch bytes"]:
+        """Codes in JAX; of a NumPy array in NumPy, on the host."""
+        return self.kind.quantise(x, self.constants)
+
+    def output_width(self, width: int) -> int:
+        _check_width("code", self.code.affine.outputs, width, giver="head")
+        return int(self.code.nbytes)
+
+    def to_onnx(self, graph: Any, x: str) -> str:
+        return graph.op("Cast", self.kind.quantise_onnx(graph, x, self.constants), to=2)  # uint8
+
+    def to_folder(self, target: Target) -> list[Module]:
+        return []
+
+    def save_beside(self, folder: Path) -> None:
+        self.code.save(folder / CODE_FILE)
+
+    def words(self) -> str:
+        return f"{self.code.name} code of {self.code.nbytes} bytes"
+
+
+def code_steps(code: Code) -> tuple[Step, ...]:
+    """The steps that do what a fitted code does with vectors: its linear map, unit length, and its quantiser."""
+    steps: list[Step] = []
+    if code.affine.matrix is not None:
+        steps.append(Whiten(*code.affine.kernel, code.whitening))
+    if code.affine.unit_length:
+        steps.append(Normalize())
+    return (*steps, Quantise.of(code))

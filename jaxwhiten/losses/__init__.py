@@ -7,16 +7,8 @@ Keyword-only parameters are a loss's settings. `jaxwhiten.training.OBJECTIVES` n
 requires of the data.
 """
 
-from jaxwhiten.losses.contrastive import contrastive_tension, multiple_negatives_ranking, simcse
+from jaxwhiten.losses.contrastive import contrastive_tension, cosine, multiple_negatives_ranking, simcse
 from jaxwhiten.losses.distillation import cosine_distance, listwise_distillation, margin_mse, vector_regression
 from jaxwhiten.losses.matryoshka import Loss, matryoshka
-from jaxwhiten.losses.supervised import (
-    cosent,
-    cosine_regression,
-    init_classifier,
-    parse_concatenation,
-    softmax_classification,
-    triplet,
-)
-from jaxwhiten.losses.vectors import cosine
+from jaxwhiten.losses.supervised import cosent, cosine_regression, init_classifier, softmax_classification, triplet
 from jaxwhiten.losses.whitened import group_whiten, inverse_sqrt, whitenedcse

@@ -10,19 +10,17 @@ from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
 
 
+def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
+    """Row-wise cosine similarity; 0, with a finite gradient, where either row is zero."""
+    return jnp.sum(normalize_on_device(u) * normalize_on_device(v), axis=-1)
+
+
 def multiple_negatives_ranking(
-    anchor: Float[Array, "b d"],
-    positive: Float[Array, "b d"],
-    *negatives: Float[Array, "b d"],
-    scale: float = 20.0,
+    anchor: Float[Array, "b d"], positive: Float[Array, "b d"], *negatives: Float[Array, "b d"], scale: float = 20.0
 ) -> Scalar:
     """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
 
-    Args:
-      anchor: Vectors of the anchors.
-      positive: Row i is the positive of anchor i; the other rows are its in-batch negatives.
-      *negatives: Columns of hard negatives; each row is a candidate for every anchor.
-      scale: Factor on the cosines, an inverse temperature.
+    Each row of `negatives` is a candidate for every anchor. `scale` is an inverse temperature.
 
     References:
       Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
@@ -46,10 +44,8 @@ def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperatu
 def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"], *, negatives: int = 7) -> Scalar:
     """Binary cross-entropy of dot products of two encoders: 1 for the same sentence, 0 for others of the batch.
 
-    Args:
-      first, second: Vectors of the same sentences by two encoders.
-      negatives: Pairs of different sentences for each pair of equal ones: sentence i of the first encoder with
-        i + 1, i + 2, ... of the second, in a batch whose order is random. At least 1, fewer than sentences.
+    Sentence i of the first encoder is paired with i + 1, i + 2, ..., i + `negatives` of the second, in a batch whose
+    order is random; `negatives` is at least 1 and less than b.
 
     References:
       Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021), section 3, equation 1.

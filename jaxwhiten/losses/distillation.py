@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from jaxwhiten.arrays import normalize_on_device
-from jaxwhiten.losses.vectors import cosine
+from jaxwhiten.losses.contrastive import cosine
 
 
 def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
@@ -31,14 +31,8 @@ def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Sca
 def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], *, scale: float = 20.0) -> Scalar:
     """Kullback-Leibler divergence of whom a student finds similar from whom its teacher does, over the batch.
 
-    For each sentence, both sides' softmax runs over its scaled cosines with all other sentences.
-
-    Args:
-      u, teacher: Vectors of the student and of the teacher; their widths may differ.
-      scale: Factor on the cosines, an inverse temperature.
-
-    Returns:
-      The mean of KL(teacher ‖ student) over the sentences.
+    For each sentence, both sides' softmax runs over its cosines with all other sentences, times `scale`; the mean of
+    KL(teacher ‖ student) over the sentences.
 
     References:
       Ren et al., RocketQAv2 (EMNLP 2021), listwise distillation; Cao et al., Learning to Rank: From Pairwise Approach

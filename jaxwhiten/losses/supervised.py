@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Scalar
 
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.losses.vectors import cosine
+from jaxwhiten.losses.contrastive import cosine
 
 FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "u": lambda u, v: u,
@@ -53,12 +53,7 @@ def softmax_classification(
 ) -> Scalar:
     """Mean cross-entropy of a linear classifier over features of the pair.
 
-    Args:
-      u, v: Vectors of the first and second sentences.
-      labels: Class of each pair.
-      kernel: The classifier's weights, one `[d, classes]` slab per feature, in the order of `concatenation`.
-      bias: The classifier's bias.
-      concatenation: The classifier's features, such as `"(|u-v|,u*v)"`.
+    The kernel holds one [d, classes] slab per feature, in the order of `concatenation`, such as `"(|u-v|,u*v)"`.
 
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the

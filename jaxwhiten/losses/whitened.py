@@ -43,13 +43,8 @@ inverse_sqrt.defvjp(_inverse_sqrt, _inverse_sqrt_backward)
 def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4) -> Float[Array, "n d"]:
     """Whitens each group of consecutive columns by the batch's own mean and covariance, as near to the input as can be.
 
-    Args:
-      x: Vectors.
-      group_size: Columns per group; a divisor of d, less than n.
-      epsilon: Share of a group's mean variance that is added to every variance.
-
-    Returns:
-      (x − μ) Σ^(−1/2) of each group (ZCA): the covariance of each group is the identity, but for `epsilon`.
+    This is (x − μ) Σ^(−1/2) of each group (ZCA): its covariance is the identity, but for `epsilon`, the share of the
+    group's mean variance that is added to every variance. `group_size` divides d and is less than n.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), section 3.2.
@@ -79,14 +74,7 @@ def whitenedcse(
     """SimCSE after shuffled group whitening: every shuffle of the columns gives a further positive.
 
     Columns are shuffled, whitened in groups and shuffled back. The first pass under one shuffle and the second pass
-    under each are a positive pair; the losses of all pairs are averaged.
-
-    Args:
-      first, second: Two encodings of each sentence with independent dropout.
-      key: Source of the shuffles; None leaves the columns in their order.
-      temperature: Divisor of the cosines.
-      group_size: Columns that are whitened together.
-      shuffles: Positives per sentence, at least 1.
+    under each are a positive pair; the losses of all pairs are averaged. Without a `key` the columns keep their order.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.

@@ -1,9 +1,4 @@
-"""Training: one loop for all programs.
-
-`objectives` and `plan` turn a name and data into parameters and a loss; `unsupervised`, `distillation` and `adapters`
-have the planners. `sentences`, `pairs`, `masked` and `corpus` make batches and scores. `loop` runs `step` over
-`batches`, with `checkpoint` and `log`.
-"""
+"""Training: `objectives` plans a run, and one `loop` for all programs runs it."""
 
 from jaxwhiten.training.corpus import corpus_key, tokenize_corpus
 from jaxwhiten.training.log import median_rate

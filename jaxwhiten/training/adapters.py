@@ -1,8 +1,7 @@
 """Adapters: few new parameters learn a domain while the encoder's own stay as they are.
 
-`lora` adds a product of two thin matrices to chosen projections, and is merged into them for scoring and export.
-`linear` and `bottleneck` map the vectors of the frozen encoder, which are computed once, and become Dense layers behind
-the pooling. All start as the unchanged model, and leave an ordinary folder.
+`lora` is merged into the projections for scoring and export. `linear` and `bottleneck` map the vectors of the frozen
+encoder, and become Dense layers behind the pooling. All start as the unchanged model, and leave an ordinary folder.
 
 References:
   Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (ICLR 2022), section 4.1, equation 3.
@@ -79,13 +78,7 @@ def _thin(key: jax.Array, width: int, rank: int) -> jax.Array:
 
 @step
 class Bottleneck(VectorStep):
-    """x + relu(x W₁ + b) W₂, Houlsby's adapter on sentence vectors.
-
-    Attributes:
-      down: W₁, float32 [d, rank].
-      bias: b, float32 [rank].
-      up: W₂, float32 [rank, d].
-    """
+    """x + relu(x W₁ + b) W₂, Houlsby's adapter on sentence vectors: W₁ [d, rank], b [rank], W₂ [rank, d], float32."""
 
     down: Any = array()
     bias: Any = array()

@@ -1,8 +1,7 @@
 """Batches of static shape in a reproducible order: length buckets, shuffled and sharded with grain.
 
-Rows are assigned to a few length buckets once. Every epoch, each bucket is shuffled and split into batches, and the
-batches of all buckets are shuffled together. A batch depends only on the seed and its position, so a resumed run sees
-the same batches as an uninterrupted one.
+Every epoch, each bucket is shuffled and split into batches, and the batches of all buckets are shuffled together. A
+batch depends only on the seed and its position, so a resumed run sees the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -64,10 +63,9 @@ class Batches:
 
     Args:
       lengths: Tokens per row.
-      collate: From row numbers to arrays. Called in background threads.
+      collate: Called in background threads.
       batch_size: Rows per global batch, over all processes.
-      ladder: Candidate padded lengths; a single one for rows of equal length.
-      buckets: How many of them to use.
+      ladder: Candidate padded lengths, of which as many as `buckets` are used; one for rows of equal length.
       seed: Seed of the order and of the generators passed to `collate`.
       process: Index and number of processes, by default JAX's. Each yields its slice of the collated global batch:
         randomness within a batch does not depend on their number.
@@ -121,5 +119,4 @@ class Batches:
         return self._iterator.get_state()
 
     def set_position(self, position: dict[str, Any]) -> None:
-        """Moves to a position returned by `position`."""
         self._iterator.set_state(position)

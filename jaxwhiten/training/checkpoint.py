@@ -22,14 +22,10 @@ from jaxwhiten.training.step import TrainState
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run: the `keep` latest, and the one whose score `best` is the highest, if it is scored.
 
-    Args:
-      folder: The run's folder; created if missing.
-      recipe: The settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder with
-        checkpoints of another recipe is refused by a MismatchError that names what differs.
-      best: Name of the score whose highest value marks the best checkpoint; None if nothing is scored.
-      keep: How many of the latest checkpoints to keep, in addition to the best.
+    The recipe holds the settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder
+    with checkpoints of another recipe is refused by a MismatchError that names what differs.
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
@@ -70,7 +66,6 @@ class Checkpoints:
 
     @property
     def latest(self) -> int | None:
-        """Step of the latest checkpoint."""
         return self._manager.latest_step()
 
     @property
@@ -84,8 +79,7 @@ class Checkpoints:
     def save(self, state: TrainState, position: Mapping[str, Any], scores: Mapping[str, float] | None = None) -> None:
         """Starts writing a checkpoint in the background, after waiting for the previous one.
 
-        The state is copied before this returns, so that the next step may donate it. `position` is that of the batches,
-        `scores` those of the evaluation at this step.
+        The state is copied before this returns, so that the next step may donate it.
         """
         step, args = int(state.step), self._ocp.args
         if step == self.latest:
@@ -98,7 +92,6 @@ class Checkpoints:
             self._manager.save(step, args=items, metrics=metrics, force=True)
 
     def wait(self) -> None:
-        """Waits until the checkpoint in progress is written."""
         with self._writing():
             self._manager.wait_until_finished()
 

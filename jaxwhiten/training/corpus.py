@@ -1,9 +1,8 @@
 """A corpus as token ids on disk, tokenised once, and the fixed-length blocks cut from it.
 
-Passages are tokenised in parts of fixed size, each written atomically, so that an interrupted run continues with the
-next part. Within a part the passages are concatenated, each followed by its separator. A block is the tokenizer's
-first special token and the next `length - 1` tokens of the stream, regardless of passage boundaries: blocks have no
-padding, and the content of a block depends only on its number.
+Passages are tokenised in parts, each written atomically, so that an interrupted run continues with the next. Within a
+part each passage is followed by its separator. A block is the tokenizer's first special token and the next `length - 1`
+tokens, regardless of passage boundaries: blocks have no padding, and their content depends only on their number.
 """
 
 from __future__ import annotations
@@ -31,16 +30,10 @@ _SIDES, _PART = ("train", "held_out"), "{}-{:06d}.npy"
 
 @dataclasses.dataclass(frozen=True)
 class TokenStream:
-    """Concatenated tokens of passages, in parts.
-
-    Attributes:
-      parts: Memory-mapped ids, one array per part.
-      first: First token of every block.
-      length: Tokens per block.
-    """
+    """Concatenated tokens of passages, in memory-mapped parts, to be cut into blocks of `length` tokens."""
 
     parts: tuple[np.ndarray, ...]
-    first: int
+    first: int  # token of every block
     length: int
 
     @functools.cached_property
@@ -54,11 +47,10 @@ class TokenStream:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens, including those of incomplete blocks."""
+        """Including those of incomplete blocks."""
         return sum(map(len, self.parts))
 
     def blocks(self, rows: Int[np.ndarray, " b"]) -> Int[np.ndarray, "b length"]:
-        """The blocks with these numbers."""
         width = self.length - 1
         part_of = np.searchsorted(self._ends, rows, side="right")
         block = rows - np.concatenate([[0], self._ends])[part_of]
@@ -71,19 +63,11 @@ class TokenStream:
 
 @dataclasses.dataclass(frozen=True)
 class TokenCorpus:
-    """A tokenised corpus.
-
-    Attributes:
-      train: Tokens to train on.
-      held_out: Tokens held out for evaluation.
-      key: Changes with the text, the share held out and the tokenizer.
-      passages: Number of passages to train on, and of passages held out.
-      skipped: Number of bad lines left out.
-    """
+    """A tokenised corpus, with the numbers of passages to train on and held out, and of bad lines left out."""
 
     train: TokenStream
     held_out: TokenStream
-    key: str
+    key: str  # changes with the text, the share held out and the tokenizer
     passages: tuple[int, int]
     skipped: int
 
@@ -99,20 +83,12 @@ def tokenize_corpus(
     block_length: int,
     *,
     held_out_share: float = 0.01,
-    cache: Path | None = None,
     progress: bool | None = None,
-    part_passages: int = PART_PASSAGES,
 ) -> TokenCorpus:
     """Tokenises a corpus, or reads it back from the cache.
 
-    Args:
-      corpus: The text.
-      tokenizer_folder: Folder of the model's tokenizer.
-      block_length: Tokens per block, special tokens included. The cached files do not depend on it.
-      held_out_share: Share of passages held out, chosen by a hash of their text.
-      cache: Folder for the ids; by default `corpora` in `jaxwhiten.io.cache_dir()`.
-      progress: Whether to show a progress bar; None shows it on a terminal.
-      part_passages: Passages per part.
+    `block_length` counts special tokens; the cached files do not depend on it. The passages held out are chosen by a
+    hash of their text. Without `progress` a progress bar is shown on a terminal.
     """
     if not 0 < held_out_share < 1:
         raise DataError(f"The share of passages held out is {held_out_share}; expected a number above 0 and below 1.")
@@ -123,13 +99,13 @@ def tokenize_corpus(
             f"{tokenizer_folder}: an empty text has {len(empty)} tokens, expected one before and one after a text; "
             f"blocks of {block_length} tokens, expected at least 4."
         )
-    key = io.content_key(corpus_key(corpus, held_out_share), tokenizer.to_json(), part_passages)
-    folder = (cache or io.cache_dir("corpora")) / key
+    key = io.content_key(corpus_key(corpus, held_out_share), tokenizer.to_json(), PART_PASSAGES)
+    folder = io.cache_dir("corpora") / key
     try:
         facts = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
         sides = _open_parts(folder, facts["parts"])
     except (OSError, ValueError, KeyError, TypeError):
-        facts = _write_parts(corpus, tokenizer, held_out_share, folder, part_passages, progress)
+        facts = _write_parts(corpus, tokenizer, held_out_share, folder, progress)
         sides = _open_parts(folder, facts["parts"])
     train, test = (TokenStream(parts, int(empty[0]), block_length) for parts in sides)
     if not len(train) or not len(test):
@@ -145,12 +121,12 @@ def _open_parts(folder: Path, parts: int) -> list[tuple[np.ndarray, ...]]:
 
 
 def _write_parts(
-    corpus: Corpus, tokenizer: BulkTokenizer, share: float, folder: Path, part_passages: int, progress: bool | None
+    corpus: Corpus, tokenizer: BulkTokenizer, share: float, folder: Path, progress: bool | None
 ) -> dict[str, Any]:
     dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
     facts: dict[str, Any] = {"parts": 0, "passages": [0, 0]}
     with tqdm(desc="tokenising", unit=" passages", disable=None if progress is None else not progress) as bar:
-        for number, passages in enumerate(corpus.blocks(part_passages)):
+        for number, passages in enumerate(corpus.blocks(PART_PASSAGES)):
             out = [held_out(passage, share) for passage in passages]
             facts["passages"][0] += len(out) - sum(out)
             facts["passages"][1] += sum(out)

@@ -1,9 +1,7 @@
 """Distillation: a student learns the vectors of a teacher, or whom the teacher finds similar.
 
 The teacher reads every sentence once; its vectors stay in the store of embeddings, memory-mapped, and go with the rows
-as their labels. Where they are compared with the student's own, component by component, a wider teacher's are brought
-to the student's width by PCA, or by any other power γ of the whitening of the sentences at hand, and turned towards
-the student's.
+as their labels.
 
 References:
   Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation (EMNLP 2020).
@@ -88,11 +86,7 @@ def student_map(
     γ is 0; then the rotation that brings them nearest to the student's own vectors, as it stands before training, and
     one factor that makes the mean square of a component 1, as it is behind a layer norm. The last two change no cosine.
 
-    Args:
-      vectors: The teacher's, at least as wide as the student's.
-      sample: Rows that the rotation is fitted on.
-      student: The student's own vectors of these rows.
-      gamma: 0 is PCA.
+    The teacher's `vectors` are at least as wide as the student's, which are of the rows `sample`; γ = 0 is PCA.
 
     References:
       Schönemann, A generalized solution of the orthogonal Procrustes problem (1966).

@@ -25,24 +25,11 @@ METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 class Log:
     """The log of one run; a resumed run appends to the same files. Of several processes, only the first writes.
 
-    Args:
-      folder: The run's folder.
-      total: Steps of the whole run.
-      start: Steps already taken. Lines of later steps, written after the checkpoint a run resumes from, are dropped.
-      per_step, unit: How many units, such as `"sentences"` or `"tokens"`, are processed per step.
-      progress: Whether to show a progress bar; None shows it on a terminal.
+    `start` steps of `total` are taken: lines of later ones, written after the checkpoint a run resumes from, are
+    dropped. A step processes `per_step` units, such as `"sentences"`. Without `progress` a bar is shown on a terminal.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        total: int,
-        *,
-        start: int = 0,
-        per_step: int = 1,
-        unit: str = "sentences",
-        progress: bool | None = None,
-    ):
+    def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
         self._per_step, self._unit = per_step, unit
         silent = True if not is_writer() else None if progress is None else not progress
         self._bar = tqdm(total=total, initial=start, unit="step", disable=silent)
@@ -90,7 +77,6 @@ class Log:
                 self._events.add_scalar(name, value, row["step"])
 
     def close(self) -> None:
-        """Closes the progress bar and the files."""
         self._bar.close()
         if self._file is not None:
             self._file.close()

@@ -26,39 +26,23 @@ from jaxwhiten.training.step import Evaluate, Optimization, Params, create_state
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is logged and checkpointed; none of it changes what is computed.
+    """How a run is logged and checkpointed; none of it changes what is computed."""
 
-    Attributes:
-      evaluate_every: Steps between evaluations; the last step is always followed by one.
-      save_every: Steps between checkpoints in addition to those after evaluations; 0 for none.
-      log_every: Steps between fetches of the metrics; in between, steps are dispatched without waiting.
-      keep: How many of the latest checkpoints to keep, in addition to the best.
-      progress: Whether to show a progress bar; None shows it on a terminal.
-      unit: What the logged rate counts, such as `"sentences"`.
-      per_row: Units per row of a batch.
-    """
-
-    evaluate_every: int = 0
-    save_every: int = 0
-    log_every: int = 10
-    keep: int = 1
-    progress: bool | None = None
-    unit: str = "sentences"
-    per_row: int = 1
+    evaluate_every: int = 0  # steps between evaluations; the last step is always followed by one
+    save_every: int = 0  # steps between checkpoints in addition to those after evaluations; 0 for none
+    log_every: int = 10  # steps between fetches of the metrics; in between, steps are dispatched without waiting
+    keep: int = 1  # latest checkpoints, in addition to the best
+    progress: bool | None = None  # whether to show a progress bar; None shows it on a terminal
+    unit: str = "sentences"  # what the logged rate counts
+    per_row: int = 1  # units per row of a batch
 
 
 class Trained(NamedTuple):
-    """The result of a run.
-
-    Attributes:
-      params: Parameters of the best checkpoint by score, or of the last if nothing is scored, on the host.
-      step: The step they were saved at.
-      finished: False if the run was asked to stop; the same call resumes it.
-    """
+    """Parameters, on the host, of the best checkpoint by score, or of the last if nothing is scored, and its step."""
 
     params: Params
     step: int
-    finished: bool
+    finished: bool  # False if the run was asked to stop; the same call resumes it
 
 
 def train(
@@ -75,17 +59,8 @@ def train(
     """Trains `how.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
-    Ctrl-C asks the run to stop.
-
-    Args:
-      folder: Holds checkpoints, metrics and the curve.
-      plan: What is trained.
-      batches: At their first batch.
-      how: Steps, rates and optimiser.
-      recipe: Everything that determines the result; a folder with a run of another recipe is refused.
-      evaluate: Also called once before the first step.
-      best: The score whose highest value marks the best checkpoint.
-      options: How the run is logged and checkpointed.
+    Ctrl-C asks the run to stop. `evaluate` is also called once before the first step; the highest value of the score
+    `best` marks the best checkpoint. The recipe is everything that determines the result.
 
     Raises:
       MismatchError: The folder's run, or another process, has another recipe.

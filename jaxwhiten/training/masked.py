@@ -35,20 +35,15 @@ _WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
 
 @dataclasses.dataclass(frozen=True)
 class MaskRules:
-    """Which tokens may be masked, and what replaces them.
+    """Which tokens may be masked, by their ids, and what replaces them.
 
-    Attributes:
-      mask_id: Id of the mask token.
-      maskable: Whether each id may be masked; False for special tokens.
-      continues: Whether each id continues the previous word.
-      share: Share of the maskable tokens to choose, as whole words.
-      masked: Share of the chosen tokens replaced by the mask token.
-      random: Share of the chosen tokens replaced by a random token; the rest stay unchanged.
+    A `share` of the maskable tokens is chosen, as whole words. Of the chosen tokens a share is `masked`, and another
+    replaced by `random` tokens; the rest stay unchanged.
     """
 
     mask_id: int
-    maskable: Bool[np.ndarray, " vocab"]
-    continues: Bool[np.ndarray, " vocab"]
+    maskable: Bool[np.ndarray, " vocab"]  # False for special tokens
+    continues: Bool[np.ndarray, " vocab"]  # whether a token continues the previous word
     share: float = 0.15
     masked: float = 0.8
     random: float = 0.1

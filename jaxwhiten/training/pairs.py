@@ -68,14 +68,9 @@ def pair_evaluator(
 def mine_negatives(
     encoder: Any, first: Sequence[str], second: Sequence[str], *, count: int, depth: int = 30, seed: int = 0
 ) -> tuple[list[str], list[str]]:
-    """Hard negatives of pairs that belong together: near texts that no chain of pairs links.
+    """Hard negatives of pairs that belong together: near texts, by an `Encoder`, that no chain of pairs links.
 
-    Args:
-      encoder: An `Encoder`, which finds what is near.
-      first, second: The pairs.
-      count: How many for each distinct text of `first`.
-      depth: Of how many nearest texts of `second` they are drawn.
-      seed: Of the draw.
+    For each distinct text of `first`, `count` are drawn of the `depth` nearest texts of `second`.
 
     Returns:
       Texts of `first`, and a negative for each.

@@ -1,7 +1,7 @@
 """What a run trains and by which loss: the one place where an objective adds a teacher, a decoder or a second encoder.
 
-A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels; the loop,
-its step and its checkpoints know no more than these. `jaxwhiten.training.objectives` has the tables.
+A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels. The loop,
+its step and its checkpoints know no more than these.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from jaxwhiten.training.step import LossFn, Params
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """The encoder that a student learns from: a folder or hub id, its pooling, and γ of the map to the student's width.
-
-    γ is the power of the whitening that reduces the teacher's vectors; 0 is PCA.
-    """
+    """The encoder, a folder or hub id, that a student learns from, and γ of the whitening to the student's width."""
 
     model: str = ""
     pooling: str = "auto"
@@ -36,45 +33,28 @@ class Teacher:
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """What is trained in place of the encoder: `kind` is a name of `ADAPTERS`, "" trains the encoder itself.
+    """What is trained in place of the encoder."""
 
-    `projections` and `alpha` are LoRA's, `rank` is the bottleneck's, too.
-    """
-
-    kind: str = ""
-    projections: Sequence[str] = ("query", "value")
-    rank: int = 8
-    alpha: float = 16.0
+    kind: str = ""  # of `ADAPTERS`; "" trains the encoder itself
+    projections: Sequence[str] = ("query", "value")  # of LoRA
+    rank: int = 8  # of LoRA and bottleneck
+    alpha: float = 16.0  # of LoRA
 
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What a run has read before it is planned.
+    """What a run has read before it is planned."""
 
-    Attributes:
-      model: The encoder to train.
-      folder: Its folder, with the tokenizer.
-      pooling: A name of `jaxwhiten.POOLINGS`.
-      columns: The sentences, one list per column.
-      table: The same, tokenised.
-      labels: One label per row, or None.
-      classes: Number of classes where the labels are classes.
-      seed: Seed of new parameters.
-      settings: Settings of the objective.
-      dims, weights: Prefixes of the vectors that are trained as well, see `jaxwhiten.losses.matryoshka`.
-      teacher: Of the objectives that need one.
-      adapter: What is trained in place of the encoder.
-    """
-
-    model: Any
-    folder: Path
-    pooling: str
-    columns: Sequence[Sequence[str]]
-    table: TokenTable
+    model: Any  # the encoder to train
+    folder: Path  # of the encoder, with its tokenizer
+    pooling: str  # of `jaxwhiten.POOLINGS`
+    columns: Sequence[Sequence[str]]  # of sentences
+    table: TokenTable  # the same, tokenised
     labels: Shaped[np.ndarray, " n"] | None = None
-    classes: int = 0
-    seed: int = 0
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    classes: int = 0  # their number where the labels are classes
+    seed: int = 0  # of new parameters
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the objective
+    # Prefixes of the vectors that are trained as well, see `jaxwhiten.losses.matryoshka`.
     dims: Sequence[int] = ()
     weights: Sequence[float] | None = None
     teacher: Teacher = Teacher()
@@ -87,24 +67,17 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is trained.
+    """What is trained: `{"encoder": ..., "head": ...}`, what `rebuild` takes and whatever else the loss trains.
 
-    Attributes:
-      params: `{"encoder": ..., "head": ...}`: what `rebuild` takes, and whatever else the loss trains; under `"steps"`
-        steps on vectors that follow the pooling in the model, too.
-      loss: For `make_step`.
-      rebuild: From `params["encoder"]` to the encoder that is scored and exported.
-      labels: What each row of a batch carries as `labels`, [n] or [n, ...], or None.
-      vectors: What each row carries as `vectors`, or None.
-      frozen: What the loss finds as `params["frozen"]` and does not train, see `make_step`.
+    Under `"steps"` there may be steps on vectors that follow the pooling in the model, too.
     """
 
     params: Params
     loss: LossFn
-    rebuild: Rebuild
-    labels: Shaped[np.ndarray, " n *m"] | None = None
-    vectors: Float[np.ndarray, "n columns d"] | None = None
-    frozen: Params | None = None
+    rebuild: Rebuild  # from `params["encoder"]` to the encoder that is scored and exported
+    labels: Shaped[np.ndarray, " n *m"] | None = None  # what each row of a batch carries as `labels`
+    vectors: Float[np.ndarray, "n columns d"] | None = None  # what each row carries as `vectors`
+    frozen: Params | None = None  # see `make_step`
 
 
 def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
@@ -122,22 +95,16 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 class Objective:
     """A loss, what it requires of the data, and how a run with it is planned.
 
-    Attributes:
-      name: The name in configs.
-      loss: `(*columns, labels, **head, **settings) -> loss`, without labels where it needs none.
-      columns: Minimum and maximum number of sentences per row (None: no maximum).
-      label: `"class"`, `"score"`, None, or what no data holds but a teacher gives: `"vector"` ([b, columns, e]) or
-        `"margin"` ([b]).
-      passes: How often each sentence is encoded.
-      plan: `(objective, loss, setup, **settings) -> Plan`. Settings of an objective are the keyword-only parameters of
-        its loss and of its planner.
+    Its settings are the keyword-only parameters of `loss`, `(*columns, labels, **head, **settings) -> loss`, without
+    labels where it needs none, and of `plan`, `(objective, loss, setup, **settings) -> Plan`.
     """
 
-    name: str
+    name: str  # in configs
     loss: Callable[..., Scalar]
-    columns: tuple[int, int | None]
+    columns: tuple[int, int | None]  # minimum and maximum number of sentences per row
+    # "class", "score", or what no data holds but a teacher gives: "vector" ([b, columns, e]) or "margin" ([b]).
     label: str | None = None
-    passes: int = 1
+    passes: int = 1  # how often each sentence is encoded
     plan: Callable[..., Plan] = plan_sentences
 
     def check(self, columns: Sequence[str], label: str | None) -> None:

@@ -38,22 +38,12 @@ Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
 @dataclasses.dataclass(frozen=True)
 class TokenTable:
-    """Rows of tokenised sentences; a sentence that occurs in many rows is stored once.
-
-    Attributes:
-      tokens: Token ids of the distinct sentences.
-      sentences: Index of the sentence in each row and column.
-      key: Changes with the texts, the tokenizer or the length.
-      max_length: Maximum number of tokens per sentence.
-    """
+    """Rows of sentences, each an index into the tokens of distinct ones: what occurs in many rows is stored once."""
 
     tokens: TokenIds
     sentences: Int[np.ndarray, "n columns"]
-    key: str
+    key: str  # changes with the texts, the tokenizer or the length
     max_length: int
-
-    def __len__(self) -> int:
-        return len(self.sentences)
 
     @property
     def lengths(self) -> Int[np.ndarray, " n"]:
@@ -68,16 +58,10 @@ class TokenTable:
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
-def tokenize_columns(
-    columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int, cache: Path | None = None
-) -> TokenTable:
-    """Tokenises columns of sentences, or reads them back from the cache.
+def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int) -> TokenTable:
+    """Tokenises columns of sentences, all of one length, or reads them back from the cache.
 
-    Args:
-      columns: One list of sentences per column, all of the same length.
-      tokenizer_folder: Folder of the model's tokenizer.
-      max_length: Maximum number of tokens per sentence, special tokens included; longer ones are truncated.
-      cache: Folder for the ids; by default `tokens` in `jaxwhiten.io.cache_dir()`.
+    Sentences of more than `max_length` tokens, special tokens included, are truncated.
     """
     if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
@@ -87,7 +71,7 @@ def tokenize_columns(
     for column in columns:
         texts.update(json.dumps(column).encode())
     key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
-    files = [(cache or io.cache_dir("tokens")) / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
+    files = [io.cache_dir("tokens") / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
     try:
         flat, lengths, sentences = map(io.map_array, files)
     except (OSError, ValueError):

@@ -39,36 +39,22 @@ OPTIMIZERS = ("adamw", "adam")
 class Optimization:
     """The steps of a run: how many, on how many rows each, and by which rates and optimiser.
 
-    Attributes:
-      steps: Optimiser steps of the whole run.
-      batch_size: Rows per global batch, over all devices.
-      learning_rate: The highest; the rate rises to it linearly, then decays towards zero at `steps`.
-      warmup: Share of the steps spent warming up, rounded up to whole steps.
-      decay: One of `DECAYS`.
-      optimizer: One of `OPTIMIZERS`, after gradient clipping.
-      weight_decay: AdamW's decoupled weight decay; biases and norms (arrays with one axis) are exempt.
-      clip_norm: Maximum global norm of the gradient; 0 disables clipping.
-      b2: Decay rate of the second moment.
-      eps: Added to the square root of the second moment.
-      accumulate: Parts each batch is split into; their gradients are averaged, which saves memory and takes time.
-      seed: Seed of the dropout noise.
-
     References:
       Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
     """
 
-    steps: int
-    batch_size: int
-    learning_rate: float
-    warmup: float = 0.1
-    decay: str = "linear"
-    optimizer: str = "adamw"
-    weight_decay: float = 0.01
-    clip_norm: float = 1.0
+    steps: int  # of the whole run
+    batch_size: int  # rows, over all devices
+    learning_rate: float  # the highest; the rate rises to it linearly, then decays towards zero at `steps`
+    warmup: float = 0.1  # share of the steps, rounded up to whole ones
+    decay: str = "linear"  # of `DECAYS`
+    optimizer: str = "adamw"  # of `OPTIMIZERS`, after gradient clipping
+    weight_decay: float = 0.01  # decoupled; biases and norms (arrays with one axis) are exempt
+    clip_norm: float = 1.0  # maximum global norm of the gradient; 0 disables clipping
     b2: float = 0.999
     eps: float = 1e-8
-    accumulate: int = 1
-    seed: int = 0
+    accumulate: int = 1  # parts of a batch, whose gradients are averaged: saves memory and takes time
+    seed: int = 0  # of the dropout noise
 
     def __post_init__(self) -> None:
         if self.decay not in DECAYS:
@@ -142,14 +128,9 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
     """Compiles the training step.
 
     The state is replicated and donated; the batch is sharded over the mesh, and the loss is that of the global batch.
-    Dropout depends on the seed and the step only, not on the devices.
-
-    Args:
-      loss_fn: The objective. When gradients are accumulated, it is called with one part of the batch at a time.
-      how: The optimiser, its rates, the seed and the number of parts.
-      mesh: Whose devices the batch is sharded over.
-      frozen: Arrays the loss finds as `params["frozen"]`: neither trained nor in a checkpoint, and not constants of
-        the compiled program.
+    Dropout depends on the seed and the step only, not on the devices. When gradients are accumulated, the loss is
+    called with one part of the batch at a time. It finds the `frozen` arrays as `params["frozen"]`: neither trained nor
+    in a checkpoint, and not constants of the compiled program.
 
     Returns:
       `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that

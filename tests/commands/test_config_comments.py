@@ -6,7 +6,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from jaxwhiten.commands import launch
-from jaxwhiten.commands.config_comments import key_comments
+from jaxwhiten.commands.launch import key_comments
 from tests.conftest import ROOT
 
 CONFIGS = sorted(path for path in (ROOT / "configs").glob("*.py") if path.stem != "__init__")

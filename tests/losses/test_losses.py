@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxwhiten import losses
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.errors import InputError
+from jaxwhiten.losses.supervised import parse_concatenation
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 
 CONCATENATIONS = ["(u,v)", "(|u-v|)", "(u*v)", "(|u-v|,u*v)", "(u,v,u*v)", "(u,v,|u-v|)", "(u,v,|u-v|,u*v)"]
@@ -76,7 +77,7 @@ def theirs(name, settings, columns, labels, head, dims, weights):
     vectors = [torch.tensor(column, requires_grad=True) for column in columns]
     classifier = None
     if name == "softmax":
-        parts = losses.parse_concatenation(settings["concatenation"])
+        parts = parse_concatenation(settings["concatenation"])
         loss = peers.SoftmaxLoss(
             model,
             D,
@@ -179,7 +180,7 @@ def in_numpy(name, settings, columns, labels, head):
     u, v, *rest = (column.astype(np.float64) for column in (columns if len(columns) > 1 else columns * 2))
     if name == "softmax":
         features = {"u": u, "v": v, "|u-v|": np.abs(u - v), "u*v": u * v}
-        parts = losses.parse_concatenation(settings.get("concatenation", "(u,v,|u-v|)"))
+        parts = parse_concatenation(settings.get("concatenation", "(u,v,|u-v|)"))
         logits = sum(features[part] @ head["kernel"][i] for i, part in enumerate(parts)) + head["bias"]
         return np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(B), labels])
     if name == "cosine":
@@ -373,7 +374,7 @@ def test_contrastive_tension_by_hand(negatives):
         (lambda: objective_loss("tsdae")([jnp.ones((2, 4))], None, {}), "make_plan"),
         (lambda: objective_loss("softmx"), "softmax"),
         (lambda: objective_loss("mnr", margin=1.0), "margin"),
-        (lambda: losses.parse_concatenation("(u,w)"), "'w'"),
+        (lambda: parse_concatenation("(u,w)"), "'w'"),
         (lambda: objective_loss("mnr", dims=(0,)), "positive"),
         (lambda: objective_loss("mnr", dims=(8, 4), weights=(1.0,)), "as many"),
         (lambda: objective_loss("cosine", dims=(99,))([jnp.ones((2, 4))] * 2, jnp.ones(2), {}), "99"),

@@ -27,6 +27,12 @@ def write(path, lines):
     return path
 
 
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(corpus, "PART_PASSAGES", 64)
+
+
 @pytest.fixture
 def text(tmp_path):
     folder = tmp_path / "text"
@@ -38,8 +44,8 @@ def text(tmp_path):
     return folder
 
 
-def read(text, model, tmp_path, **changes):
-    settings = {"held_out_share": 0.2, "cache": tmp_path / "cache", "progress": False, "part_passages": 64}
+def read(text, model, **changes):
+    settings = {"held_out_share": 0.2, "progress": False}
     files = corpus_files(text)
     return tokenize_corpus(Corpus(files), model, 16, **{**settings, **changes})
 
@@ -48,8 +54,8 @@ def flat(stream):
     return np.concatenate(stream.parts)
 
 
-def test_tokens_are_the_passages_one_after_the_other(text, tiny_model, tmp_path):
-    found = read(text, tiny_model, tmp_path)
+def test_tokens_are_the_passages_one_after_the_other(text, tiny_model):
+    found = read(text, tiny_model)
     for stream, wanted in ((found.train, False), (found.held_out, True)):
         chosen = [line for line in passages() if held_out(line, 0.2) == wanted]
         tokens = BulkTokenizer(tiny_model, 1000)(chosen)
@@ -63,8 +69,8 @@ def test_tokens_are_the_passages_one_after_the_other(text, tiny_model, tmp_path)
     assert flat(found.train).dtype == np.uint16
 
 
-def test_blocks_are_cut_from_each_part(text, tiny_model, tmp_path):
-    stream = read(text, tiny_model, tmp_path).train
+def test_blocks_are_cut_from_each_part(text, tiny_model):
+    stream = read(text, tiny_model).train
     expected = [
         [stream.first, *part[start : start + 15]] for part in stream.parts for start in range(0, len(part) - 14, 15)
     ]
@@ -79,14 +85,14 @@ def test_a_repeated_passage_is_on_one_side(tiny_model, tmp_path):
     lines = passages(60)
     write(tmp_path / "t.txt", lines * 4)
     one = write(tmp_path / "once.txt", lines)
-    four = read(tmp_path / "t.txt", tiny_model, tmp_path)
-    assert four.passages == tuple(4 * n for n in read(one, tiny_model, tmp_path).passages)
+    four = read(tmp_path / "t.txt", tiny_model)
+    assert four.passages == tuple(4 * n for n in read(one, tiny_model).passages)
 
 
 def test_kept_and_read_back(text, tiny_model, tmp_path, monkeypatch):
-    first = read(text, tiny_model, tmp_path)
+    first = read(text, tiny_model)
     monkeypatch.setattr(corpus, "_tokens", lambda *_: pytest.fail("tokenised again"))
-    again = read(text, tiny_model, tmp_path)
+    again = read(text, tiny_model)
     np.testing.assert_array_equal(flat(first.train), flat(again.train))
     assert (first.key, first.passages) == (again.key, again.passages)
 
@@ -102,51 +108,50 @@ def test_what_a_stopped_run_has_written_is_not_done_again(text, tiny_model, tmp_
 
     monkeypatch.setattr(corpus, "_tokens", stopping)
     with pytest.raises(KeyboardInterrupt):
-        read(text, tiny_model, tmp_path)
+        read(text, tiny_model)
     monkeypatch.setattr(corpus, "_tokens", lambda *given: calls.append(0) or tokens(*given))
-    resumed = read(text, tiny_model, tmp_path)
+    resumed = read(text, tiny_model)
     assert len(calls) == 14  # seven parts with two sides, each once
-    whole = read(text, tiny_model, tmp_path, cache=tmp_path / "other")
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "other"))
+    whole = read(text, tiny_model)
     np.testing.assert_array_equal(flat(resumed.train), flat(whole.train))
     assert resumed.passages == whole.passages
 
 
 def test_a_part_cut_short_is_written_again(text, tiny_model, tmp_path):
-    first = read(text, tiny_model, tmp_path)
+    first = read(text, tiny_model)
     expected = flat(first.train)
-    part = next((tmp_path / "cache" / first.key).glob("train-000003.npy"))
+    part = next((tmp_path / "cache" / "corpora" / first.key).glob("train-000003.npy"))
     part.write_bytes(part.read_bytes()[:-40])
-    np.testing.assert_array_equal(flat(read(text, tiny_model, tmp_path).train), expected)
+    np.testing.assert_array_equal(flat(read(text, tiny_model).train), expected)
 
 
-def test_the_key_follows_text_share_and_tokenizer(text, tiny_model, tmp_path):
-    key = read(text, tiny_model, tmp_path).key
-    assert read(text, tiny_model, tmp_path, held_out_share=0.3).key != key
+def test_the_key_follows_text_share_and_tokenizer(text, tiny_model):
+    key = read(text, tiny_model).key
+    assert read(text, tiny_model, held_out_share=0.3).key != key
     write(text / "a.txt", passages(150, seed=9))
-    assert read(text, tiny_model, tmp_path).key != key
+    assert read(text, tiny_model).key != key
 
 
-def test_bad_lines(text, tiny_model, tmp_path):
+def test_bad_lines(text, tiny_model):
     with (text / "a.txt").open("ab") as file:
         file.write(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"a\.txt, line 151: not UTF-8"):
-        read(text, tiny_model, tmp_path)
-    found = tokenize_corpus(
-        Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2, cache=tmp_path / "c"
-    )
+        read(text, tiny_model)
+    found = tokenize_corpus(Corpus(corpus_files(text), skip_bad_rows=True), tiny_model, 16, held_out_share=0.2)
     assert found.skipped == 1
 
 
 def test_too_little_text(tiny_model, tmp_path):
     write(tmp_path / "t.txt", ["Short."])
     with pytest.raises(InputError, match="0 blocks of 16 tokens to train on"):
-        read(tmp_path / "t.txt", tiny_model, tmp_path)
+        read(tmp_path / "t.txt", tiny_model)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_a_share_that_leaves_a_side_empty(text, tiny_model, tmp_path, share):
     with pytest.raises(DataError, match="above 0 and below 1"):
-        read(text, tiny_model, tmp_path, held_out_share=share)
+        read(text, tiny_model, held_out_share=share)
 
 
 def test_files(text, tmp_path):

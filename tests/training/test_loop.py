@@ -133,7 +133,7 @@ def test_a_loss_that_is_no_number_ends_the_run_before_it_is_saved(tmp_path):
 
 
 def test_rates_and_bar(tmp_path, capsys):
-    log = Log(tmp_path, 10, per_step=32, progress=True)
+    log = Log(tmp_path, 10, start=0, per_step=32, unit="sentences", progress=True)
     log.steps([(1, {"loss": 2.0}), (2, {"loss": 1.5})])
     log.scores(2, {"dev": 81.234})
     log.close()

@@ -74,10 +74,11 @@ def test_negatives_are_near_and_not_linked_by_a_chain():
     assert sorted(zip(owners, negatives, strict=True)) == [("0", "91"), ("3", "91"), ("90", "1"), ("90", "2")]
 
 
-def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path):
+def test_margins_of_the_teacher_are_the_labels(cross_encoder, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     columns = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:6]]
     model, _, folder = load_model(write_model(tmp_path, num_layers=1))
-    table = tokenize_columns(columns, folder, 16, tmp_path)
+    table = tokenize_columns(columns, folder, 16)
     setup = Setup(model, folder, "mean", columns, table, settings={"teacher": str(cross_encoder), "scale": 5.0})
     plan = make_plan("margin_mse", setup)
     teacher = CrossEncoder.from_pretrained(cross_encoder)

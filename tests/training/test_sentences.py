@@ -52,13 +52,13 @@ def still_model(tmp_path_factory):
 class Setup:
     """Everything up to the step for an objective on a model folder."""
 
-    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", remat=False, cache=None, **settings):
+    def __init__(self, folder, name, *, pooling="mean", rows=16, dtype="float32", remat=False, **settings):
         self.texts, self.labels = make_rows(name, rows)
         model, config, _ = load_model(folder, dtype=dtype, remat=remat)
         encoder, self.rebuild = split_encoder(model, pooling)
         head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
         self.params = {"encoder": encoder, "head": head}
-        self.table = tokenize_columns(self.texts, folder, 32, cache)
+        self.table = tokenize_columns(self.texts, folder, 32)
         passes = OBJECTIVES[name].passes
         loss = objective_loss(name, **settings)
         self.loss_fn = sentence_loss(self.rebuild, loss, pooling=pooling, passes=passes)
@@ -77,9 +77,9 @@ class Setup:
         return found
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
 
 
 # --- parity ---------------------------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ PARITY = [*((name, "mean") for name in CASES), ("softmax", "cls"), ("mnr", "max"
 
 
 @pytest.mark.parametrize(("name", "pooling"), PARITY)
-def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, cache, name, pooling):
+def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_model, tmp_path, name, pooling):
     torch = pytest.importorskip("torch")
     library = pytest.importorskip("sentence_transformers")
     peers = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     from safetensors.numpy import load_file
 
-    ours = Setup(still_model, name, pooling=pooling, rows=8, cache=cache)
+    ours = Setup(still_model, name, pooling=pooling, rows=8)
     batch = ours.table.batch(np.arange(8), 32) | ({} if ours.labels is None else {"labels": ours.labels})
     batch = jax.tree.map(jnp.asarray, batch)
     (value, _), gradients = jax.jit(jax.value_and_grad(ours.loss_fn, has_aux=True))(
@@ -148,9 +148,9 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
 
 @pytest.mark.devices
 @pytest.mark.parametrize("name", ["softmax", "mnr"])
-def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
+def test_eight_devices_give_the_losses_of_one(tiny_model, name):
     """Dropout included; for MNR the negatives of all eight count."""
-    setup = Setup(tiny_model, name, rows=40, cache=cache)
+    setup = Setup(tiny_model, name, rows=40)
     one = setup.run(ONE_DEVICE, batch_size=16)
     eight = setup.run(None, batch_size=16)
     assert len(set(one)) == len(one)
@@ -158,37 +158,37 @@ def test_eight_devices_give_the_losses_of_one(tiny_model, cache, name):
 
 
 @pytest.mark.devices
-def test_accumulation_equals_one_batch(still_model, cache):
-    setup = Setup(still_model, "softmax", rows=64, cache=cache)
+def test_accumulation_equals_one_batch(still_model):
+    setup = Setup(still_model, "softmax", rows=64)
     mesh = Mesh(np.array(jax.devices()[:2]), ("data",))
     whole, parts = setup.run(mesh, batch_size=16), setup.run(mesh, batch_size=16, accumulate=4)
     np.testing.assert_allclose(parts, whole, atol=1e-5)
 
 
-def test_remat_changes_nothing(tiny_model, cache):
+def test_remat_changes_nothing(tiny_model):
     mesh = ONE_DEVICE
-    plain = Setup(tiny_model, "cosine", cache=cache).run(mesh)
-    remat = Setup(tiny_model, "cosine", remat=True, cache=cache).run(mesh)
+    plain = Setup(tiny_model, "cosine").run(mesh)
+    remat = Setup(tiny_model, "cosine", remat=True).run(mesh)
     np.testing.assert_allclose(remat, plain, atol=1e-5)
 
 
-def test_bfloat16_keeps_float32_parameters(tiny_model, cache):
+def test_bfloat16_keeps_float32_parameters(tiny_model):
     mesh = ONE_DEVICE
-    setup = Setup(tiny_model, "mnr", dtype="bfloat16", cache=cache)
+    setup = Setup(tiny_model, "mnr", dtype="bfloat16")
     assert {leaf.dtype for leaf in jax.tree.leaves(setup.params)} == {jnp.dtype("float32")}
-    np.testing.assert_allclose(setup.run(mesh), Setup(tiny_model, "mnr", cache=cache).run(mesh), atol=0.1)
+    np.testing.assert_allclose(setup.run(mesh), Setup(tiny_model, "mnr").run(mesh), atol=0.1)
 
 
-def test_simcse_passes_differ_by_dropout(tiny_model, still_model, cache):
+def test_simcse_passes_differ_by_dropout(tiny_model, still_model):
     mesh = ONE_DEVICE
-    noisy, still = (Setup(folder, "simcse", cache=cache).run(mesh, steps=1)[0] for folder in (tiny_model, still_model))
+    noisy, still = (Setup(folder, "simcse").run(mesh, steps=1)[0] for folder in (tiny_model, still_model))
     assert noisy != pytest.approx(still, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", list(CASES))
-def test_the_loss_falls(still_model, cache, name):
+def test_the_loss_falls(still_model, name):
     one = ONE_DEVICE
-    found = Setup(still_model, name, cache=cache, dims=(32, 8)).run(one, steps=30, rate=2e-3)
+    found = Setup(still_model, name, dims=(32, 8)).run(one, steps=30, rate=2e-3)
     assert np.mean(found[-5:]) < np.mean(found[:5])
 
 

@@ -11,9 +11,14 @@ from tests.tiny import SENTENCES
 COLUMNS = [SENTENCES[:6], [SENTENCES[i] for i in (7, 0, 0, 9, 3, 1)]]
 
 
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+
+
 def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
-    table = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
-    assert len(table) == 6
+    table = tokenize_columns(COLUMNS, tiny_model, 16)
+    assert len(table.sentences) == 6
     assert len(table.tokens.lengths) == len({text for column in COLUMNS for text in column}), "kept once each"
     batch = table.batch(np.array([4, 1]), 16)
     assert batch["input_ids"].shape == (2, 2, 16)
@@ -28,9 +33,9 @@ def test_rows_are_the_tokenizers_ids(tiny_model, tmp_path):
 
 
 def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch):
-    first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    first = tokenize_columns(COLUMNS, tiny_model, 16)
     monkeypatch.setattr(BulkTokenizer, "__call__", lambda *_: pytest.fail("tokenised again"))
-    second = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
+    second = tokenize_columns(COLUMNS, tiny_model, 16)
     assert isinstance(second.tokens.flat, np.memmap)
     np.testing.assert_array_equal(first.tokens.flat, second.tokens.flat)
     np.testing.assert_array_equal(first.sentences, second.sentences)
@@ -38,7 +43,7 @@ def test_the_second_time_nothing_is_tokenised(tiny_model, tmp_path, monkeypatch)
 
 def test_key_follows_data_and_length(tiny_model, tmp_path):
     keys = {
-        tokenize_columns(columns, tiny_model, length, tmp_path).key
+        tokenize_columns(columns, tiny_model, length).key
         for columns, length in [(COLUMNS, 16), (COLUMNS, 12), (COLUMNS[::-1], 16), ([COLUMNS[0]], 16)]
     }
     assert len(keys) == 4
@@ -46,19 +51,19 @@ def test_key_follows_data_and_length(tiny_model, tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncate", "header", "missing"])
 def test_a_damaged_entry_is_built_again(tiny_model, tmp_path, damage):
-    first = tokenize_columns(COLUMNS, tiny_model, 16, tmp_path)
-    expected, entry = np.array(first.tokens.flat), tmp_path / first.key
+    first = tokenize_columns(COLUMNS, tiny_model, 16)
+    expected, entry = np.array(first.tokens.flat), tmp_path / "cache" / "tokens" / first.key
     if damage == "truncate":
         (entry / "flat.npy").write_bytes((entry / "flat.npy").read_bytes()[:-4])
     elif damage == "header":
         (entry / "sentences.npy").write_text("{")
     else:
         (entry / "lengths.npy").unlink()
-    np.testing.assert_array_equal(tokenize_columns(COLUMNS, tiny_model, 16, tmp_path).tokens.flat, expected)
+    np.testing.assert_array_equal(tokenize_columns(COLUMNS, tiny_model, 16).tokens.flat, expected)
 
 
 def test_mistakes_are_named(tiny_model, tmp_path):
     with pytest.raises(InputError, match="one length"):
-        tokenize_columns([["a"], ["b", "c"]], tiny_model, 16, tmp_path)
+        tokenize_columns([["a"], ["b", "c"]], tiny_model, 16)
     with pytest.raises(InputError, match="at least one row"):
-        tokenize_columns([[]], tiny_model, 16, tmp_path)
+        tokenize_columns([[]], tiny_model, 16)

@@ -27,7 +27,9 @@ TEXTS = [f"{a} {b}" for a in SENTENCES[:4] for b in SENTENCES[4:8]]
 def setup(tmp_path_factory):
     folder = write_model(tmp_path_factory.mktemp("unsupervised") / "model", num_layers=1, hidden_size=16)
     model, _, folder = load_model(folder)
-    table = tokenize_columns([TEXTS], folder, LENGTH, cache=folder / "tokens")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXWHITEN_CACHE_DIR", str(folder / "cache"))
+        table = tokenize_columns([TEXTS], folder, LENGTH)
     return Setup(model, folder, "mean", [TEXTS], table)
 
 
