@@ -41,8 +41,8 @@ from jaxwhiten.encoding.stream import (
 )
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
-from jaxwhiten.head.coding import code_steps
 from jaxwhiten.head.folder import write_folder
+from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
