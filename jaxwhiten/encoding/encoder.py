@@ -60,7 +60,7 @@ class Encoder:
       pooling, head: Default pooling, a name of `jaxwhiten.POOLINGS`, or a head in its place.
       max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
       name: What the model is called in results and provenance.
-      prompts: str | Sequence[str] to be put in front of sentences, by name.
+      prompts: Texts to be put in front of sentences, by name.
       default_prompt_name: The prompt put in front of a sentence unasked.
       similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
       device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
