@@ -31,7 +31,7 @@ def test_help_shows_types():
     shown = str(inspect.signature(Encoder.encode))
     assert "sentences: 'str | Sequence[str]'" in shown
     assert "normalize_embeddings: 'bool' = False" in shown
-    assert "-> 'Vectors | dict[str, Vectors]'" in shown
+    assert "-> 'np.ndarray | dict[str, np.ndarray]'" in shown
     assert "Any" not in shown
 
 

@@ -48,8 +48,6 @@ from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
-Texts = str | Sequence[str]
-
 
 class Encoder:
     """A BERT-family encoder with its tokenizer and a head: what is done after the hidden states.
@@ -290,15 +288,17 @@ class Encoder:
         return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
+    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
-    def encode(self, sentences: Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
+    def encode(
+        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
+    ) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
-        sentences: Texts,
+        sentences: str | Sequence[str],
         *,
-        pooling: Texts | None = None,
+        pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -344,14 +344,14 @@ class Encoder:
         found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: Texts, **options: Any) -> Any:
+    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
 
         A `prompt_name` or `prompt` takes its place.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
-    def encode_document(self, sentences: Texts, **options: Any) -> Any:
+    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the first prompt there is of `document`, `passage` and `corpus`, as `encode_query`."""
         return self.encode(sentences, **self._in_role("document", options))
 
@@ -363,7 +363,7 @@ class Encoder:
         self,
         sentences: Iterable[str],
         *,
-        pooling: Texts | None = None,
+        pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         normalize_embeddings: bool = False,
@@ -390,7 +390,7 @@ class Encoder:
             yield next(iter(block.values())) if single else block
 
     def _chosen(
-        self, pooling: Texts | None, prompt_name: str | None, prompt: str | None
+        self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
     ) -> tuple[dict[str, ReadyHead], bool]:
         """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
         if prompt is None and prompt_name is not None:
