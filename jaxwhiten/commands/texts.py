@@ -56,8 +56,11 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
-    """The sentences, the first thousand already read, so that a bad input is reported before a model is loaded."""
-    first = list(itertools.islice(texts, 1000))
+    """The sentences. Some are read at once, so that a bad input is reported before a model is loaded.
+
+    A pipe may never send more than one line.
+    """
+    first = list(itertools.islice(texts, 1 if path == STDIN else 1000))
     if not first:
         raise DataError(f"{path}: no sentences in it.")
     return itertools.chain(first, texts)
