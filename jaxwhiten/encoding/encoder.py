@@ -157,9 +157,10 @@ class Encoder:
         return encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
 
     def __repr__(self) -> str:
+        by = f" by {self.engine}" if self._engine.facts else ""
         return (
             f"{type(self).__name__}({self.name!r}: {self.head.summary}, {self.dimension} dimensions,"
-            f" up to {self.max_length} tokens, {self.dtype}{f' by {self.engine}' * bool(self._engine.facts)})"
+            f" up to {self.max_length} tokens, {self.dtype}{by})"
         )
 
     def _with_head(self, head: Head) -> Encoder:
@@ -239,7 +240,8 @@ class Encoder:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
         """
         self.check_whitening(whitening, where)
-        return self.then(Whiten.of(whitening), *[Normalize()] * normalize)
+        encoder = self.then(Whiten.of(whitening))
+        return encoder.then(Normalize()) if normalize else encoder
 
     def with_code(self, code: Code) -> Encoder:
         """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
