@@ -15,6 +15,9 @@ from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
 
+BACKENDS: dict[str, type[Backend]] = {}
+"""Every backend by name: a subclass of `Backend` that has a name adds itself, once the package imports its file."""
+
 
 class Backend(ABC):
     """Stored vectors and the search among them; rows have numbers, and no texts.
@@ -32,6 +35,11 @@ class Backend(ABC):
     options: Any  # as they were used
     prepare: Affine  # what is done to a raw vector before it is stored or searched for
     notes: Sequence[str] = ()  # for the user: an option lowered, a sample taken
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            BACKENDS[cls.name] = cls
 
     @classmethod
     @abstractmethod

@@ -23,11 +23,10 @@ from jaxwhiten._version import __version__
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
 from jaxwhiten.io import FORMAT_VERSION, from_json, load_tensors, remove_stale, seal, sha256_file, write_json
-from jaxwhiten.search import faiss
-from jaxwhiten.search.backend import Backend
+from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
+from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.header import HEADER, KIND, LEFTOVER, About, File, read_documents, read_header, verified
-from jaxwhiten.search.jax_flat import JaxFlat
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.whitening import Whitening, check_provenance
@@ -35,15 +34,6 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
 _DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
-BACKENDS: Mapping[str, type[Backend]] = {
-    "faiss-flat": faiss.FaissFlat,
-    "faiss-fast": faiss.FaissFast,
-    "faiss-ivf": faiss.FaissIvf,
-    "faiss-hnsw": faiss.FaissHnsw,
-    "faiss-gpu-flat": faiss.FaissGpuFlat,
-    "faiss-gpu-ivf": faiss.FaissGpuIvf,
-    "jax": JaxFlat,
-}
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
