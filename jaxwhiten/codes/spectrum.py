@@ -19,7 +19,6 @@ from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, p
 
 _TUNED_GAMMA, _UNTUNED_GAMMA = 0.5, 1.0
 _NEXT_TO_NOTHING = 1.005
-_FURTHER = [knob.name for knob in Whitening.parameters()[5:]]  # numbers that a whitening's own file keeps by name
 # Points of equal probability of N(0, 1), to take means over it.
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
 
@@ -217,13 +216,11 @@ class SpectrumCode(Code):
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
         whitening, gamma = state.whitening, -1.0 if state.gamma is None else state.gamma
         numbers = [gamma, whitening.shrinkage_, whitening.eigenvalue_floor, state.axes]
-        numbers += [getattr(whitening, name) for name in _FURTHER]
         return {**whitening._pack(whitening._fitted().state), "settings": np.array(numbers, np.float64)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
-        gamma, shrinkage, floor, axes, *further = map(float, tensors["settings"])
-        knobs = zip(_FURTHER[: len(further)], further, strict=True)  # an older file has fewer
-        whitening = Whitening(shrinkage=shrinkage, eigenvalue_floor=floor).set_params(**dict(knobs))
+        gamma, shrinkage, floor, axes = map(float, tensors["settings"])
+        whitening = Whitening(shrinkage=shrinkage, eigenvalue_floor=floor)
         whitening._check_params(d)
         if not 1 <= axes <= d or gamma > 1:
             raise ValueError(f"{axes} axes of {d}, γ {gamma}")
