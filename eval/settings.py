@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
-from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.parameters import WHITENING
 
 T = TypeVar("T")
 RAW = {"beta": 0.0, "gamma": 0.0}  # the parameters of raw vectors
@@ -51,7 +51,7 @@ def parameters(config: ConfigDict) -> tuple[dict[str, Any], ...]:
     A combination has β and γ, and of the others those that are not at their defaults.
     """
     listed = {}
-    for knob in Whitening.parameters():
+    for knob in WHITENING:
         if knob.name in config:
             meaning = "a number from 0 to 1" if isinstance(knob.default, float) else knob.help
             values = _numbers(knob.name, config[knob.name], knob.parse, meaning, _is_share_or_name)

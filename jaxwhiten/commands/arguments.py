@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,10 +82,8 @@ def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
     """The parameters of a saved whitening, or of one to be fitted."""
-    from jaxwhiten.whitening import Whitening
-
     add_dimension(parser, "all" if fitting else "the file's")
-    for knob in Whitening.parameters():
+    for knob in WHITENING:
         if knob.name != "n_components":
 
             def parsed(text: str, parse: Callable[[str], Any] = knob.parse, help: str = knob.help) -> Any:
@@ -100,9 +99,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
     """The parameters of a whitening that were given."""
-    from jaxwhiten.whitening import Whitening
-
-    values = {knob.name: getattr(args, knob.name, None) for knob in Whitening.parameters()}
+    values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")

@@ -1,7 +1,6 @@
 """Whitening of vectors: moments, their decomposition, the estimator, and the choice of its parameters."""
 
 from jaxwhiten.arrays import normalize
-from jaxwhiten.whitening.estimator import Parameter
 from jaxwhiten.whitening.moments import Moments, merge_moments
 from jaxwhiten.whitening.provenance import check_provenance
 from jaxwhiten.whitening.spectrum import SPREAD_OUT, spectrum, spread, suggest

@@ -14,7 +14,7 @@ import numbers
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
@@ -52,21 +52,7 @@ def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
 
 
-class Parameter(NamedTuple):
-    """A constructor argument, as command lines offer it; `parse` makes a value of a text, or raises ValueError."""
-
-    name: str
-    parse: Callable[[str], Any]
-    default: Any
-    help: str
-
-
-def parameter(*, default: Any, parse: Callable[[str], Any], help: str) -> Any:
-    """An attribute of a class under `parameters` that says of itself what a `Parameter` says."""
-    return dataclasses.field(default=default, metadata={"parse": parse, "help": help})
-
-
-@dataclass_transform(eq_default=False, field_specifiers=(parameter,))
+@dataclass_transform(eq_default=False)
 def parameters(cls: type[M]) -> type[M]:
     """Makes annotated attributes the constructor's arguments; methods are compared and hashed by identity."""
     made = dataclasses.dataclass(eq=False, repr=False)(cls)

@@ -21,20 +21,18 @@ from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import (
     Learned,
-    Parameter,
     VectorMethod,
     check_share,
     is_number,
-    parameter,
     parameters,
     stamp,
 )
 from jaxwhiten.whitening.moments import Moments
 
-_SHRINKAGES = ("oas",)
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of
 # fresh rows along the columns kept are within a third of those fitted. The second holds where the spectrum is flat.
 _ROWS_PER_COLUMN, _ROWS_PER_EFFECTIVE = 10, 5
@@ -143,10 +141,6 @@ def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
     )
 
 
-def _shrinkage(text: str) -> str | float | None:
-    return None if text == "none" else text if text in _SHRINKAGES else float(text)
-
-
 @parameters
 class Whitening(VectorMethod):
     """Whitening with two knobs, as a scikit-learn estimator.
@@ -172,23 +166,11 @@ class Whitening(VectorMethod):
 
     name = "whitening"
 
-    n_components: int | None = parameter(
-        default=None, parse=lambda text: None if text == "none" else int(text), help="columns kept"
-    )
-    beta: float = parameter(default=1.0, parse=float, help="share of the mean that is subtracted, 0 to 1")
-    gamma: float = parameter(default=1.0, parse=float, help="power of the scaling, 0 to 1: 1 is whitening, 0 is PCA")
-    shrinkage: str | float | None = parameter(
-        default=None, parse=_shrinkage, help="'oas', a number from 0 to 1, or none"
-    )
-    eigenvalue_floor: float = parameter(
-        default=1e-6, parse=float, help="least eigenvalue scaled by, as a share of the largest"
-    )
-
-    @classmethod
-    def parameters(cls) -> tuple[Parameter, ...]:
-        """The parameters of a fit, for command lines and configurations."""
-        fields = dataclasses.fields(cls)
-        return tuple(Parameter(field.name, default=field.default, **field.metadata) for field in fields)
+    n_components: int | None = DEFAULTS["n_components"]
+    beta: float = DEFAULTS["beta"]
+    gamma: float = DEFAULTS["gamma"]
+    shrinkage: str | float | None = DEFAULTS["shrinkage"]
+    eigenvalue_floor: float = DEFAULTS["eigenvalue_floor"]
 
     # `fit`: rows → moments (`_learn`) → decomposition (`_complete`); what uses it asks for the map (`_map`), made once.
 
@@ -363,7 +345,7 @@ class Whitening(VectorMethod):
         if isinstance(shrinkage, str):
             if shrinkage == "ledoit-wolf":
                 raise InputError("shrinkage='ledoit-wolf' became 'oas', which needs no fourth powers: fit with that.")
-            if shrinkage not in _SHRINKAGES:
-                raise unknown_name("shrinkage", shrinkage, _SHRINKAGES)
+            if shrinkage not in SHRINKAGES:
+                raise unknown_name("shrinkage", shrinkage, SHRINKAGES)
         elif shrinkage is not None:
             check_share("shrinkage", shrinkage)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from jaxwhiten import arrays, io
 from jaxwhiten.errors import FormatError, InputError, NonFiniteError, NotFittedError
+from jaxwhiten.parameters import WHITENING
 from jaxwhiten.whitening import normalize
 from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Decomposition, Whitening, WhiteningWarning
@@ -584,7 +585,7 @@ def test_files_shrunk_by_ledoit_wolf_are_refused_with_what_to_do(tmp_path):
 
 
 def test_parameters_say_what_the_constructor_takes():
-    found = {parameter.name: parameter for parameter in Whitening.parameters()}
+    found = {parameter.name: parameter for parameter in WHITENING}
     assert {name: parameter.default for name, parameter in found.items()} == Whitening().get_params()
     read = {"n_components": "8", "beta": "0.5", "gamma": "0", "shrinkage": "oas", "eigenvalue_floor": "1e-3"}
     values = {name: found[name].parse(text) for name, text in read.items()}
