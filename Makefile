@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Python compiles what is imported; most of what is installed never is.
+# Python compiles what is imported, and keeps it for the processes that follow; most of what is installed never is.
+unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
