@@ -257,10 +257,12 @@ def computed(name: str, size: int, fit: Fit) -> Code:
 
 def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
     """A code that FAISS trains on the rows of the fit, behind their whitening, with the documents in it."""
-    index = build_index(fit.rows, "faiss-flat", whitening=fit.whitening, codes=name, bytes=size)
+    own = np.arange(len(documents))
+    rows = own if fit.rows is documents else len(documents) + np.arange(len(fit.rows))
+    index = build_index(fit.rows, "faiss-flat", whitening=fit.whitening, codes=name, bytes=size, ids=rows)
     if fit.rows is not documents:
-        index.add(documents)
-        index.remove(np.arange(len(fit.rows)))
+        index.add(documents, ids=own)
+        index.remove(rows)
     return index
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding.evaluation import evaluate as evaluate
     from jaxwhiten.export import push_to_hub as push_to_hub
     from jaxwhiten.head import POOLINGS as POOLINGS
+    from jaxwhiten.search import Index as Index
     from jaxwhiten.search import build_index as build_index
     from jaxwhiten.search import load_index as load_index
     from jaxwhiten.search import paraphrase_mining as paraphrase_mining
@@ -34,7 +35,7 @@ _NAMES = {
     "encoding.evaluation": ("evaluate",),
     "export": ("push_to_hub",),
     "head": ("POOLINGS",),
-    "search": ("build_index", "load_index", "paraphrase_mining", "semantic_search"),
+    "search": ("Index", "build_index", "load_index", "paraphrase_mining", "semantic_search"),
     "whitening": ("Moments", "ScoredPairs", "Whitening", "tune"),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
@@ -15,15 +17,18 @@ from jaxwhiten.commands.arguments import (
     load_whitening,
     named_values,
 )
-from jaxwhiten.commands.texts import add_texts, sentences
+from jaxwhiten.commands.texts import STDIN, add_texts, records, sentences
 from jaxwhiten.errors import DataError, InputError, spelled, unknown_name
+
+if TYPE_CHECKING:
+    from jaxwhiten.search import Index
 
 # What an index that is there has decided.
 _FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "option", "max_length")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts")
+    add_texts(parser, "texts; with --remove ids, separated by commas, or a file of them")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
@@ -34,14 +39,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
     add(parser, "--option NAME=NUMBER", "of the backend, such as nprobe=10", action="append", default=[])
+    add(parser, "--id COLUMN", "of a table: the texts' own ids; default: numbers from 0 on", dest="ids")
     whose = "encoded and coded as its own are; --model says only where its model has moved"
     add(parser, "--add", f"add the texts to the index that is there, {whose}")
+    add(parser, "--update", "replace the texts that --id names in the index that is there, likewise")
+    add(parser, "--remove", "remove texts from the index that is there, by their ids")
     add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.add:
-        return _add(args)
+    if changes := [spelled(name) for name in ("add", "update", "remove") if getattr(args, name)]:
+        if len(changes) > 1:
+            raise InputError(f"One change at a time: give {' or '.join(changes)}.")
+        return _change(args, changes[0])
     if args.whitening and args.whiten:
         raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
     if args.n_components is not None and not (args.whitening or args.whiten):
@@ -49,11 +59,14 @@ def run(args: argparse.Namespace) -> None:
     options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.search import BACKENDS, build_index
+    from jaxwhiten.search.ids import unique_ids
     from jaxwhiten.whitening import Whitening
 
     if args.backend not in BACKENDS:  # before the texts are encoded
         raise unknown_name("search backend", args.backend, BACKENDS)
-    texts, skipped = _texts(args)
+    ids, texts, skipped = _texts(args)
+    if ids is not None:
+        unique_ids(ids, len(texts))  # before the texts are encoded, too
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     codes = args.codes
@@ -71,6 +84,7 @@ def run(args: argparse.Namespace) -> None:
         whitening=whitening,
         encoding=encoder.encoding(prompt=prompt),
         documents=texts,
+        ids=ids,
         codes=codes,
         bytes=args.bytes,
         rescore=args.rescore,
@@ -86,28 +100,63 @@ def run(args: argparse.Namespace) -> None:
     print(f'Next: jaxwhiten search {args.output} "a query"')
 
 
-def _add(args: argparse.Namespace) -> None:
-    given = [spelled(name) for name in _FIXED if getattr(args, name)]
-    if given:
-        raise InputError(f"--add takes everything from the index that is there: leave {', '.join(given)} out.")
+def _change(args: argparse.Namespace, how: str) -> None:
+    """--add, --update or --remove, while other writers wait."""
+    if given := [spelled(name) for name in _FIXED if getattr(args, name)]:
+        raise InputError(f"{how} takes everything from the index that is there: leave {', '.join(given)} out.")
+    if args.update and not args.ids:
+        raise InputError("--update replaces texts by their ids: say with --id which column holds them.")
     from jaxwhiten.commands.search import open_index
-    from jaxwhiten.search import add_text
+    from jaxwhiten.search import add_text, load_index, locked, update_text
+    from jaxwhiten.search.header import read_header
 
-    texts, skipped = _texts(args)
-    index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
-    add_text(index, encoder, texts)
-    index.save(args.output)
-    print(f"{args.output}: {len(texts):,} texts added{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
+    ids, texts, skipped = (_ids(args), [], "") if args.remove else _texts(args)
+    done = "added" if args.add else "replaced" if args.update else "removed"
+    read_header(args.output)  # an index: there is something to lock
+    with locked(args.output):
+        if args.remove:
+            index = load_index(args.output)
+            index.remove(_as_stored(ids, index))
+        else:
+            index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
+            if args.add:
+                add_text(index, encoder, texts, _as_stored(ids, index))
+            else:
+                update_text(index, encoder, _as_stored(ids, index), texts)
+        index.save(args.output)
+    count = len(set(ids or [])) or len(texts)
+    print(f"{args.output}: {count:,} texts {done}{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
-def _texts(args: argparse.Namespace) -> tuple[list[str], str]:
-    """The texts that are not blank, and what to say of those that are."""
-    found = [text.strip() for text in sentences(args.input, args.format, args.column)]
-    texts = [text for text in found if text]
-    if not texts:
+def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
+    """The ids and texts of those that are not blank, and what to say of those that are."""
+    found = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
+    kept = [(id, text) for id, text in found if text]
+    if not kept:
         raise DataError(f"{args.input}: no texts in it.")
-    blank = len(found) - len(texts)
-    return texts, f" ({blank:,} blank ones left out)" if blank else ""
+    blank = len(found) - len(kept)
+    ids = [id for id, _ in kept] if args.ids else None
+    return ids, [text for _, text in kept], f" ({blank:,} blank ones left out)" if blank else ""
+
+
+def _ids(args: argparse.Namespace) -> list[Any]:
+    """The ids that --remove is given, itself or in a file."""
+    if args.input != STDIN and not Path(args.input).is_file():
+        found = args.input.split(",")
+    elif args.ids:
+        found = [id for id, _ in records(args.input, args.format, args.column, args.ids)]
+    else:
+        found = list(sentences(args.input, args.format, args.column))
+    return [id.strip() if isinstance(id, str) else id for id in found if id != ""]
+
+
+def _as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
+    """Ids of a file or a command line, which may not tell numbers from text, as the kind that an index has."""
+    if ids is None:
+        return None
+    if index.table.strings:
+        return [str(id) if type(id) is int else id for id in ids]
+    return [int(id) if isinstance(id, str) and id.isascii() and id.isdecimal() else id for id in ids]
 
 
 def _value(text: str) -> bool | int | float:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jaxwhiten.commands.arguments import add
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
+
+# Control characters, ends of lines, changes of direction and halves of characters: a terminal would act on them.
+_ACTIVE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +46,11 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             " Build it with `jaxwhiten index`."
         )
     told = {"dtype": "float32", "engine": "jax"} | index.encoding
+    if model is None and (folder := told.get("folder")):
+        places = [Path(told["model"]), Path(path).resolve().parent / told["model"], Path(folder)]
+        model = next((str(place) for place in places if place.is_dir()), None)
+        if model is None:
+            raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
     return index, Encoder.from_pretrained(
         model or told["model"],
         pooling=told["pooling"] or "auto",
@@ -68,7 +78,12 @@ def run(args: argparse.Namespace) -> None:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))
         else:
             if len(args.query) != 1:
-                print(f"> {query}")
+                print(f"> {_shown(query)}")
             for hit in hits:
-                print(f"{hit.score:.4f}\t{hit.id}\t{'' if hit.text is None else hit.text}")
+                print(f"{hit.score:.4f}\t{_shown(str(hit.id))}\t{_shown(hit.text or '')}")
         sys.stdout.flush()
+
+
+def _shown(text: str) -> str:
+    """A text on one line of a terminal, which it cannot act on."""
+    return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import DataError, InputError, unknown_name
@@ -32,6 +33,13 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 
     Lines from stdin are passed on as they come; a table from stdin is first kept in a temporary file.
     """
+    return (text for _, text in records(path, format, columns))
+
+
+def records(
+    path: str, format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
+) -> Iterator[tuple[Any, str]]:
+    """`sentences`, each behind its value in the column `ids`, or None."""
     from jaxwhiten.datasets.tables import split_name, table_format
     from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
 
@@ -39,20 +47,23 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
         format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
-    if format == "txt" and columns:
-        raise InputError(f"{path}: a text file has no columns; leave --column out, or say --format.")
+    if format == "txt" and (columns or ids):
+        raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
+    if ids and len(columns or ()) > 1:
+        raise InputError("--id names one text: give --column once.")
     if path != STDIN:
-        yield from (line for _, line in numbered_lines(path)) if format == "txt" else _cells(path, format, columns)
+        lines = ((None, line) for _, line in numbered_lines(path)) if format == "txt" else None
+        yield from lines or _cells(path, format, columns, ids)
     elif format == "txt":
         try:
-            yield from (line for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
+            yield from ((None, line) for _, line in lines_of(sys.stdin.buffer.readline, BadRows("stdin")))
         except DataError as error:
             raise DataError(f"{error} Say --format for a table.") from None
     else:
         with tempfile.NamedTemporaryFile(prefix="jaxwhiten-stdin-") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
             file.flush()
-            yield from _cells(file.name, format, columns)
+            yield from _cells(file.name, format, columns, ids)
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
@@ -66,17 +77,17 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     return itertools.chain(first, texts)
 
 
-def _cells(path: str, format: str, columns: Sequence[str] | None) -> Iterator[str]:
+def _cells(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Iterator[tuple[Any, str]]:
     from jaxwhiten.datasets.tables import read_header, table_rows
 
     if not columns:
-        header = read_header(path, format)
+        header = [name for name in read_header(path, format) if name != ids]
         usual = [name for name in _USUAL if name in header]
         if len(header) > 1 and not usual:
             raise DataError(f"{path}: say with --column which column holds the sentences: {', '.join(header)[:400]}.")
         columns = usual[:1] or header
-    for line, row in table_rows(path, columns, format):
-        for name, value in zip(columns, row, strict=True):
+    for line, row in table_rows(path, [*columns, *([ids] if ids else [])], format):
+        for name, value in zip(columns, row, strict=False):
             if not isinstance(value, str):
                 raise DataError(f"{path}, line {line}: {name!r} is {value!r:.80}, not text.")
-            yield value
+            yield (row[-1] if ids else None), value

@@ -1,4 +1,4 @@
-"""The header of an index folder, and the files it names: what is read before a backend reads anything."""
+"""The folder of an index: its header and the files it names, checked before a backend reads them and replaced whole."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import contextlib
 import json
 import os
 import re
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jaxwhiten.errors import FormatError
-from jaxwhiten.io import check_version, from_json, seal, sha256_file
+from jaxwhiten._version import __version__
+from jaxwhiten.errors import FormatError, MismatchError
+from jaxwhiten.io import FORMAT_VERSION, check_version, from_json, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.search.locks import LOCK
 
 HEADER = "header.json"
 KIND = "index"
 # What a `save` that was killed leaves in a new folder.
-LEFTOVER = re.compile(r"\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
+LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
 
 
@@ -50,8 +54,9 @@ class About:
 
 @dataclass(kw_only=True)
 class Header(About):
-    """A header as it is read: also whether vectors have unit length, and the files by what they hold."""
+    """A header as it is read: also whether vectors have unit length, the files by what they hold, and its checksum."""
 
+    checksum: str
     normalize: bool
     files: dict[str, File]
 
@@ -101,3 +106,57 @@ def verified(folder: Path, entry: File) -> Path:
     if sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
     return path
+
+
+def replace_files(
+    folder: Path, about: Mapping[str, Any], write: Callable[[Path], None], seen: str | None = None
+) -> str:
+    """Replaces the index in a folder, which stays whole until the new header names the new files.
+
+    Args:
+      folder: It is there, and locked.
+      about: The new header without its files.
+      write: Writes the files into an empty folder.
+      seen: The checksum of the header that may be replaced; None for any.
+
+    Returns:
+      The checksum of the new header.
+
+    Raises:
+      MismatchError: The header is another than the one seen.
+    """
+    found = None
+    with contextlib.suppress(FormatError):
+        found = read_header(folder).checksum
+    if seen is not None and found not in (None, seen):
+        raise MismatchError(
+            f"{folder}: another writer has changed the index since it was loaded, and would lose its work. Load it"
+            " again and repeat your change, all within jaxwhiten.search.locked, or save into another folder."
+        )
+    remove_stale(folder, ".writing.*")
+    new: list[Path] = []
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
+            write(Path(temporary))
+            files: dict[str, File] = {}
+            for path in sorted(Path(temporary).iterdir()):
+                digest = sha256_file(path)
+                with open(path, "rb+") as file:
+                    os.fsync(file.fileno())
+                place = folder / f"{path.stem}-{digest[:12]}{path.suffix}"
+                files[path.name] = {"name": place.name, "bytes": path.stat().st_size, "sha256": digest}
+                if not place.exists():
+                    new.append(place)
+                os.replace(path, place)
+        header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
+        header = seal(json.loads(json.dumps(header | {"files": files})))
+        write_json(folder / HEADER, header)
+    except Exception:
+        for path in new:
+            path.unlink(missing_ok=True)
+        raise
+    keep = {HEADER, LOCK, *(entry["name"] for entry in files.values())}
+    for old in folder.iterdir():
+        if old.is_file() and old.name not in keep and LEFTOVER.fullmatch(old.name):
+            old.unlink(missing_ok=True)
+    return str(header["checksum"])

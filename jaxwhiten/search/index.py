@@ -9,24 +9,34 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Int64, Shaped
 
-from jaxwhiten._version import __version__
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
-from jaxwhiten.io import FORMAT_VERSION, from_json, load_tensors, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.io import from_json, load_tensors
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.coding import AUTO, choose
-from jaxwhiten.search.header import HEADER, KIND, LEFTOVER, About, File, read_documents, read_header, verified
+from jaxwhiten.search.header import (
+    HEADER,
+    LEFTOVER,
+    About,
+    Header,
+    read_documents,
+    read_header,
+    replace_files,
+    verified,
+)
+from jaxwhiten.search.ids import FILE as _IDS
+from jaxwhiten.search.ids import Ids, unique_ids
+from jaxwhiten.search.locks import SharedLock, locked
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.whitening import Whitening, check_provenance
@@ -38,85 +48,164 @@ _DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
+class Hit(NamedTuple):
+    """One result: the document's id, its score (a cosine), and its text if the index keeps texts."""
+
+    id: int | str
+    score: float
+    text: str | None
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(About):
-    """An index over document vectors; ids are row numbers. `build_index` and `load_index` make it."""
+    """An index over document vectors, which `build_index` and `load_index` make; an id means one document for ever.
+
+    Threads may share it: searches run side by side, changes wait for them and for each other, and a change that raises
+    has changed nothing.
+    """
 
     store: Backend  # with the vectors
-    documents: Sequence[str] | None = None  # the texts by id
+    table: Ids  # which document a row is
+    documents: Sequence[str] | None = None  # the texts by row
     fitted: Whitening | Code | None = None  # what the codes follow from
     rescoring: Rescoring | None = None  # the copy that candidates are scored again by
+    _threads: SharedLock = field(default_factory=SharedLock, init=False)
+    _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
+
+    @property
+    def ids(self) -> Shaped[np.ndarray, " n"]:
+        """The id of each stored row: int64, or strings as objects."""
+        return np.asarray(self.table.kept)
 
     @property
     def prepare(self) -> Affine:
         """What is done to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
-        """Adds raw vectors, encoded as the others (`check_encoding`), at the end, with texts if the index keeps texts.
+    def add(
+        self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
+    ) -> None:
+        """Adds raw vectors, encoded as the others (`check_encoding`), with texts if the index keeps texts.
 
-        What was fitted or trained stays as it is. `save` writes the index anew.
+        `ids` come with them if the others brought theirs; else the index goes on numbering. What was fitted or trained
+        stays as it is. `save` writes the index anew.
+
+        Raises:
+          InputError: An id is there already, or what is given does not fit the index.
         """
+        with self._threads.writing():
+            self._check(vectors, documents)
+            table = self.table.plus(ids, len(vectors))
+            self._append(vectors, documents)
+            self.table = table
+
+    def update(self, ids: Any, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+        """Replaces the documents of these ids, which must be there, by raw vectors; otherwise as `add`."""
+        with self._threads.writing():
+            self._check_removes()
+            self._check(vectors, documents)
+            gone = self.table.rows(unique_ids(ids, len(vectors)))
+            keep = np.delete(np.arange(self.size), gone)
+            table = self.table.taken(np.concatenate([keep, gone]))
+            self._append(vectors, documents)
+            self._keep(np.concatenate([keep, np.arange(self.size - len(gone), self.size)]))
+            self.table = table
+
+    def remove(self, ids: Any) -> None:
+        """Removes the documents of these ids, a list; their ids are not given again. One document at least must stay.
+
+        Raises:
+          InputError: An id is not there, or the backend cannot remove.
+        """
+        with self._threads.writing():
+            self._check_removes()
+            keep = np.delete(np.arange(self.size), self.table.rows(ids))
+            if not len(keep):
+                raise InputError("This would remove every document; an index holds at least one.")
+            if len(keep) < self.size:
+                self._keep(keep)
+                self.table = self.table.taken(keep)
+
+    def _check_removes(self) -> None:
+        if not self.store.removes:
+            able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
+            raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
+
+    def _check(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
         check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
             raise InputError(f"The index keeps {keeps}: add documents accordingly.")
         _check_documents(documents, vectors)
+
+    def _append(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
+        """Adds what was checked, or raises and changes nothing."""
+        rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
         self.store.add(vectors)
         self.size += len(vectors)
-        if self.rescoring is not None:
-            self.rescoring.add(vectors)
+        self.rescoring = rescoring
         if self.documents is not None and documents is not None:
             self.documents = [*self.documents, *documents]
 
-    def remove(self, ids: Sequence[int] | Int64[np.ndarray, " n"]) -> None:
-        """Removes documents; those behind them move up, so that ids stay row numbers. `save` writes the index anew.
-
-        `ids` are row numbers before the removal, in any order; one document at least must stay.
-        """
-        if not self.store.removes:
-            able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
-            raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
-        gone = np.unique(np.asarray(ids, np.int64).reshape(-1))
-        if len(gone) and not 0 <= gone[0] <= gone[-1] < self.size:
-            raise InputError(f"No document {gone[0] if gone[0] < 0 else gone[-1]}; the index holds {self.size}.")
-        if len(gone) == self.size:
-            raise InputError("This would remove every document; an index holds at least one.")
-        if not len(gone):
-            return
-        keep = np.delete(np.arange(self.size), gone)
-        self.store.remove(gone, keep)
-        self.size = len(keep)
+    def _keep(self, rows: Int64[np.ndarray, " m"]) -> None:
+        """Removes all rows but these, in ascending order."""
+        self.store.remove(np.delete(np.arange(self.size), rows), rows)
+        self.size = len(rows)
         if self.rescoring is not None:
-            self.rescoring.remove(keep)
+            self.rescoring = self.rescoring.taken(rows)
         if self.documents is not None:
-            self.documents = [self.documents[i] for i in keep.tolist()]
+            self.documents = [self.documents[row] for row in rows.tolist()]
 
     def search(
         self, queries: Float[np.ndarray, "q d"], k: int, *, prepared: bool = False
-    ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
+    ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]:
         """The k best documents of each query.
 
         Args:
           queries: Raw vectors, encoded as the documents (`check_encoding`); the index whitens and normalises them.
+            `search_text` takes sentences.
           k: How many documents, in 1..size.
           prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not scored again.
 
         Returns:
-          Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
+          Scores, best first, and ids: int64, or an object array of strings. Equal scores stand in the order of the
+          rows; which of those that tie for the k-th place are found is the backend's choice. Where an approximate
+          index found fewer than k: score −inf and id −1, or None among strings.
         """
+        with self._threads.reading():
+            scores, rows = self._search(queries, k, prepared)
+            return scores, self.table.at(rows)
+
+    def hits(self, queries: Float[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
+        """`search` as results with their texts."""
+        with self._threads.reading():
+            scores, rows = self._search(queries, k)
+            ids, texts = self.table.at(rows), self.documents
+        return [
+            [
+                Hit(id, score, None if texts is None else texts[row])
+                for id, score, row in zip(*found, strict=True)
+                if row >= 0
+            ]
+            for found in zip(ids.tolist(), scores.tolist(), rows.tolist(), strict=True)
+        ]
+
+    def _search(self, queries: np.ndarray, k: int, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Scores and rows."""
         self.check_k(k)
         check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if self.rescoring is None or prepared:
-            scores, ids = self.store.search(queries, int(k), prepared)
+            scores, rows = self.store.search(queries, int(k), prepared)
         else:
             wide = min(self.size, WIDER * int(k))
-            scores, ids = self.rescoring.best(queries, self.store.search(queries, wide, False)[1], int(k))
-        if (missing := ids < 0).any():
+            scores, rows = self.rescoring.best(queries, self.store.search(queries, wide, False)[1], int(k))
+        if (missing := rows < 0).any():
             scores[missing] = -np.inf
-        return scores, ids
+        tied = np.flatnonzero((scores[:, 1:] == scores[:, :-1]).any(axis=1))
+        rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
+        return scores, rows
 
     def check_encoding(self, encoding: Mapping[str, Any]) -> None:
         """Raises `MismatchError` unless queries encoded this way can be compared with the documents."""
@@ -158,6 +247,7 @@ class Index(About):
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
+          MismatchError: The index was loaded from there, or saved there, and another writer has changed it since.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -165,37 +255,25 @@ class Index(About):
         found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         if HEADER not in found and not all(map(LEFTOVER.fullmatch, found)):
             raise InputError(f"{folder}: not empty and not an index; nothing was written.")
-        new: list[Path] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            remove_stale(folder, ".writing.*")
-            with tempfile.TemporaryDirectory(dir=folder, prefix=".writing.") as temporary:
-                files = self._write_files(Path(temporary))
-                for name, entry in files.items():
-                    if not (folder / entry["name"]).exists():
-                        new.append(folder / entry["name"])
-                    os.replace(Path(temporary, name), folder / entry["name"])
-            header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__}
-            header |= {field.name: getattr(self, field.name) for field in dataclasses.fields(About)}
-            header |= {"normalize": self.prepare.unit_length, "files": files}
-            write_json(folder / HEADER, seal(json.loads(json.dumps(header))))
+            with locked(folder), self._threads.reading():
+                seen = self._seen.get(folder.resolve())
+                about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
+                about["normalize"] = self.prepare.unit_length
+                self._seen[folder.resolve()] = replace_files(folder, about, self._write_files, seen)
         except (OSError, RuntimeError) as error:  # FAISS raises RuntimeError
-            for path in new:
-                path.unlink(missing_ok=True)
             if isinstance(error, OutputError):
                 raise
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0][-200:]
             raise OutputError(
                 f"{folder}: the index could not be written ({reason}); make room, or choose another place."
             ) from error
-        keep = {HEADER, *(entry["name"] for entry in files.values())}
-        for old in folder.iterdir():
-            if old.is_file() and old.name not in keep and old.suffix in {Path(name).suffix for name in keep}:
-                old.unlink(missing_ok=True)
 
-    def _write_files(self, folder: Path) -> dict[str, File]:
-        """Writes everything but the header into an empty folder; says under which names the index shall hold it."""
+    def _write_files(self, folder: Path) -> None:
+        """Writes everything but the header into an empty folder."""
         self.store.write(folder)
+        self.table.write(folder)
         if self.rescoring is not None:
             self.rescoring.write(folder)
         if self.fitted is not None:
@@ -203,14 +281,6 @@ class Index(About):
         if self.documents is not None:
             with open(folder / _DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
-        files: dict[str, File] = {}
-        for path in sorted(folder.iterdir()):
-            digest = sha256_file(path)
-            name = f"{path.stem}-{digest[:12]}{path.suffix}"
-            files[path.name] = {"name": name, "bytes": path.stat().st_size, "sha256": digest}
-            with open(path, "rb+") as file:
-                os.fsync(file.fileno())
-        return files
 
 
 def build_index(
@@ -221,6 +291,7 @@ def build_index(
     normalize: bool = True,
     encoding: Mapping[str, Any] | None = None,
     documents: Sequence[str] | None = None,
+    ids: Any = None,
     codes: str | Code | Quantiser | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
@@ -235,6 +306,8 @@ def build_index(
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
       documents: The texts, one per vector.
+      ids: The documents' own, one per vector: strings, or integers from 0 on. Without them the index numbers its
+        documents from 0, and gives no number twice.
       codes: Keeps the documents in codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for
         the best of this kind of vectors; a fitted code of raw vectors, or the quantiser of one. None for float32.
       bytes: Per document; without `codes` it stands for `codes="auto"`.
@@ -257,6 +330,7 @@ def build_index(
             raise unknown_name(f"option of {backend}", name, known)
     check_vectors("document vectors", vectors)
     _check_documents(documents, vectors)
+    table = Ids.of(ids, len(vectors))
     prepare = preparation(whitening, vectors.shape[1], normalize)
     rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
     coding = None
@@ -284,13 +358,14 @@ def build_index(
         size=len(vectors),
         input_dimension=vectors.shape[1],
         dimension=prepare.outputs,
-        encoding=dict(encoding) if encoding is not None else None,
+        encoding=None if encoding is None else _with_folder(encoding),
         whitening=inside,
         codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
         rescore=rescore,
         notes=[*(() if coding is None else coding.notes), *store.notes],
         build_seconds=time.perf_counter() - start,
         store=store,
+        table=table,
         documents=documents,
         fitted=None if coding is None else coding.fitted,
         rescoring=rescoring,
@@ -308,15 +383,27 @@ def load_index(path: str | os.PathLike[str]) -> Index:
       FormatError: Missing, damaged, of another kind or from a newer version.
       MissingDependencyError: The backend's package or device is missing.
     """
-    folder, header = Path(path), read_header(path)
+    header = read_header(path)
+    while True:
+        try:
+            return _load(Path(path), header)
+        except (FormatError, OSError):
+            before, header = header, read_header(path)
+            if header.checksum == before.checksum:
+                raise
+
+
+def _load(folder: Path, header: Header) -> Index:
+    """The index of a header; FormatError or OSError where a writer has replaced its files."""
     if header.backend not in BACKENDS:
         raise FormatError(
-            f"{path}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
+            f"{folder}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
         )
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}
     documents = read_documents(files[_DOCUMENTS], header.size) if _DOCUMENTS in files else None
+    table = Ids.read(files.get(_IDS), header.size)
     fitted = rescoring = None
     if _FITTED in files:
         tensors, about = load_tensors(files[_FITTED], kind=(Whitening.name, *CODES))
@@ -330,7 +417,15 @@ def load_index(path: str | os.PathLike[str]) -> Index:
     if header.whitening is not None and store.prepare.hash() != header.whitening.get("hash"):
         raise FormatError(f"{folder}: the whitening inside the index is not the one its header names.")
     told = {field.name: getattr(header, field.name) for field in dataclasses.fields(About)}
-    return Index(**told, store=store, documents=documents, fitted=fitted, rescoring=rescoring)
+    index = Index(**told, store=store, table=table, documents=documents, fitted=fitted, rescoring=rescoring)
+    index._seen[folder.resolve()] = header.checksum
+    return index
+
+
+def _with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
+    """How documents were encoded, with the place of a model that is a folder here."""
+    folder = Path(str(encoding.get("model")))
+    return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
 
 
 def _check_documents(documents: Sequence[str] | None, vectors: np.ndarray) -> None:

@@ -13,17 +13,18 @@ from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
+_TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
 
 
 def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> None:
     """Refuses what cannot be indexed or searched for; `what` the vectors are stands in the message."""
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
         found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise InputError(f"The {what} must be a floating-point array [n, d], not {found}.")
+        raise InputError(f"The {what} must be a floating-point array [n, d], not {found}: {_TAKES}.")
     if not x.size:
         raise InputError(f"No {what}: an array of shape {x.shape}.")
     if dimension is not None and x.shape[1] != dimension:
-        raise InputError(f"The {what} have {x.shape[1]} dimensions, the index takes {dimension}.")
+        raise InputError(f"The {what} have {x.shape[1]} dimensions, the index takes {dimension}: {_TAKES}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
 

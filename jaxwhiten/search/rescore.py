@@ -47,11 +47,11 @@ class Rescoring:
         result.rows = np.concatenate([result._kept(x) for _, x in prepared(vectors, prepare)])
         return result
 
-    def add(self, vectors: np.ndarray) -> None:
-        self.rows = np.concatenate([self.rows, self._kept(self.prepare(vectors))])
+    def plus(self, vectors: np.ndarray) -> Rescoring:
+        return Rescoring(self.prepare, np.concatenate([self.rows, self._kept(self.prepare(vectors))]), self.code)
 
-    def remove(self, keep: np.ndarray) -> None:
-        self.rows = self.rows[keep]
+    def taken(self, keep: np.ndarray) -> Rescoring:
+        return Rescoring(self.prepare, self.rows[keep], self.code)
 
     def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:
         return x.astype(np.float16) if self.code is None else np.asarray(self.code.encode(x))

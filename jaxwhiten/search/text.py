@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxwhiten.errors import MismatchError
-from jaxwhiten.search.index import Index
+import numpy as np
 
-
-class Hit(NamedTuple):
-    """One result: the document's id, its score (a cosine), and its text if the index keeps texts."""
-
-    id: int
-    score: float
-    text: str | None
+from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.search.index import Hit, Index
 
 
 def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -25,15 +19,34 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
-def add_text(index: Index, encoder: Any, texts: Sequence[str]) -> None:
+def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None) -> None:
     """Adds sentences to an index that keeps texts, by the `Encoder` that its documents were encoded with.
 
-    As in `search_text`, but that the sentences get the prompt of a document.
+    As in `search_text`, but that the sentences get the prompt of a document; `ids` as in `Index.add`.
     """
-    encoder, pooling = _of_index(index, encoder)
+    _check_texts(texts)
     if len(texts):
-        vectors = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
-        index.add(vectors, documents=texts)
+        index.table.plus(ids, len(texts))  # refuses ids before the texts are encoded
+        index.add(_document_vectors(index, encoder, texts), documents=texts, ids=ids)
+
+
+def update_text(index: Index, encoder: Any, ids: Any, texts: Sequence[str]) -> None:
+    """Replaces the documents of these ids by sentences, as `add_text` adds them."""
+    _check_texts(texts)
+    index.table.rows(ids)
+    if len(texts):
+        index.update(ids, _document_vectors(index, encoder, texts), documents=texts)
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise InputError(f"Give a list of sentences, not one string: [{texts!r:.80}].")
+
+
+def _document_vectors(index: Index, encoder: Any, texts: Sequence[str]) -> np.ndarray:
+    encoder, pooling = _of_index(index, encoder)
+    vectors: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+    return vectors
 
 
 def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:
@@ -55,18 +68,10 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       queries: The sentences.
       k: How many results each; in 1..size.
     """
+    _check_texts(queries)
     index.check_k(k)
     encoder, pooling = _of_index(index, encoder)
     if not len(queries):
         return []
     vectors = encoder.encode(list(queries), pooling=pooling, prompt=encoder.prompt_for("query"))
-    scores, ids = index.search(vectors, k)
-    texts = index.documents
-    return [
-        [
-            Hit(int(i), float(s), texts[i] if texts is not None else None)
-            for s, i in zip(row, found, strict=True)
-            if i >= 0
-        ]
-        for row, found in zip(scores, ids, strict=True)
-    ]
+    return index.hits(vectors, k)

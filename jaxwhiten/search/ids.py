@@ -1,0 +1,124 @@
+"""Which document each stored row holds: its id is a number that the index gives once, or comes with the document."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+
+from jaxwhiten.errors import FormatError, InputError, spelled
+
+FILE = "ids.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """The ids of rows 0 to n − 1; a change gives new ones."""
+
+    kept: range | Shaped[np.ndarray, " n"]  # a range while numbers are rows; else int64, or strings as objects
+    next: int | None  # the number of the next document, or None where documents bring their ids
+
+    @classmethod
+    def of(cls, ids: Any, n: int) -> Ids:
+        """The ids that n documents bring, or numbers."""
+        return cls(range(n), n) if ids is None else cls(_array(unique_ids(ids, n)), None)
+
+    @property
+    def strings(self) -> bool:
+        return isinstance(self.kept, np.ndarray) and self.kept.dtype == object
+
+    @cached_property
+    def _row(self) -> Mapping[Any, int]:
+        return {id: row for row, id in enumerate(np.asarray(self.kept).tolist())}
+
+    def at(self, rows: Int64[np.ndarray, "q k"]) -> Shaped[np.ndarray, "q k"]:
+        """The ids of rows; of the row −1 it is −1, or None among strings."""
+        if isinstance(self.kept, range):
+            return rows
+        found = self.kept[rows]
+        found[rows < 0] = None if self.strings else -1
+        return found
+
+    def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
+        """The rows of ids that are there."""
+        wanted = self._of_kind(as_ids(ids))
+        if (absent := next((id for id in wanted if id not in self._row), None)) is not None:
+            raise InputError(f"No document {absent!r:.80} in the index.")
+        return np.array([self._row[id] for id in wanted], np.int64)
+
+    def taken(self, rows: Int64[np.ndarray, " m"]) -> Ids:
+        """Of these rows, in this order."""
+        return Ids(np.asarray(self.kept)[rows], self.next)
+
+    def plus(self, ids: Any, n: int) -> Ids:
+        """With n rows more."""
+        if self.next is not None:
+            if ids is not None:
+                raise InputError(f"The index numbers its documents itself: leave {spelled('ids')} out.")
+            new, end = range(self.next, self.next + n), self.next + n
+            return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.kept, new]), end)
+        if ids is None:
+            raise InputError(f"The documents of this index have their own ids: give {spelled('ids')}.")
+        wanted = self._of_kind(unique_ids(ids, n))
+        if (there := next((id for id in wanted if id in self._row), None)) is not None:
+            raise InputError(f"Document {there!r:.80} is in the index already: update replaces it.")
+        return Ids(np.concatenate([self.kept, _array(wanted)]), None)
+
+    def _of_kind(self, ids: list[Any]) -> list[Any]:
+        if ids and isinstance(ids[0], str) != self.strings:
+            kind = "strings" if self.strings else "integers"
+            raise InputError(f"The ids of this index are {kind}, not {ids[0]!r:.80}.")
+        return ids
+
+    def write(self, folder: Path) -> None:
+        if not isinstance(self.kept, range):
+            text = json.dumps({"next": self.next, "ids": self.kept.tolist()})
+            (folder / FILE).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path | None, size: int) -> Ids:
+        """Ids from their file, which an index whose numbers are rows does not have."""
+        if path is None:
+            return cls(range(size), size)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            kept, last = _array(unique_ids(found["ids"], size)), found["next"]
+            if last is not None and (kept.dtype == object or type(last) is not int or last <= kept.max()):
+                raise ValueError(f"{last!r:.80} as the next number")
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise FormatError(f"{path}: not readable as the ids of {size} documents ({error}).") from error
+        return cls(kept, last)
+
+
+def as_ids(ids: Any) -> list[Any]:
+    """Ids as strings or as integers; refuses what is neither, and a string alone."""
+    values = ids.tolist() if hasattr(ids, "tolist") else ids
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InputError(f"{spelled('ids')} must be a list of ids, not {ids!r:.80}.")
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    kind = str if values and isinstance(values[0], str) else int
+    for value in values:
+        if type(value) is not kind or value == "" or (kind is int and not 0 <= int(value) < 2**63):
+            raise InputError(f"Ids are strings, or integers from 0 on, and of one kind: not {value!r:.80}.")
+    return values
+
+
+def unique_ids(ids: Any, n: int) -> list[Any]:
+    """The ids of n documents, each another."""
+    found = as_ids(ids)
+    if len(found) != n:
+        raise InputError(f"{len(found)} ids but {n} documents.")
+    if len(set(found)) < n:
+        raise InputError(f"The id {Counter(found).most_common(1)[0][0]!r:.80} is given twice; it names one document.")
+    return found
+
+
+def _array(ids: list[Any]) -> Shaped[np.ndarray, " n"]:
+    return np.array(ids, object if ids and isinstance(ids[0], str) else np.int64)

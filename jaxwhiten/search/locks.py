@@ -1,0 +1,70 @@
+"""Who waits for whom: threads that share an index, and processes that write into its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from jaxwhiten.errors import OutputError
+
+LOCK = ".lock"
+_SECONDS = 600.0  # that a writer waits for another
+_PATIENCE = 0.5  # seconds before it says so
+
+
+class SharedLock:
+    """Many readers or one writer at a time, in the order in which they come; no thread may take it twice."""
+
+    def __init__(self) -> None:
+        self._turn, self._left, self._readers = threading.Lock(), threading.Condition(), 0
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._turn, self._left:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._left:
+                self._readers -= 1
+                self._left.notify()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._turn, self._left:
+            self._left.wait_for(lambda: not self._readers)
+            yield
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike[str], timeout: float = _SECONDS) -> Iterator[None]:
+    """Keeps other processes and threads from writing an index into a folder that is there; readers go on.
+
+    Hold it from `load_index` to `Index.save`, which takes it, too, and one that is held once more.
+
+    Raises:
+      OutputError: Another writer has held it for `timeout` seconds, or the folder cannot be written to.
+    """
+    lock = FileLock(Path(folder).resolve() / LOCK, is_singleton=True)
+    try:
+        try:
+            lock.acquire(timeout=min(timeout, _PATIENCE))
+        except Timeout:
+            warnings.warn(f"{folder}: another writer is at work; waiting up to {timeout:.0f} s for it.", stacklevel=3)
+            lock.acquire(timeout=timeout)
+    except Timeout:
+        raise OutputError(
+            f"{folder}: another writer has been at work for {timeout:.0f} s; nothing was changed. Try again after it."
+        ) from None
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be locked for writing ({error.strerror or error}).") from error
+    try:
+        yield
+    finally:
+        lock.release()

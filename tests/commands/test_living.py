@@ -1,0 +1,162 @@
+"""`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
+
+import json
+import threading
+
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.search import build_index, load_index, locked
+from tests.commands.conftest import TEXTS, generated
+
+MODEL = ["--pooling", "mean", "--max-length", "32"]
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """A table of seven texts with ids."""
+    rows = "".join(f'doc-{number},"{text}"\n' for number, text in enumerate(TEXTS[:7]))
+    (tmp_path / "docs.csv").write_text(f"key,text\n{rows}", encoding="utf-8")
+    return tmp_path / "docs.csv"
+
+
+@pytest.fixture
+def index(run, docs, tiny_model, tmp_path):
+    assert run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tiny_model, *MODEL).code == 0
+    return tmp_path / "idx"
+
+
+def first(run, index, query):
+    return run("search", index, query, "-k", 1).out.split("\t")[1]
+
+
+def change(run, index, how, content, *more, name="new.csv"):
+    path = index.parent / name
+    path.write_text(content, encoding="utf-8")
+    return run("index", path, how, "-o", index, *more)
+
+
+def test_ids_are_kept_by_add_update_and_remove(run, index):
+    assert first(run, index, TEXTS[3]) == "doc-3"
+    done = change(run, index, "--add", "key,text\nnew,something new\n", "--id", "key")
+    assert (done.code, "1 texts added, 8 in all" in done.out) == (0, True)
+    done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
+    assert (done.code, "1 texts replaced (1 blank ones left out), 8 in all" in done.out) == (0, True)
+    done = run("index", "--remove", "doc-0,doc-5", "-o", index)
+    assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
+    assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [
+        "new",
+        "doc-2",
+        "doc-3",
+    ]
+    assert change(run, index, "--remove", "doc-1\ndoc-6\n", name="gone.txt").code == 0
+    assert load_index(index).ids.tolist() == ["doc-3", "doc-4", "new", "doc-2"]
+    (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "-k", 1, "--json").out.splitlines())
+    assert found["hits"][0]["id"] == "doc-3"
+
+
+def test_numbers_never_change_meaning(run, index, corpus, tiny_model, tmp_path):
+    assert run("index", corpus, "-o", index, "--model", tiny_model, *MODEL).code == 0
+    text = load_index(index).documents[17]
+    assert run("index", "3,5", "--remove", "-o", index).code == 0
+    assert first(run, index, text) == "17"
+    rows = json.dumps({"n": 17, "text": "replaced"})
+    assert change(run, index, "--update", rows, "--id", "n", name="n.jsonl").code == 0
+    assert first(run, index, "replaced") == "17"
+    assert change(run, index, "--add", "one more\n", name="more.txt").code == 0
+    assert first(run, index, "one more") == "600"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("{docs} --add --id key", "Document 'doc-0' is in the index already: update replaces it"),
+        ("{docs} --add --column text", "have their own ids: give --id"),
+        ("{docs} --update --column text", "say with --id which column"),
+        ("{docs} --update --id text --column key", "No document 'A man"),
+        ("doc-1,doc-9 --remove", "No document 'doc-9' in the index"),
+        ("none.txt --remove", "No document 'none.txt' in the index"),
+        ("{docs} --add --update --id key", "One change at a time: give --add or --update"),
+        ("{docs} --add --id kye", "no column 'kye'"),
+        ("{texts} --add --id key", "a text file has no columns"),
+        ("{docs} --remove --id key", "every document"),
+    ],
+)
+def test_mistakes_are_refused_and_change_nothing(run, index, docs, words, message):
+    before = sorted(path.read_bytes() for path in index.iterdir() if path.name != ".lock")
+    (docs.parent / "texts.txt").write_text("one\n")
+    names = {"docs": docs, "texts": docs.parent / "texts.txt"}
+    done = run("index", *(word.format(**names) for word in words.split()), "-o", index)
+    assert (done.code, message in done.err, done.err.count("\n")) == (2, True, 1), done.err
+    assert sorted(path.read_bytes() for path in index.iterdir() if path.name != ".lock") == before
+
+
+def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
+    docs.write_text("key,text\na,one\na,two\n")
+    done = run("index", docs, "--id", "key", "-o", tmp_path / "idx", "--model", tmp_path / "no model")
+    assert (done.code, "'a' is given twice" in done.err) == (2, True)
+
+
+def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
+    """Both have read their texts before either writes; the second waits, and says so."""
+    from jaxwhiten.search import locks
+
+    monkeypatch.setattr(locks, "_PATIENCE", 0.01)
+    texts = generated(20, seed=3)
+    held, release = threading.Event(), threading.Event()
+
+    def other():
+        with locked(index):
+            held.set()
+            release.wait(60)
+            found = load_index(index)
+            vectors = Encoder.from_pretrained(found.encoding["model"], pooling="mean", max_length=32).encode(texts[:9])
+            found.add(vectors, documents=texts[:9], ids=[f"a{i}" for i in range(9)])
+            found.save(index)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait(60)
+    threading.Timer(0.3, release.set).start()
+    rows = "".join(f'b{i},"{text}"\n' for i, text in enumerate(texts[9:]))
+    done = change(run, index, "--add", f"key,text\n{rows}", "--id", "key")
+    thread.join()
+    assert done.code == 0, done.err
+    assert load_index(index).size == 7 + 20
+    assert "another writer is at work; waiting" in done.err
+
+
+def test_the_model_is_found_from_another_directory(run, tiny_model, corpus, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "model").symlink_to(tiny_model)
+    monkeypatch.chdir(project)
+    assert run("index", corpus, "-o", "idx", "--model", "model", *MODEL).code == 0
+    text = load_index("idx").documents[4]
+    monkeypatch.chdir(tmp_path)
+    assert first(run, "project/idx", text) == "4"
+    project.rename(tmp_path / "moved")
+    assert first(run, "moved/idx", text) == "4"
+    (tmp_path / "moved" / "model").rename(tmp_path / "elsewhere")
+    assert first(run, "moved/idx", text) == "4"  # where the link led to
+    header = tmp_path / "moved" / "idx"
+    found = load_index(header)
+    found.encoding["folder"] = str(tmp_path / "gone")
+    found.save(header)
+    done = run("search", "moved/idx", text)
+    assert (done.code, "say with --model where it is" in done.err) == (2, True)
+    assert run("search", "moved/idx", text, "--model", "elsewhere").code == 0
+
+
+def test_texts_cannot_act_on_the_terminal(run, tiny_model, tmp_path):
+    texts = ["a\n0.9999\t7\tforged", "\x1b]0;title\x07b", "c\u202ed", "日本\u3000é"]
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    ids = [f"{i}\x1b[2J" for i in range(4)]
+    index = build_index(encoder.encode(texts), "jax", encoding=encoder.encoding(), documents=texts, ids=ids)
+    index.save(tmp_path / "idx")
+    done = run("search", tmp_path / "idx", "a", "b\x1b", "-k", 4)
+    assert len(done.out.splitlines()) == 2 * 5
+    assert not {"\x1b", "\x07", "\u202e"} & set(done.out)
+    assert r"a\n0.9999\t7\tforged" in done.out
+    assert "日本\u3000é" in done.out
+    assert json.loads(run("search", tmp_path / "idx", "a", "-k", 4, "--json").out)["hits"][0]["text"] in texts

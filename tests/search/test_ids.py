@@ -1,0 +1,178 @@
+"""An id means one document for ever: what documents bring, what the index gives, and every mistake with them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxwhiten
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
+from jaxwhiten.io import seal
+from jaxwhiten.search import build_index, load_index, locked, search_text
+
+N, D = 12, 8
+VECTORS = np.random.default_rng(0).standard_normal((20, D)).astype(np.float32)
+NAMES = [f"doc-{i}" for i in range(N)]
+BACKENDS = ["faiss-flat", "jax"]
+
+
+def state(index):
+    scores, ids = index.search(VECTORS[:5], min(3, index.size))
+    return index.size, index.ids.tolist(), ids.tolist(), scores.tolist(), list(index.documents or ())
+
+
+def first(index, row):
+    return index.search(VECTORS[row : row + 1], 1)[1][0, 0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ids", [None, NAMES, range(100, 100 + N)], ids=["numbers", "strings", "integers"])
+def test_an_id_stays_through_add_update_remove_and_reopen(backend, ids, tmp_path):
+    index = build_index(VECTORS[:N], backend, ids=ids)
+    own = list(range(N)) if ids is None else list(ids)
+    new = [N] if ids is None else ["new"] if ids is NAMES else [999]
+    index.remove([own[2], own[11], own[2]])
+    index.update([own[5], own[3]], VECTORS[[13, 14]])
+    index.add(VECTORS[15:16], ids=None if ids is None else new)
+    for found in (index, (index.save(tmp_path / "i"), load_index(tmp_path / "i"))[1]):
+        assert [first(found, row) for row in (0, 10, 13, 14, 15)] == [own[0], own[10], own[5], own[3], new[0]]
+        assert set(found.ids.tolist()) == {*own, *new} - {own[2], own[11]}
+        assert found.search(VECTORS[:1], 1)[1].dtype == (object if ids is NAMES else np.int64)
+    if ids is None:
+        index = load_index(tmp_path / "i")
+        index.remove([12])
+        index.save(tmp_path / "i")
+        index = load_index(tmp_path / "i")
+        index.add(VECTORS[16:17])
+        assert first(index, 16) == 13  # 12 is not given again
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("own", "change", "message"),
+    [
+        (None, lambda i: i.remove([1.9]), "not 1.9"),
+        (None, lambda i: i.remove([True]), "not True"),
+        (None, lambda i: i.remove(np.array([True, False])), "not True"),
+        (None, lambda i: i.remove("abc"), "a list of ids, not 'abc'"),
+        (None, lambda i: i.remove(["abc"]), "are integers, not 'abc'"),
+        (None, lambda i: i.remove(3), "a list of ids, not 3"),
+        (None, lambda i: i.remove([3, 99]), "No document 99"),
+        (None, lambda i: i.remove([-1]), "not -1"),
+        (None, lambda i: i.remove(range(N)), "every document"),
+        (None, lambda i: i.add(VECTORS[:1], documents=["x"], ids=["a"]), "numbers its documents itself: leave ids"),
+        (NAMES, lambda i: i.remove("doc-1"), "a list of ids"),
+        (NAMES, lambda i: i.remove([1]), "are strings, not 1"),
+        (NAMES, lambda i: i.add(VECTORS[:1], documents=["x"]), "have their own ids: give ids"),
+        (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["new", "doc-3"]), "'doc-3' is in the index"),
+        (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a", "a"]), "'a' is given twice"),
+        (NAMES, lambda i: i.add(VECTORS[:2], documents=["x", "y"], ids=["a"]), "1 ids but 2 documents"),
+        (NAMES, lambda i: i.update(["doc-1", "other"], VECTORS[:2], documents=["x", "y"]), "No document 'other'"),
+        (NAMES, lambda i: i.update(["doc-1"] * 2, VECTORS[:2], documents=["x", "y"]), "given twice"),
+        (NAMES, lambda i: i.update(["doc-1"], VECTORS[:1] * 0, documents=["x"]), "zero vector"),
+    ],
+)
+def test_a_change_that_is_refused_changes_nothing(backend, own, change, message):
+    index = build_index(VECTORS[:N], backend, ids=own, documents=list(map(str, range(N))))
+    before = state(index)
+    with pytest.raises(InputError, match=message):
+        change(index)
+    assert state(index) == before
+
+
+@pytest.mark.parametrize("ids", [["a", 1], [1, True], [1.0], [""], [-1], [2**63], [["a"]], "ab", {1, 2}, [None]])
+def test_ids_that_are_none_are_refused(ids):
+    with pytest.raises(InputError, match="not"):
+        build_index(VECTORS[:2], "jax", ids=ids)
+
+
+def test_missing_results_are_none_among_strings():
+    pytest.importorskip("faiss")
+    x = np.random.default_rng(1).standard_normal((200, D)).astype(np.float32)
+    index = build_index(x, "faiss-ivf", nlist=5, nprobe=1, ids=[f"d{i}" for i in range(200)])
+    scores, ids = index.search(x[:5], 150)
+    assert (ids[np.isneginf(scores)] == None).all()  # noqa: E711
+    assert all(isinstance(id, str) for id in ids[~np.isneginf(scores)])
+    assert np.isneginf(scores).any()
+
+
+@pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "faiss-hnsw", "jax"])
+def test_duplicates_rank_by_row(backend):
+    x = np.concatenate([VECTORS[:4], np.repeat(VECTORS[5:6], 4, axis=0), VECTORS[6:9]])
+    scores, ids = build_index(x, backend, ids=range(50, 50 + len(x))).search(VECTORS[5:7], 5)
+    assert ids[0, :4].tolist() == [54, 55, 56, 57]
+    assert len(set(scores[0, :4].tolist())) == 1
+
+
+def test_vectors_of_another_width_are_told_the_way():
+    index = build_index(VECTORS, "jax", codes="ubinary")
+    with pytest.raises(InputError, match=r"4 dimensions, the index takes 8: .*search\.search_text"):
+        index.search(VECTORS[:1, :4].copy(), 1)
+    with pytest.raises(InputError, match="list of sentences, not one string"):
+        search_text(index, None, "a question")
+    assert jaxwhiten.Index is type(index)
+
+
+def test_saving_over_another_writers_work_is_refused(tmp_path):
+    build_index(VECTORS[:N], "jax").save(tmp_path / "i")
+    mine, theirs = load_index(tmp_path / "i"), load_index(tmp_path / "i")
+    for index, row in ((theirs, 13), (theirs, 14)):  # one that saves goes on saving
+        index.add(VECTORS[row : row + 1])
+        index.save(tmp_path / "i")
+    mine.remove([0])
+    with pytest.raises(MismatchError, match="another writer has changed the index"):
+        mine.save(tmp_path / "i")
+    assert load_index(tmp_path / "i").ids.tolist() == list(range(14))
+    mine.save(tmp_path / "elsewhere")
+    assert load_index(tmp_path / "elsewhere").size == N - 1
+
+
+def test_a_second_writer_waits_and_is_told(tmp_path):
+    from filelock import FileLock
+
+    build_index(VECTORS[:N], "jax").save(tmp_path / "i")
+    other = FileLock(tmp_path / "i" / ".lock")
+    told = pytest.warns(UserWarning, match="another writer is at work")
+    with other, told, pytest.raises(OutputError, match="has been at work for 0 s"), locked(tmp_path / "i", 0.05):
+        pass
+    with other:
+        assert load_index(tmp_path / "i").size == N  # readers go on
+    with locked(tmp_path / "i"):
+        index = load_index(tmp_path / "i")
+        index.save(tmp_path / "i")
+
+
+def test_a_reader_whose_files_are_replaced_reads_the_header_again(tmp_path, monkeypatch):
+    from jaxwhiten.search import index as module
+
+    folder = tmp_path / "i"
+    build_index(VECTORS[:N], "jax").save(folder)
+    verified, left = module.verified, [VECTORS[:9], VECTORS[:10]]
+
+    def late(*args):
+        if left:
+            build_index(left.pop(), "jax").save(folder)
+        return verified(*args)
+
+    monkeypatch.setattr(module, "verified", late)
+    assert load_index(folder).size == 9
+    next(folder.glob("vectors-*")).unlink()
+    with pytest.raises(FormatError, match="missing"):
+        load_index(folder)
+
+
+@pytest.mark.parametrize("change", [{"next": 3}, {"next": "7"}, {"ids": [0]}, {"ids": [0, 1, 1]}, {"ids": 5}, {"x": 1}])
+def test_ids_that_a_stranger_wrote_are_refused(change, tmp_path):
+    import hashlib
+
+    index = build_index(VECTORS[:4], "jax")
+    index.remove([1])
+    index.save(tmp_path)
+    header = json.loads((tmp_path / "header.json").read_text())
+    entry = header["files"]["ids.json"]
+    content = json.dumps({} if "x" in change else {"next": 4, "ids": [0, 2, 3]} | change).encode()
+    (tmp_path / entry["name"]).write_bytes(content)
+    entry |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (tmp_path / "header.json").write_text(json.dumps(seal(header)))
+    with pytest.raises(FormatError, match="not readable as the ids of 3"):
+        load_index(tmp_path)
