@@ -59,14 +59,13 @@ def run(args: argparse.Namespace) -> None:
     options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.search import BACKENDS, build_index
-    from jaxwhiten.search.ids import unique_ids
+    from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
 
     if args.backend not in BACKENDS:  # before the texts are encoded
         raise unknown_name("search backend", args.backend, BACKENDS)
     ids, texts, skipped = _texts(args)
-    if ids is not None:
-        unique_ids(ids, len(texts))  # before the texts are encoded, too
+    Ids.of(ids, len(texts))  # refused before the texts are encoded
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     codes = args.codes
@@ -107,7 +106,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
     if args.update and not args.ids:
         raise InputError("--update replaces texts by their ids: say with --id which column holds them.")
     from jaxwhiten.commands.search import open_index
-    from jaxwhiten.search import add_text, load_index, locked, update_text
+    from jaxwhiten.search import add_text, load_index, locked
     from jaxwhiten.search.header import read_header
 
     ids, texts, skipped = (_ids(args), [], "") if args.remove else _texts(args)
@@ -119,10 +118,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
             index.remove(_as_stored(ids, index))
         else:
             index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
-            if args.add:
-                add_text(index, encoder, texts, _as_stored(ids, index))
-            else:
-                update_text(index, encoder, _as_stored(ids, index), texts)
+            add_text(index, encoder, texts, _as_stored(ids, index), replace=args.update)
         index.save(args.output)
     count = len(set(ids or [])) or len(texts)
     print(f"{args.output}: {count:,} texts {done}{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
@@ -141,10 +137,12 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 
 def _ids(args: argparse.Namespace) -> list[Any]:
     """The ids that --remove is given, itself or in a file."""
+    from jaxwhiten.datasets.tables import table_rows
+
     if args.input != STDIN and not Path(args.input).is_file():
         found = args.input.split(",")
     elif args.ids:
-        found = [id for id, _ in records(args.input, args.format, args.column, args.ids)]
+        found = [id for _, (id,) in table_rows(args.input, [args.ids], args.format)]
     else:
         found = list(sentences(args.input, args.format, args.column))
     return [id.strip() if isinstance(id, str) else id for id in found if id != ""]
@@ -152,11 +150,9 @@ def _ids(args: argparse.Namespace) -> list[Any]:
 
 def _as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
     """Ids of a file or a command line, which may not tell numbers from text, as the kind that an index has."""
-    if ids is None:
-        return None
     if index.table.strings:
-        return [str(id) if type(id) is int else id for id in ids]
-    return [int(id) if isinstance(id, str) and id.isascii() and id.isdecimal() else id for id in ids]
+        return ids and [str(id) if type(id) is int else id for id in ids]
+    return ids and [int(id) if isinstance(id, str) and id.isascii() and id.isdecimal() else id for id in ids]
 
 
 def _value(text: str) -> bool | int | float:

@@ -111,19 +111,9 @@ def verified(folder: Path, entry: File) -> Path:
 def replace_files(
     folder: Path, about: Mapping[str, Any], write: Callable[[Path], None], seen: str | None = None
 ) -> str:
-    """Replaces the index in a folder, which stays whole until the new header names the new files.
+    """Replaces the index in a locked folder, which stays whole until the new header names the files of `write`.
 
-    Args:
-      folder: It is there, and locked.
-      about: The new header without its files.
-      write: Writes the files into an empty folder.
-      seen: The checksum of the header that may be replaced; None for any.
-
-    Returns:
-      The checksum of the new header.
-
-    Raises:
-      MismatchError: The header is another than the one seen.
+    Returns the checksum of the header. MismatchError where there is another now than the one `seen`, unless None.
     """
     found = None
     with contextlib.suppress(FormatError):

@@ -48,7 +48,7 @@ class Ids:
 
     def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
         """The rows of ids that are there."""
-        wanted = self._of_kind(as_ids(ids))
+        wanted = as_ids(ids)
         if (absent := next((id for id in wanted if id not in self._row), None)) is not None:
             raise InputError(f"No document {absent!r:.80} in the index.")
         return np.array([self._row[id] for id in wanted], np.int64)
@@ -66,16 +66,13 @@ class Ids:
             return Ids(range(end) if isinstance(self.kept, range) else np.concatenate([self.kept, new]), end)
         if ids is None:
             raise InputError(f"The documents of this index have their own ids: give {spelled('ids')}.")
-        wanted = self._of_kind(unique_ids(ids, n))
+        wanted = unique_ids(ids, n)
+        if isinstance(wanted[0], str) != self.strings:
+            kind = "strings" if self.strings else "integers"
+            raise InputError(f"The ids of this index are {kind}, not {wanted[0]!r:.80}.")
         if (there := next((id for id in wanted if id in self._row), None)) is not None:
             raise InputError(f"Document {there!r:.80} is in the index already: update replaces it.")
         return Ids(np.concatenate([self.kept, _array(wanted)]), None)
-
-    def _of_kind(self, ids: list[Any]) -> list[Any]:
-        if ids and isinstance(ids[0], str) != self.strings:
-            kind = "strings" if self.strings else "integers"
-            raise InputError(f"The ids of this index are {kind}, not {ids[0]!r:.80}.")
-        return ids
 
     def write(self, folder: Path) -> None:
         if not isinstance(self.kept, range):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.search.index import Hit, Index
 
@@ -19,34 +17,21 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
-def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None) -> None:
+def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False) -> None:
     """Adds sentences to an index that keeps texts, by the `Encoder` that its documents were encoded with.
 
-    As in `search_text`, but that the sentences get the prompt of a document; `ids` as in `Index.add`.
+    As in `search_text`, but that the sentences get the prompt of a document. `ids` are those of `Index.add`, or of
+    `Index.update` to `replace` what they name.
     """
-    _check_texts(texts)
-    if len(texts):
-        index.table.plus(ids, len(texts))  # refuses ids before the texts are encoded
-        index.add(_document_vectors(index, encoder, texts), documents=texts, ids=ids)
-
-
-def update_text(index: Index, encoder: Any, ids: Any, texts: Sequence[str]) -> None:
-    """Replaces the documents of these ids by sentences, as `add_text` adds them."""
-    _check_texts(texts)
-    index.table.rows(ids)
-    if len(texts):
-        index.update(ids, _document_vectors(index, encoder, texts), documents=texts)
-
-
-def _check_texts(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise InputError(f"Give a list of sentences, not one string: [{texts!r:.80}].")
-
-
-def _document_vectors(index: Index, encoder: Any, texts: Sequence[str]) -> np.ndarray:
+    if not len(texts):
+        return
+    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))  # refused before texts are encoded
     encoder, pooling = _of_index(index, encoder)
-    vectors: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
-    return vectors
+    vectors = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+    if replace:
+        index.update(ids, vectors, documents=texts)
+    else:
+        index.add(vectors, documents=texts, ids=ids)
 
 
 def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:
@@ -68,7 +53,8 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       queries: The sentences.
       k: How many results each; in 1..size.
     """
-    _check_texts(queries)
+    if isinstance(queries, str):
+        raise InputError(f"The queries must be a list of sentences, not one string: [{queries!r:.80}].")
     index.check_k(k)
     encoder, pooling = _of_index(index, encoder)
     if not len(queries):

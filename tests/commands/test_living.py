@@ -49,7 +49,8 @@ def test_ids_are_kept_by_add_update_and_remove(run, index):
         "doc-2",
         "doc-3",
     ]
-    assert change(run, index, "--remove", "doc-1\ndoc-6\n", name="gone.txt").code == 0
+    assert change(run, index, "--remove", "doc-1\n", name="gone.txt").code == 0
+    assert change(run, index, "--remove", "key\ndoc-6\n", "--id", "key", name="gone.csv").code == 0
     assert load_index(index).ids.tolist() == ["doc-3", "doc-4", "new", "doc-2"]
     (found,) = (json.loads(line) for line in run("search", index, TEXTS[3], "-k", 1, "--json").out.splitlines())
     assert found["hits"][0]["id"] == "doc-3"
@@ -97,6 +98,7 @@ def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
     assert (done.code, "'a' is given twice" in done.err) == (2, True)
 
 
+@pytest.mark.filterwarnings("default")
 def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     """Both have read their texts before either writes; the second waits, and says so."""
     from jaxwhiten.search import locks
