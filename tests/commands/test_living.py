@@ -1,7 +1,10 @@
 """`jaxwhiten index` on an index that lives: --id, --add, --update, --remove, and `search` from elsewhere."""
 
 import json
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index, locked
 from tests.commands.conftest import TEXTS, generated
 
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = ["--pooling", "mean", "--max-length", "32"]
 
 
@@ -98,6 +102,18 @@ def test_an_id_twice_is_refused_before_a_model_is_loaded(run, docs, tmp_path):
     assert (done.code, "'a' is given twice" in done.err) == (2, True)
 
 
+@pytest.mark.slow
+def test_two_processes_that_add_at_once_lose_nothing(index):
+    processes = []
+    for name in "ab":
+        rows = "".join(f'{name}{i},"{text}"\n' for i, text in enumerate(generated(200, seed=ord(name))))
+        (index.parent / f"{name}.csv").write_text(f"key,text\n{rows}")
+        words = ["index", str(index.parent / f"{name}.csv"), "--add", "--id", "key", "-o", str(index)]
+        processes.append(subprocess.Popen([sys.executable, "-m", "jaxwhiten.commands.cli", *words], cwd=ROOT))
+    assert [process.wait(300) for process in processes] == [0, 0]
+    assert len(set(load_index(index).ids)) == 7 + 2 * 200
+
+
 @pytest.mark.filterwarnings("default")
 def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     """Both have read their texts before either writes; the second waits, and says so."""
@@ -105,14 +121,14 @@ def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
 
     monkeypatch.setattr(locks, "_PATIENCE", 0.01)
     texts = generated(20, seed=3)
-    held, release = threading.Event(), threading.Event()
+    encoder = Encoder.from_pretrained(load_index(index).encoding["model"], pooling="mean", max_length=32)
+    vectors, held, release = encoder.encode(texts[:9]), threading.Event(), threading.Event()
 
     def other():
         with locked(index):
             held.set()
             release.wait(60)
             found = load_index(index)
-            vectors = Encoder.from_pretrained(found.encoding["model"], pooling="mean", max_length=32).encode(texts[:9])
             found.add(vectors, documents=texts[:9], ids=[f"a{i}" for i in range(9)])
             found.save(index)
 

@@ -25,6 +25,7 @@ def vector(id):
 
 
 @pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "faiss-hnsw", "jax"])
+@pytest.mark.filterwarnings("ignore:.*another writer")
 @pytest.mark.parametrize("seconds", [0.6, pytest.param(60, marks=pytest.mark.slow)])
 def test_two_writers_and_six_readers(backend, seconds, tmp_path):
     """An id is a number whose vector every thread knows: a hit must have its cosine, and its text."""
