@@ -35,8 +35,10 @@ class Ids:
         return isinstance(self.kept, np.ndarray) and self.kept.dtype == object
 
     @cached_property
-    def _row(self) -> Mapping[Any, int]:
-        return {id: row for row, id in enumerate(np.asarray(self.kept).tolist())}
+    def _row(self) -> Mapping[Any, int] | range:
+        if isinstance(self.kept, range):
+            return self.kept
+        return {id: row for row, id in enumerate(self.kept.tolist())}
 
     def at(self, rows: Int64[np.ndarray, "q k"]) -> Shaped[np.ndarray, "q k"]:
         """The ids of rows; of the row −1 it is −1, or None among strings."""
