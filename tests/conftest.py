@@ -167,10 +167,18 @@ def real_data() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
-    """A folder with a random three-layer BERT of width 32 and its tokenizer."""
+    """A folder with a random two-layer BERT of width 32 and its tokenizer."""
     from tests.tiny import write_model
 
     return write_model(tmp_path_factory.mktemp("tiny") / "tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def shallow_model(tmp_path_factory) -> Path:
+    """A folder with a random one-layer BERT, whose training step compiles in half the time of two layers."""
+    from tests.tiny import write_model
+
+    return write_model(tmp_path_factory.mktemp("tiny") / "shallow-bert", num_layers=1)
 
 
 @pytest.fixture(scope="session")
