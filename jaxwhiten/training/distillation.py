@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import CrossEncoder, EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.losses import Loss
@@ -70,7 +71,7 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
 
 def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
     """The vectors of every row's sentences, memory-mapped: computed once, found again by a run that goes on."""
-    found = EmbeddingStore().encode(encoder, list(itertools.chain(*columns)))
+    found = as_floats(EmbeddingStore().encode(encoder, list(itertools.chain(*columns))))
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
 
