@@ -141,9 +141,7 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
 
 
 def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
-    """Scales vectors, along the last axis, to unit length, in float32 or float64; zero vectors stay zero.
-
-    Coded vectors are decoded first.
+    """Scales vectors, coded ones decoded, to unit length along the last axis, in float32 or float64; zeros stay zero.
 
     Raises:
       InputError: Bytes whose code nobody knows.

@@ -1,8 +1,7 @@
-"""Coded vectors: bytes that know their code, and the one place where bytes become vectors that can be compared.
+"""Coded vectors: bytes that know their code, and the one place where they become vectors that can be compared.
 
 codes = encoder.encode(texts)  # of an encoder that ends with a code: uint8 [n, bytes]
 codes.decode()                 # float32 [n, k]: what the bytes stand for
-as_floats(codes)               # the same; floats stay as they are, bytes without a code are refused
 """
 
 from __future__ import annotations
@@ -18,12 +17,9 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 class CodedArray(np.ndarray):
-    """uint8 or int8 codes [n, bytes], or one code [bytes], with the fitted code that they are of.
+    """Codes [n, bytes] in uint8 or int8, or one code [bytes], with `code`, the fitted `jaxwhiten.codes.Code` of them.
 
-    Rows, copies, pickles and stacks of codes keep `code`. Arithmetic, other dtypes and `np.asarray` give plain numbers.
-
-    Attributes:
-      code: A fitted `jaxwhiten.codes.Code`.
+    Rows, copies, stacks and pickles keep the code. Arithmetic, other dtypes and `np.asarray` give plain numbers.
     """
 
     code: Any
@@ -36,47 +32,29 @@ class CodedArray(np.ndarray):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         out = super().__array_function__(function, types, args, kwargs)
-        if function is np.concatenate:
-            codes = {id(code := code_of(part)): code for part in args[0]}
-            out = with_code(out, *codes.values()) if len(codes) == 1 else out
-        return out
+        joined = args[0] if function is np.concatenate else ()
+        return with_code(out, self.code) if {getattr(x, "code", None) for x in joined} == {self.code} else out
 
     def __reduce__(self) -> Any:
-        parts: Any = super().__reduce__()
-        make, arguments, state = parts
-        return make, arguments, (state, self.code)
-
-    def __setstate__(self, state: Any) -> None:
-        array, self.code = state
-        super().__setstate__(array)
+        return with_code, (np.array(self), self.code)
 
     def decode(self) -> Float[np.ndarray, "*n k"]:
         """What the codes stand for, see `Code.decode`."""
         found: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
-        return found.reshape(*self.shape[:-1], -1) if self.size else found
+        return found if self.ndim == 2 else found.reshape(*self.shape[:-1], -1)
 
 
 def with_code(array: np.ndarray, code: Any) -> np.ndarray:
-    """An array of bytes, not copied, as codes of a fitted code; the array itself where the code is None."""
-    if code is None:
-        return array
-    codes = array.view(CodedArray)
-    codes.code = code
-    return codes
-
-
-def code_of(x: Any) -> Any:
-    """The code of coded vectors; None for floats, and for bytes whose code nobody knows."""
-    return x.code if isinstance(x, CodedArray) else None
+    """The array of bytes, not copied, as codes of a fitted code; the array itself where the code is None."""
+    if code is not None:
+        array = array.view(CodedArray)
+        array.code = code  # type: ignore[attr-defined]
+    return array
 
 
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers that can be compared: coded ones decoded, others as they are.
-
-    Raises:
-      InputError: Bytes whose code nobody knows.
-    """
-    if code_of(x) is not None:
+    """Array-like vectors as numbers: coded ones decoded, others as they are; InputError for bytes without a code."""
+    if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
     array = np.asarray(x)
     if array.dtype in _BYTES:
@@ -88,32 +66,33 @@ def as_floats(x: Any) -> np.ndarray:
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two sides of a comparison as floats of one space; of floats and codes the floats are mapped as the codes were.
+    """Two arrays of vectors, `as_floats`, in one space: floats are mapped as the codes on the other side were.
 
-    Floats beside codes are raw vectors, which `code.transform` maps, or vectors that it has mapped, such as those of
-    `Encoder.without_code`: their width says which.
+    Floats beside codes are raw vectors or, by their width, those of `Encoder.without_code`, which are mapped already.
 
     Raises:
-      InputError: Bytes whose code nobody knows.
-      MismatchError: Codes that map vectors differently, or floats of neither width, or of both.
+      InputError: Bytes without a code.
+      MismatchError: Codes that map vectors differently, or floats of neither width; of both, where they are equal.
     """
-    first, second, codes = as_floats(a), as_floats(b), (code_of(a), code_of(b))
-    if None not in codes and codes[0] is not codes[1] and codes[0].affine.hash() != codes[1].affine.hash():
-        raise MismatchError("The two sides were coded by codes that map vectors differently: code both with one code.")
-    if codes[0] is None and codes[1] is not None:
-        return _mapped(first, codes[1]), second
-    if codes[1] is None and codes[0] is not None:
-        return first, _mapped(second, codes[0])
+    first, second = as_floats(a), as_floats(b)
+    mine: Any = getattr(a, "code", None)
+    other: Any = getattr(b, "code", None)
+    if mine is None and other is not None:
+        first = _mapped(first, other)
+    elif other is None and mine is not None:
+        second = _mapped(second, mine)
+    elif mine is not other and mine.affine.hash() != other.affine.hash():
+        raise MismatchError("The two sides have codes that map vectors differently: code both sides with one code.")
     return first, second
 
 
 def _mapped(x: np.ndarray, code: Any) -> np.ndarray:
-    """Floats in the space of what the codes of a code stand for."""
     raw, mapped, width = code.n_features_in_, code.affine.outputs, x.shape[-1]
-    if code.affine.matrix is None and width == raw:
+    known = raw != mapped or code.affine.matrix is None
+    if known and width == mapped:
         return x
-    if width not in (raw, mapped) or raw == mapped:
-        takes = f"The code takes raw vectors of {raw} dimensions and maps them to {mapped}"
-        which = "the floats may be of either kind" if width == raw else f"the floats have {width}"
-        raise MismatchError(f"{takes}; {which}. Compare code.transform(raw vectors) with codes.decode().")
-    return x if width == mapped else np.asarray(code.transform(np.atleast_2d(x)))
+    if known and width == raw:
+        return np.asarray(code.transform(np.atleast_2d(x)))
+    takes = f"The code maps raw vectors of {raw} dimensions to {mapped}"
+    which = "the floats may be of either kind" if width == raw else f"the floats have {width}"
+    raise MismatchError(f"{takes}; {which}. Compare code.transform(raw vectors) with codes.decode().")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, UInt8
+from jaxtyping import Array, Bool, Float32, Int, Integer, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.coded import with_code
@@ -153,7 +153,7 @@ class Code(VectorMethod):
             codes[part] = self.quantise(self.transform(x[part]), constants)
         return with_code(codes, self)
 
-    def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
+    def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """What codes, uint8 or the same bytes as int8, stand for in the space of `transform`."""
         return self._decode(self._bytes(codes))
 
@@ -164,7 +164,7 @@ class Code(VectorMethod):
             raise InputError(f"Codes are uint8 [n, {self.nbytes}]; got {codes.dtype} of shape {codes.shape}.")
         return codes.view(np.uint8)
 
-    def scores(self, queries: Any, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
+    def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
         """How similar queries are to coded vectors; more is nearer.
 
         Args:

@@ -13,9 +13,7 @@ from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser)
-    endings = (
-        ".npy (float32, or uint8 of a coded model), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
-    )
+    endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
     add(parser, "-o --output OUTPUT", endings, required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to apply to the vectors")

@@ -1,6 +1,6 @@
 """Vectors to files and pipes, block by block: NPY, Parquet and JSON lines.
 
-Codes are written as the bytes they are, and their code to a file beside them: codes.code.safetensors with codes.npy.
+Codes are written as the bytes they are, with their code in a file beside them: codes.code.safetensors for codes.npy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxwhiten.errors import DataError, optional, unknown_name
 
 STDOUT = "-"
 ENDINGS = (".npy", ".parquet", ".jsonl")
-_OF = "codes_sha256"  # in the file of a code, where it belongs to a file of codes
+_CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # the file of a code, and the one of codes it belongs to
 
 # Takes the sentences of a block (None where there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
@@ -46,7 +46,7 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32
         yield _json_lines(sys.stdout)
         return
     with contextlib.ExitStack() as stack:
-        beside = None if code is None else stack.enter_context(io.atomic_path(_beside(path)))
+        beside = code and stack.enter_context(io.atomic_path(Path(path).with_suffix(_CODE)))
         temporary = stack.enter_context(io.atomic_path(path))
         if ending == ".npy":
             with open(temporary, "wb") as file:
@@ -56,13 +56,8 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32
         else:
             with open(temporary, "w", encoding="utf-8") as text:
                 yield _json_lines(text)
-        if beside is not None:
-            code.save(beside, {_OF: io.sha256_file(temporary)})
-
-
-def _beside(path: str) -> Path:
-    """The file that holds the code of the codes in another."""
-    return Path(path).with_suffix(".code.safetensors")
+        if code is not None:
+            code.save(beside, {_CHECKSUM: io.sha256_file(temporary)})
 
 
 def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:
@@ -127,12 +122,12 @@ def open_vectors(path: str) -> np.ndarray:
         return array
     from jaxwhiten.codes import load_code
 
-    if not (beside := _beside(path)).is_file():
+    if not (beside := Path(path).with_suffix(_CODE)).is_file():
         raise DataError(
             f"{path}: holds bytes, and {beside.name} with their code is not beside it, so nobody knows what they stand"
             " for: write both with `jaxwhiten encode`, or save the code there with code.save."
         )
     code = load_code(beside)
-    if array.shape[1] != code.nbytes or code.provenance.get(_OF) not in (None, io.sha256_file(path)):
-        raise DataError(f"{path}: {beside.name} is the code of other codes: write both again with `jaxwhiten encode`.")
+    if array.shape[1] != code.nbytes or code.provenance.get(_CHECKSUM) not in (None, io.sha256_file(path)):
+        raise DataError(f"{path}: {beside.name} is the code of other bytes: write both again with `jaxwhiten encode`.")
     return with_code(array, code)

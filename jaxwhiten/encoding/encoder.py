@@ -326,9 +326,8 @@ class Encoder:
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
 
         Returns:
-          float32 [n, d] in the order of the sentences, or codes [n, bytes] that know what they stand for, a
-          `jaxwhiten.codes.CodedArray`; one row without its first axis for one string; for several poolings a dict of
-          such arrays by name.
+          float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] of a head with a code; one row
+          without its first axis for one string; for several poolings a dict of such arrays by name.
 
         Raises:
           InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.

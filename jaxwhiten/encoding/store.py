@@ -74,8 +74,8 @@ class EmbeddingStore:
           sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
-          A read-only memory map in the order of the sentences, float32 [n, d], or codes [n, bytes] of a head that ends
-          with a code, a `jaxwhiten.codes.CodedArray`; for several poolings a dict by name.
+          A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] of a head
+          that ends with a code; for several poolings a dict by name.
         """
         single = pooling is None or isinstance(pooling, str)
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))

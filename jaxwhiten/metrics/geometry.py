@@ -17,7 +17,7 @@ from jax import lax
 from jaxtyping import Float32, Float64, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
-from jaxwhiten.coded import as_floats, comparable
+from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.scores import average_cosine
 
@@ -46,7 +46,8 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
     """
-    x = _checked(x, "The geometry of vectors")
+    x = as_floats(x)
+    _check(x, "The geometry of vectors")
     if max_rows < 2:
         raise InputError(f"max_rows must be at least 2, got {max_rows}.")
     if len(x) > max_rows:
@@ -109,7 +110,7 @@ def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     return float(np.exp(-(p @ np.log(p))))
 
 
-def alignment(x: Shaped[np.ndarray, "n _d"], y: Shaped[np.ndarray, "n _e"]) -> float:
+def alignment(x: Shaped[np.ndarray, "n d"], y: Shaped[np.ndarray, "n d"]) -> float:
     """The mean of ‖x − y‖² of the two sides of positive pairs, on the unit sphere; smaller is better.
 
     References:
@@ -118,8 +119,7 @@ def alignment(x: Shaped[np.ndarray, "n _d"], y: Shaped[np.ndarray, "n _e"]) -> f
     """
     if not len(x):
         raise InputError("The alignment needs at least one pair.")
-    x, y = map(normalize, comparable(x, y))
-    difference = x.astype(np.float64) - y
+    difference = normalize(x).astype(np.float64) - normalize(y)
     return float(np.einsum("ij,ij->i", difference, difference).mean())
 
 
@@ -131,7 +131,7 @@ def uniformity(x: Shaped[np.ndarray, "n d"]) -> float:
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
     """
-    x = _checked(x, "The uniformity")
+    _check(x, "The uniformity")
     n = len(x)
     unit, rows = _padded(normalize(x).astype(np.float32))
     sums = (_potentials(unit, start, n, rows) for start in range(0, n, rows))
@@ -141,7 +141,7 @@ def uniformity(x: Shaped[np.ndarray, "n d"]) -> float:
 
 def k_occurrence(x: Shaped[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
     """How often each row is among the k nearest neighbours, by cosine, of others; of equally near ones the first."""
-    x = _checked(x, "The k-occurrence")
+    _check(x, "The k-occurrence")
     n = len(x)
     if not 1 <= k < n:
         raise InputError(f"k must lie between 1 and {n - 1}, the neighbours each of {n} rows has; got {k}.")
@@ -166,12 +166,10 @@ def hubness(x: Shaped[np.ndarray, "n d"], k: int = 10) -> float:
     return float((centred**3).mean()) / deviation**3 if deviation > 0 else 0.0
 
 
-def _checked(x: np.ndarray, what: str) -> np.ndarray:
+def _check(x: np.ndarray, what: str) -> None:
     if len(x) < 2:
         raise InputError(f"{what} needs at least two rows, got {len(x)}.")
-    x = as_floats(x)
     check_finite(x)
-    return x
 
 
 def _covariance(x: np.ndarray) -> np.ndarray:

@@ -229,8 +229,8 @@ def build_index(
     """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded: the index is
-        of what they stand for, and searched with the vectors of `Encoder.without_code`.
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded; queries
+        are then the vectors of `Encoder.without_code`.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.

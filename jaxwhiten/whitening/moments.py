@@ -12,13 +12,12 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from jaxwhiten import io
-from jaxwhiten.arrays import as_matrix, blocks
-from jaxwhiten.coded import CodedArray
+from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
-_OUTER_ROWS, _CODED_ROWS = 64, 1 << 17
+_OUTER_ROWS = 64
 
 
 def moments_of(block: BlockSums) -> Moments:
@@ -85,10 +84,6 @@ class Moments:
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
         """
-        if isinstance(block, CodedArray) and len(block) > _CODED_ROWS:  # decoded a part at a time
-            for part in blocks(len(block), _CODED_ROWS):
-                self.add(as_matrix(block[part]))
-            return self
         return self.add(as_matrix(block))
 
     def add(self, X: Shaped[np.ndarray, "n d"]) -> Moments:
