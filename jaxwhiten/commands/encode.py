@@ -33,14 +33,14 @@ def run(args: argparse.Namespace) -> None:
         encoder = encoder.then(Normalize())
     n = 0
     code = encoder.head.code
-    with vector_writer(args.output, encoder.dimension, code=code) as write:
+    with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
         for block in blocks:
             write(texts.take(len(block)), block)
             n += len(block)
     if args.output != "-":
-        kept = f"vectors of {encoder.dimension} dimensions" if code is None else f"codes of {encoder.dimension} bytes"
-        print(f"{args.output}: {n:,} {kept}", file=sys.stderr)
+        what = "vectors of {} dimensions" if code is None else "codes of {} bytes"
+        print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
 
 
 class Remembered:

@@ -1,6 +1,6 @@
 """Vectors to files and pipes, block by block: NPY, Parquet and JSON lines.
 
-Codes are written as the bytes they are, with their code in a file beside them: codes.code.safetensors for codes.npy.
+Codes are written as the bytes they are, with their code in a file beside them: codes.npy.code.safetensors.
 """
 
 from __future__ import annotations
@@ -36,23 +36,20 @@ def check_output(path: str) -> str:
 
 
 @contextlib.contextmanager
-def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32, code: Any = None) -> Iterator[Write]:
-    """Opens a file for any number of vectors; it appears under its name when all were written.
-
-    Of floats only a `.npy` file has the dtype; Parquet holds float32. With a code the rows are uint8.
-    """
+def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any = None) -> Iterator[Write]:
+    """Opens a file for any number of vectors, or of codes; it appears under its name when all were written."""
     ending = check_output(path)
     if path == STDOUT:
         yield _json_lines(sys.stdout)
         return
     with contextlib.ExitStack() as stack:
-        beside = code and stack.enter_context(io.atomic_path(Path(path).with_suffix(_CODE)))
+        beside = code and stack.enter_context(io.atomic_path(f"{path}{_CODE}"))
         temporary = stack.enter_context(io.atomic_path(path))
         if ending == ".npy":
             with open(temporary, "wb") as file:
-                yield from _npy(file, dimension, np.dtype(np.uint8 if code is not None else dtype))
+                yield from _npy(file, dimension, np.dtype(dtype))
         elif ending == ".parquet":
-            yield from _parquet(temporary, dimension, code is not None)
+            yield from _parquet(temporary, dimension, np.dtype(dtype))
         else:
             with open(temporary, "w", encoding="utf-8") as text:
                 yield _json_lines(text)
@@ -81,16 +78,16 @@ def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Writ
         raise AssertionError("the NPY header has grown over the first row")
 
 
-def _parquet(path: Path, dimension: int, coded: bool) -> Iterator[Write]:
+def _parquet(path: Path, dimension: int, dtype: np.dtype) -> Iterator[Write]:
     pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
     import pyarrow as pa
 
-    number = pa.uint8() if coded else pa.float32()
-    schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(number, dimension))])
+    embedding = pa.list_(pa.from_numpy_dtype(dtype), dimension)
+    schema = pa.schema([("text", pa.string()), ("embedding", embedding)])
     with pq.ParquetWriter(path, schema) as writer:
 
         def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
-            flat = pa.array(np.ascontiguousarray(block, np.uint8 if coded else np.float32).ravel())
+            flat = pa.array(np.ascontiguousarray(block, dtype).ravel())
             column = pa.FixedSizeListArray.from_arrays(flat, dimension)
             text = pa.array([None] * len(block) if texts is None else texts, pa.string())
             writer.write_table(pa.table([text, column], schema=schema))
@@ -122,7 +119,7 @@ def open_vectors(path: str) -> np.ndarray:
         return array
     from jaxwhiten.codes import load_code
 
-    if not (beside := Path(path).with_suffix(_CODE)).is_file():
+    if not (beside := Path(f"{path}{_CODE}")).is_file():
         raise DataError(
             f"{path}: holds bytes, and {beside.name} with their code is not beside it, so nobody knows what they stand"
             " for: write both with `jaxwhiten encode`, or save the code there with code.save."

@@ -1,5 +1,7 @@
 """Files of codes: bytes with their code beside them, read as what they stand for, refused without it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -33,12 +35,10 @@ def codes(run, corpus, coded, tmp_path):
 def test_encode_writes_a_byte_per_byte_with_the_code_beside_it(codes, coded, corpus):
     wanted = Encoder.from_pretrained(coded).encode(corpus.read_text().split("\n")[:-1])
     found = open_vectors(str(codes))
-    assert np.load(codes).dtype == np.uint8 and codes.stat().st_size == 128 + 600 * 8
+    assert np.load(codes).dtype == np.uint8
+    assert codes.stat().st_size == 128 + 600 * 8
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(found.decode(), wanted.decode())
-    assert [path.name for path in codes.parent.glob("codes*")] == ["codes.npy", "codes.code.safetensors"] or len(
-        list(codes.parent.glob("codes*"))
-    ) == 2
 
 
 def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
@@ -55,11 +55,11 @@ def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
 
 @pytest.mark.parametrize("command", ["fit", "apply"])
 def test_bytes_without_their_code_are_refused(run, codes, whitening_file, command, tmp_path):
-    codes.with_suffix(".code.safetensors").unlink()
+    Path(f"{codes}.code.safetensors").unlink()
     words = ["fit", codes] if command == "fit" else ["apply", whitening_file, codes]
     done = run(*words, "-o", tmp_path / ("w.safetensors" if command == "fit" else "out.npy"))
     assert done.code == 2
-    assert "codes.npy: holds bytes, and codes.code.safetensors with their code is not beside it" in done.err
+    assert "codes.npy: holds bytes, and codes.npy.code.safetensors with their code is not beside it" in done.err
     assert done.err.count("\n") == 1
 
 
@@ -67,14 +67,15 @@ def test_a_code_of_other_bytes_is_refused(run, codes, tmp_path):
     bytes_ = np.load(codes)
     np.save(codes, bytes_[::-1])
     done = run("fit", codes, "-o", tmp_path / "w.safetensors")
-    assert done.code == 2 and "codes.code.safetensors is the code of other bytes" in done.err
-    load_code(codes.with_suffix(".code.safetensors")).save(tmp_path / "mine.code.safetensors", {"codes_sha256": None})
+    assert done.code == 2
+    assert "codes.npy.code.safetensors is the code of other bytes" in done.err
+    load_code(Path(f"{codes}.code.safetensors")).save(tmp_path / "mine.npy.code.safetensors", {"codes_sha256": None})
     np.save(tmp_path / "mine.npy", bytes_)  # codes that a user saves, with code.save
     assert run("fit", tmp_path / "mine.npy", "-o", tmp_path / "w.safetensors").code == 0
 
 
 def test_what_was_there_stays_when_writing_fails(run, codes, coded, tmp_path, monkeypatch):
-    before = codes.read_bytes(), codes.with_suffix(".code.safetensors").read_bytes()
+    before = codes.read_bytes(), Path(f"{codes}.code.safetensors").read_bytes()
     (tmp_path / "more.txt").write_text("\n".join(generated(50, seed=9)))
 
     def full(*_, **__):
@@ -82,13 +83,14 @@ def test_what_was_there_stays_when_writing_fails(run, codes, coded, tmp_path, mo
 
     monkeypatch.setattr("jaxwhiten.io.sha256_file", full)
     done = run("encode", tmp_path / "more.txt", "--model", coded, "-o", codes)
-    assert done.code != 0 and "No space left" in done.err
-    assert (codes.read_bytes(), codes.with_suffix(".code.safetensors").read_bytes()) == before
+    assert done.code != 0
+    assert "No space left" in done.err
+    assert (codes.read_bytes(), Path(f"{codes}.code.safetensors").read_bytes()) == before
 
 
 def test_parquet_holds_bytes(run, corpus, coded, tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     assert run("encode", corpus, "--model", coded, "-o", tmp_path / "codes.parquet").code == 0
     column = pq.read_table(tmp_path / "codes.parquet")["embedding"]
-    assert str(column.type) == "fixed_size_list<element: uint8>[8]" or "uint8" in str(column.type)
-    assert load_code(tmp_path / "codes.code.safetensors").nbytes == 8
+    assert "uint8" in str(column.type)
+    assert load_code(tmp_path / "codes.parquet.code.safetensors").nbytes == 8

@@ -33,7 +33,9 @@ def decoded(encoder, coded):
 
 def test_encode_gives_bytes_that_know_their_code(encoder, coded):
     code = encoder.head.code
-    assert isinstance(coded, CodedArray) and coded.dtype == np.uint8 and coded.shape == (200, 4)
+    assert isinstance(coded, CodedArray)
+    assert coded.dtype == np.uint8
+    assert coded.shape == (200, 4)
     one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
     assert one.code is code
     np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
