@@ -25,7 +25,8 @@ class CodedArray(np.ndarray):
     code: Any
 
     def __array_finalize__(self, source: Any) -> None:
-        self.code = getattr(source, "code", None) if self.dtype in _BYTES else None
+        whole = self.dtype in _BYTES and self.shape[-1:] == np.shape(source)[-1:]
+        self.code = getattr(source, "code", None) if whole else None
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         return array[()] if return_scalar else np.asarray(array)

@@ -61,9 +61,10 @@ def test_one_code_and_none_are_decoded():
     assert CODES[:0].decode().shape == DECODED[:0].shape
 
 
-def test_codes_cut_in_columns_are_refused():
-    with pytest.raises(InputError, match=r"Codes are uint8 \[n, 2\]"):
-        as_floats(CODES[:, :1])
+@pytest.mark.parametrize("cut", [lambda x: x[:, :1], lambda x: x[:, 0], lambda x: x.T, lambda x: x.reshape(-1)])
+def test_codes_cut_in_columns_are_refused(cut):
+    with pytest.raises(InputError, match=r"without their code|Codes are uint8 \[n, 2\]"):
+        as_floats(cut(CODES))
 
 
 def test_queries_stay_floats_beside_codes():
