@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64, Shaped
+from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
 from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
@@ -83,7 +83,7 @@ class Index(About):
         return self.store.prepare
 
     def add(
-        self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
+        self, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
     ) -> None:
         """Adds raw vectors, encoded as the others (`check_encoding`), with texts if the index keeps texts.
 
@@ -94,16 +94,16 @@ class Index(About):
           InputError: An id is there already, or what is given does not fit the index.
         """
         with self._threads.writing():
-            self._check(vectors, documents)
+            vectors = self._check(vectors, documents)
             table = self.table.plus(ids, len(vectors))
             self._append(vectors, documents)
             self.table = table
 
-    def update(self, ids: Any, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+    def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
         """Replaces the documents of these ids, which must be there, by raw vectors; otherwise as `add`."""
         with self._threads.writing():
             self._check_removes()
-            self._check(vectors, documents)
+            vectors = self._check(vectors, documents)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
             keep = np.delete(np.arange(self.size), gone)
             table = self.table.taken(np.concatenate([keep, gone]))
@@ -131,12 +131,13 @@ class Index(About):
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
             raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
 
-    def _check(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
-        check_vectors("document vectors", vectors, self.input_dimension)
+    def _check(self, vectors: np.ndarray, documents: Sequence[str] | None) -> np.ndarray:
+        vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
             raise InputError(f"The index keeps {keeps}: add documents accordingly.")
         _check_documents(documents, vectors)
+        return vectors
 
     def _append(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
         """Adds what was checked, or raises and changes nothing."""
@@ -157,7 +158,7 @@ class Index(About):
             self.documents = [self.documents[row] for row in rows.tolist()]
 
     def search(
-        self, queries: Float[np.ndarray, "q d"], k: int, *, prepared: bool = False
+        self, queries: Shaped[np.ndarray, "q d"], k: int, *, prepared: bool = False
     ) -> tuple[Float32[np.ndarray, "q k"], Shaped[np.ndarray, "q k"]]:
         """The k best documents of each query.
 
@@ -177,7 +178,7 @@ class Index(About):
             scores, rows = self._search(queries, k, prepared)
             return scores, self.table.at(rows)
 
-    def hits(self, queries: Float[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
+    def hits(self, queries: Shaped[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
         """`search` as results with their texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k)
@@ -194,7 +195,7 @@ class Index(About):
     def _search(self, queries: np.ndarray, k: int, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
-        check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
+        queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if self.rescoring is None or prepared:
             scores, rows = self.store.search(queries, int(k), prepared)
@@ -284,7 +285,7 @@ class Index(About):
 
 
 def build_index(
-    vectors: Float[np.ndarray, "n d"],
+    vectors: Shaped[np.ndarray, "n d"],
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
@@ -300,7 +301,8 @@ def build_index(
     """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block.
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded; queries
+        are then the vectors of `Encoder.without_code`.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -328,7 +330,7 @@ def build_index(
             raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
         if name not in known:
             raise unknown_name(f"option of {backend}", name, known)
-    check_vectors("document vectors", vectors)
+    vectors = check_vectors("document vectors", vectors)
     _check_documents(documents, vectors)
     table = Ids.of(ids, len(vectors))
     prepare = preparation(whitening, vectors.shape[1], normalize)
