@@ -8,7 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Hundreds of tiny programs are compiled and run once or twice: their compilation is what takes time. They are kept for
 # the other processes of this run, those that the tests start among them, and for later runs.
 # XLA_FLAGS of processes that tests start: what compiles fastest (0.6 of the time that the fusion emitters take).
-ONE_DEVICE = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+ONE_DEVICE = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {ONE_DEVICE} --xla_force_host_platform_device_count=8"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

@@ -1,7 +1,8 @@
-"""Retrieval data: documents, queries and the relevant documents of each query, built from question pairs.
+"""Retrieval data: documents, queries and the relevant documents of each query, from pairs or a folder as BEIR's.
 
 References:
   Su et al. 2021 (BERT-whitening), section 4.4: the Quora protocol that `from_pairs` follows.
+  Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxwhiten.datasets.tables import read_header, read_table
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
@@ -81,6 +83,12 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
             golden.append(pair)
     if not total:
         raise DataError(f"{name}: no rows of question pairs in it.")
+    return _built(name, queries, documents, golden, {"rows": total, **(counts or {})})
+
+
+def _built(
+    name: str, queries: _Side, documents: _Side, golden: list[tuple[int, int]], counts: Mapping[str, int]
+) -> RetrievalData:
     pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
     gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
     empty = sum(not text for side in (queries, documents) for text in side.texts)
@@ -92,8 +100,7 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
         query_ids=list(queries.number),
         gold=gold,
         counts={
-            "rows": total,
-            **(counts or {}),
+            **counts,
             "empty_texts": empty,
             "rows_with_another_text_of_a_document": len(documents.conflicts),
             "rows_with_another_text_of_a_query": len(queries.conflicts),
@@ -134,6 +141,53 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
         else:
             bad(at, "malformed")
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
+
+
+def read_query_documents(path: str | os.PathLike[str]) -> RetrievalData:
+    """Reads a table with a relevant document for a query in each row, in the columns `query` and `document`.
+
+    Equal texts are one query, or one document. In a column `label`, 0 marks a document that is not relevant.
+    """
+    columns = ("query", "document", *({"label"} & set(read_header(path))))
+    table = read_table(path, dict(zip(columns, columns, strict=True)))
+    sides = ([str(text).strip() for text in table[column]] for column in columns[:2])
+    labels = (table.numbers("label") if "label" in table else np.ones(len(table.lines))) > 0
+    rows = (
+        (query, document, query, document, bool(label)) for query, document, label in zip(*sides, labels, strict=True)
+    )
+    return from_pairs(Path(path).name, rows)
+
+
+def read_beir(folder: str | os.PathLike[str]) -> RetrievalData:
+    """Reads a folder in BEIR's form: `corpus.jsonl`, `queries.jsonl` and judgements in `qrels/*.tsv`.
+
+    The judgements are those of `test.tsv`, or of the only file; queries that they do not name are left out. A document
+    is its title and its text. A score above 0 makes it relevant.
+
+    Raises:
+      DataError: A file is missing or damaged, or a judgement names a text that is not there.
+    """
+    folder = Path(folder)
+    judged = sorted((folder / "qrels").glob("*.tsv"))
+    if len(judged) != 1:
+        judged = [folder / "qrels" / "test.tsv"]
+    columns = {"query": "query-id", "document": "corpus-id", "score": "score"}
+    qrels = read_table(judged[0], columns)
+    wanted, relevant = set(qrels["query"]), qrels.numbers("score") > 0
+    sides = _Side("query"), _Side("document")
+    for side, file in zip(sides, ("queries.jsonl", "corpus.jsonl"), strict=True):
+        names = [name for name in ("_id", "title", "text") if name != "title" or name in read_header(folder / file)]
+        for key, *texts in zip(*read_table(folder / file, dict(zip(names, names, strict=True))).values(), strict=True):
+            if side is sides[1] or str(key) in wanted:
+                side.add(str(key), " ".join(map(str, texts)).strip())
+    golden = []
+    for row, keys in enumerate(zip(qrels["query"], qrels["document"], strict=True)):
+        for side, key in zip(sides, keys, strict=True):
+            if key not in side.number:
+                raise DataError(f"{qrels.where(row)}: the {side.kind} {key!r:.80} is not in the folder's JSON lines.")
+        if relevant[row]:
+            golden.append((sides[0].number[keys[0]], sides[1].number[keys[1]]))
+    return _built(folder.name, *sides, golden, {"judgements": len(qrels.lines)})
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

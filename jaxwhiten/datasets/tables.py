@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import os
 import re
@@ -39,6 +40,16 @@ class Table(dict[str, list[Any]]):
     def where(self, row: int) -> str:
         """File and line of a row, for messages."""
         return f"{self.path}, line {self.lines[row]}"
+
+    def numbers(self, column: str) -> np.ndarray:
+        """A column in float64; DataError names the line of what is not a number."""
+        found = np.empty(len(self.lines))
+        for row, value in enumerate(self[column]):
+            try:
+                found[row] = value
+            except ValueError:
+                raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
+        return found
 
 
 def split_name(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -91,7 +102,8 @@ def _read_delimited(
     if not header:
         raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
     names, width = header if columns is None else columns, len(header)
-    _check_columns(path, header, names)
+    if columns is not None:
+        _check_columns(path, header, names)
     yield names
     places = [header.index(name) for name in names]
     least = max(places, default=0) + 1
@@ -187,7 +199,9 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None) -> Reader:
+def _read(
+    path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None, header: Sequence[str] = ()
+) -> Reader:
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
@@ -198,7 +212,8 @@ def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str |
     if format == "jsonl":
         return _read_jsonl(path, columns, bad)
     tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
-    return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
+    rows = tsv if format == "tsv" else _csv_rows(path, bad)
+    return _read_delimited(path, columns, bad, itertools.chain([(0, list(header))], rows) if header else rows)
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
@@ -217,7 +232,11 @@ def table_rows(
 
 
 def read_table(
-    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None, *, skip_bad_rows: bool = False
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    header: Sequence[str] = (),
 ) -> Table:
     """Reads named columns of a table; rows of TSV and CSV may lack columns at the end that are not read.
 
@@ -225,6 +244,7 @@ def read_table(
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
       columns: From name in the result to name in the file; by default all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
+      header: Column names of a TSV or CSV file whose first line is a row.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -235,8 +255,9 @@ def read_table(
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
-    rows = _read(path, None if columns is None else list(columns.values()), bad)
-    header = next(rows)
+    rows = _read(path, None if columns is None else list(columns.values()), bad, header=header)
+    names = next(rows)
+    _check_columns(path, names, names)
     found = list(rows)
-    values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or header)}
+    values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or names)}
     return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)
