@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
     floats, fitted_on = encoder.without_code(), "its own sentences"
     ways = {"raw": floats.before_whitening(), "whitened": floats}
     if floats.head.whitening is None:
-        texts = dict.fromkeys([*pairs.sentence1, *pairs.sentence2])
+        texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
         ways["whitened"] = floats.whiten(texts, k=settings.pop("n_components", None), **settings)
         fitted_on = f"these {len(texts):,} sentences, without their scores"
     elif settings:

@@ -16,15 +16,7 @@ import numpy as np
 from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import Pairs, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
-from jaxwhiten.datasets.retrieval import (
-    RetrievalData,
-    Row,
-    from_pairs,
-    read_beir,
-    read_pairs_file,
-    read_query_documents,
-)
-from jaxwhiten.datasets.tables import read_header, table_format
+from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_own, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, spelled, unknown_name
 from jaxwhiten.io import cache_dir, content_key
@@ -42,8 +34,7 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     """Loads retrieval data.
 
     Args:
-      name: `"quora"`, `"mrpc"`, `"pydocs"`, or a path: a folder in BEIR's form (`read_beir`), a table with the columns
-        `query` and `document`, or a file in Quora's columns.
+      name: `"quora"`, `"mrpc"`, `"pydocs"`, or the path of a folder or file (`read_own`).
       data_dir: For Quora, a folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), itself or in a subfolder
         `quora`; for MRPC, a SentEval-style folder: the one that holds `downstream/MRPC`, or `downstream`, or `MRPC`
         itself. By default `$JAXWHITEN_DATA_DIR`; where that holds no Quora file, it is downloaded once and kept in the
@@ -59,15 +50,11 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     """
     if name in RETRIEVAL:
         return RETRIEVAL[name](data_dir)
-    if Path(name).is_dir():
-        return read_beir(name)
-    if Path(name).is_file():
-        usual = table_format(name) and {"query", "document"} <= set(read_header(name))
-        return read_query_documents(name) if usual else read_pairs_file(name)
+    if Path(name).exists():
+        return read_own(name)
     if os.sep in name or "." in name:
         raise DataNotFoundError(
-            f"{name}: no such file; expected a folder in BEIR's form, a table with the columns query and document, or a"
-            " file in Quora's columns."
+            f"{name}: no such file; expected BEIR's folder, a table of query and document, or Quora's columns."
         )
     raise unknown_name("retrieval data set (or file)", name, RETRIEVAL)
 

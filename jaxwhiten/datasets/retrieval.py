@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten.datasets.tables import read_header, read_table
+from jaxwhiten.datasets.tables import read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
@@ -67,14 +67,18 @@ class _Side:
         return number
 
 
-def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None) -> RetrievalData:
+def from_pairs(
+    name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None, corpus: Iterable[tuple[str, str]] = ()
+) -> RetrievalData:
     """Builds retrieval data from question pairs, following the paper.
 
     The first questions are the queries, the second ones the documents, both keyed by id with the first text of an id.
     The gold of a query are the documents of its rows marked as duplicates. Empty texts are replaced by `"."` and
-    counted, beside the `counts` of the reader.
+    counted, beside the `counts` of the reader. `corpus` has ids and texts of documents, also of such as no row names.
     """
     queries, documents = _Side("query"), _Side("document")
+    for key, text in corpus:
+        documents.add(key, text)
     total, golden = 0, []
     for query_id, document_id, query, document, duplicate in rows:
         total += 1
@@ -83,12 +87,6 @@ def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None 
             golden.append(pair)
     if not total:
         raise DataError(f"{name}: no rows of question pairs in it.")
-    return _built(name, queries, documents, golden, {"rows": total, **(counts or {})})
-
-
-def _built(
-    name: str, queries: _Side, documents: _Side, golden: list[tuple[int, int]], counts: Mapping[str, int]
-) -> RetrievalData:
     pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
     gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
     empty = sum(not text for side in (queries, documents) for text in side.texts)
@@ -100,7 +98,8 @@ def _built(
         query_ids=list(queries.number),
         gold=gold,
         counts={
-            **counts,
+            "rows": total,
+            **(counts or {}),
             "empty_texts": empty,
             "rows_with_another_text_of_a_document": len(documents.conflicts),
             "rows_with_another_text_of_a_query": len(queries.conflicts),
@@ -143,51 +142,46 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
 
 
-def read_query_documents(path: str | os.PathLike[str]) -> RetrievalData:
-    """Reads a table with a relevant document for a query in each row, in the columns `query` and `document`.
+def read_own(path: str | os.PathLike[str]) -> RetrievalData:
+    """Reads a folder in BEIR's form, a table with the columns `query` and `document`, or a file in Quora's columns.
 
-    Equal texts are one query, or one document. In a column `label`, 0 marks a document that is not relevant.
-    """
-    columns = ("query", "document", *({"label"} & set(read_header(path))))
-    table = read_table(path, dict(zip(columns, columns, strict=True)))
-    sides = ([str(text).strip() for text in table[column]] for column in columns[:2])
-    labels = (table.numbers("label") if "label" in table else np.ones(len(table.lines))) > 0
-    rows = (
-        (query, document, query, document, bool(label)) for query, document, label in zip(*sides, labels, strict=True)
-    )
-    return from_pairs(Path(path).name, rows)
-
-
-def read_beir(folder: str | os.PathLike[str]) -> RetrievalData:
-    """Reads a folder in BEIR's form: `corpus.jsonl`, `queries.jsonl` and judgements in `qrels/*.tsv`.
-
-    The judgements are those of `test.tsv`, or of the only file; queries that they do not name are left out. A document
-    is its title and its text. A score above 0 makes it relevant.
+    BEIR's folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or one other file of judgements; queries
+    without judgements are left out. A row of a table names a relevant document of a query, unless its `label` is 0.
 
     Raises:
-      DataError: A file is missing or damaged, or a judgement names a text that is not there.
+      DataError: A file is missing or damaged, or names a text that is not there; the message names file and line.
     """
-    folder = Path(folder)
-    judged = sorted((folder / "qrels").glob("*.tsv"))
-    if len(judged) != 1:
-        judged = [folder / "qrels" / "test.tsv"]
-    columns = {"query": "query-id", "document": "corpus-id", "score": "score"}
-    qrels = read_table(judged[0], columns)
-    wanted, relevant = set(qrels["query"]), qrels.numbers("score") > 0
-    sides = _Side("query"), _Side("document")
-    for side, file in zip(sides, ("queries.jsonl", "corpus.jsonl"), strict=True):
-        names = [name for name in ("_id", "title", "text") if name != "title" or name in read_header(folder / file)]
-        for key, *texts in zip(*read_table(folder / file, dict(zip(names, names, strict=True))).values(), strict=True):
-            if side is sides[1] or str(key) in wanted:
-                side.add(str(key), " ".join(map(str, texts)).strip())
-    golden = []
-    for row, keys in enumerate(zip(qrels["query"], qrels["document"], strict=True)):
-        for side, key in zip(sides, keys, strict=True):
-            if key not in side.number:
-                raise DataError(f"{qrels.where(row)}: the {side.kind} {key!r:.80} is not in the folder's JSON lines.")
-        if relevant[row]:
-            golden.append((sides[0].number[keys[0]], sides[1].number[keys[1]]))
-    return _built(folder.name, *sides, golden, {"judgements": len(qrels.lines)})
+    path = Path(path)
+    if path.is_dir():
+        return _read_beir(path)
+    header = read_header(path) if table_format(path) else []
+    if not {"query", "document"} <= set(header):
+        return read_pairs_file(path)
+    table = read_table(path, {name: name for name in ("query", "document", "label") if name in header})
+    relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
+    pairs = zip(map(str, table["query"]), map(str, table["document"]), relevant.tolist(), strict=True)
+    return from_pairs(path.name, ((query, document, query, document, label) for query, document, label in pairs))
+
+
+def _read_beir(folder: Path) -> RetrievalData:
+    found = sorted((folder / "qrels").glob("*.tsv"))
+    path = found[0] if len(found) == 1 else folder / "qrels" / "test.tsv"
+    judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
+    texts = {"query": _by_id(folder / "queries.jsonl"), "document": _by_id(folder / "corpus.jsonl")}
+    relevant, rows = judged.numbers("score") > 0, list[Row]()
+    for row, ids in enumerate(zip(judged["query"], judged["document"], strict=True)):
+        for (kind, known), key in zip(texts.items(), ids, strict=True):
+            if key not in known:
+                raise DataError(f"{judged.where(row)}: the {kind} {key!r:.80} is not in the folder's JSON lines.")
+        rows.append((*ids, texts["query"][ids[0]], texts["document"][ids[1]], bool(relevant[row])))
+    return from_pairs(folder.name, rows, corpus=texts["document"].items())
+
+
+def _by_id(path: Path) -> dict[str, str]:
+    """Texts, behind their titles, by their ids."""
+    names = ("_id", *({"title"} & set(read_header(path))), "text")
+    rows = zip(*read_table(path, {name: name for name in names}).values(), strict=True)
+    return {str(key): " ".join(map(str, texts)).strip() for key, *texts in rows}
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

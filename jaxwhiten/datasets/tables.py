@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import json
 import os
 import re
@@ -105,7 +104,7 @@ def _read_delimited(
     if columns is not None:
         _check_columns(path, header, names)
     yield names
-    places = [header.index(name) for name in names]
+    places = range(width) if columns is None else [header.index(name) for name in names]
     least = max(places, default=0) + 1
     for number, row in rows:
         if least <= len(row) <= width:
@@ -199,9 +198,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
         raise DataError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0][:200]}).") from error
 
 
-def _read(
-    path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None, header: Sequence[str] = ()
-) -> Reader:
+def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str | None = None) -> Reader:
     format = format or table_format(path)
     if format is None:
         raise unknown_name(f"ending of the table {path}:", split_name(path)[1], _FORMATS)
@@ -212,8 +209,7 @@ def _read(
     if format == "jsonl":
         return _read_jsonl(path, columns, bad)
     tsv = ((number, line.split("\t")) for number, line in numbered_lines(path, bad) if line)
-    rows = tsv if format == "tsv" else _csv_rows(path, bad)
-    return _read_delimited(path, columns, bad, itertools.chain([(0, list(header))], rows) if header else rows)
+    return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
 
 
 def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
@@ -255,9 +251,10 @@ def read_table(
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
-    rows = _read(path, None if columns is None else list(columns.values()), bad, header=header)
-    names = next(rows)
-    _check_columns(path, names, names)
-    found = list(rows)
-    values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or names)}
+    rows = _read(path, None if header or columns is None else list(columns.values()), bad)
+    first = next(rows)
+    if not header:
+        _check_columns(path, first, first)
+    found = [(1, first), *rows] if header else list(rows)
+    values = {name: [row[i] for _, row in found] for i, name in enumerate(header or columns or first)}
     return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)

@@ -9,6 +9,8 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.whitening import Whitening
 
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # few sentences
+
 
 @pytest.fixture(scope="module")
 def pairs():

@@ -174,7 +174,7 @@ def test_a_folder_in_beirs_form(beir):
     assert (data.name, data.document_ids, data.query_ids) == ("beir", ["d1", "d2", "d3"], ["2"])
     assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
     assert gold_of(data, "2") == ["d1"]
-    assert data.counts["judgements"] == 2
+    assert data.counts["rows"] == 2
 
 
 def test_a_judgement_of_a_document_that_is_not_there(beir):
