@@ -126,14 +126,14 @@ class Index(About):
                 " Build it with encoding=encoder.encoding()."
             )
         different = [
-            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"
+            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} here"
             for key in ENCODING_KEYS
             if self.encoding.get(key) != encoding.get(key)
         ]
         if different:
             raise MismatchError(
-                f"The query was encoded in another way than the documents: {'; '.join(different)}. Encode it as the"
-                f" index says (model {self.encoding.get('model')!r}), or build the index again."
+                f"The encoder is another than the documents': {'; '.join(different)}. Encode as the index says"
+                f" (model {self.encoding.get('model')!r}), or build the index again."
             )
 
     def check_k(self, k: Any) -> None:
