@@ -31,14 +31,16 @@ def run(args: argparse.Namespace) -> None:
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
-    n = 0
+    n = blank = 0
     with vector_writer(args.output, encoder.dimension) as write:
         blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
         for block in blocks:
-            write(texts.take(len(block)), block)
-            n += len(block)
+            taken = texts.take(len(block))
+            write(taken, block)
+            n, blank = n + len(block), blank + sum(not text.strip() for text in taken)
     if args.output != "-":
-        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions", file=sys.stderr)
+        kept = f", {blank:,} of them of blank texts, which `index` leaves out" if blank else ""
+        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions{kept}", file=sys.stderr)
 
 
 class Remembered:

@@ -107,7 +107,12 @@ def _texts(args: argparse.Namespace) -> tuple[list[str], str]:
     if not texts:
         raise DataError(f"{args.input}: no texts in it.")
     blank = len(found) - len(texts)
-    return texts, f" ({blank:,} blank ones left out)" if blank else ""
+    return (
+        texts,
+        f" ({blank:,} blank ones left out; `encode` keeps them: remove them from the file to align the two)"
+        if blank
+        else "",
+    )
 
 
 def _value(text: str) -> bool | int | float:
