@@ -117,6 +117,7 @@ def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def program() -> NoReturn:
     """The console script: `main`, and the end of the process."""
     interrupts.handle()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = main()
     except KeyboardInterrupt:
