@@ -31,16 +31,16 @@ def run(args: argparse.Namespace) -> None:
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
-    n = blank = 0
+    n = 0
     with vector_writer(args.output, encoder.dimension) as write:
         blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
         for block in blocks:
-            taken = texts.take(len(block))
-            write(taken, block)
-            n, blank = n + len(block), blank + sum(not text.strip() for text in taken)
+            write(texts.take(len(block)), block)
+            n += len(block)
     if args.output != "-":
-        kept = f", {blank:,} of them of blank texts, which `index` leaves out" if blank else ""
-        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions{kept}", file=sys.stderr)
+        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions", file=sys.stderr)
+    if texts.blank:
+        print(f"note: {texts.blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
 
 
 class Remembered:
@@ -52,9 +52,11 @@ class Remembered:
     def __init__(self, stream: Iterable[str]):
         self._stream = stream
         self._kept: list[str] = []
+        self.blank = 0
 
     def __iter__(self) -> Iterator[str]:
         for sentence in self._stream:
+            self.blank += not sentence.strip()
             self._kept.append(sentence)
             yield sentence
 

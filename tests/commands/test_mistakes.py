@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from configs import sbert_defaults
-from jaxwhiten import Encoder
+from jaxwhiten import Encoder, normalize
 from jaxwhiten.commands import cli
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import Normalize
+from jaxwhiten.search import build_index
 from tests.commands.conftest import generated
 from tests.conftest import ROOT
 from tests.test_interrupts import assert_interrupted, start_and_wait
@@ -164,7 +165,7 @@ def test_blank_lines(run, places, tmp_path):
     (tmp_path / "texts.txt").write_text("one\n\ntwo\n  \n")
     model = ("--model", places["tiny"], "--pooling", "mean")
     done = run("encode", tmp_path / "texts.txt", *model, "-o", tmp_path / "v.npy")
-    assert "4 vectors of 32 dimensions, 2 of them of blank texts, which `index` leaves out" in done.err
+    assert "4 vectors of 32 dimensions\nnote: 2 texts are blank; encode keeps them, index leaves them out\n" in done.err
     done = run("index", tmp_path / "texts.txt", *model, "-o", tmp_path / "idx")
     assert (
         "2 texts (2 blank ones left out; `encode` keeps them: remove them from the file to align the two)" in done.out
@@ -202,3 +203,18 @@ def test_what_sentence_transformers_users_type(places):
             encoder.encode_query(["one"], **wrong)
     with pytest.raises(InputError, match="Expected a list of sentences, got None"):
         encoder.encode(None)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-24])
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_vectors_that_float32_cannot_square(backend, scale):
+    if backend != "jax":
+        pytest.importorskip("faiss")
+    x = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+    index = build_index(x, backend)
+    with pytest.raises(InputError, match=r"Row 0 of the query vectors is \S+ long.*jaxwhiten.normalize"):
+        index.search(x * np.float32(scale), 1)
+    with pytest.raises(InputError, match=r"Row 0 of the document vectors is \S+ long"):
+        build_index(x * np.float32(scale), backend)
+    _, ids = index.search(normalize(x * np.float32(scale)), 1)
+    assert ids[:, 0].tolist() == list(range(60))
