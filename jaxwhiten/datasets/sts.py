@@ -56,9 +56,7 @@ def read_pairs(path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Pai
       DataError: A column is missing, or a score is not a number; the message names the line.
     """
     if len(columns) not in (0, 3):
-        raise InputError(
-            f"{spelled('columns', ','.join(columns))}: expected three names, such as {','.join(_COLUMNS)}."
-        )
+        raise InputError(f"{spelled('columns', ','.join(columns))}: expected three names, as {','.join(_COLUMNS)}.")
     found = read_header(path)
     bare = not columns and len(found) == 3 and found[2].lstrip("+-").replace(".", "", 1).isdecimal()
     names = columns or (_COLUMNS if bare or len(found) != 3 or set(found) == set(_COLUMNS) else found)

@@ -132,8 +132,8 @@ class Index(About):
         ]
         if different:
             raise MismatchError(
-                f"The encoder is another than the documents': {'; '.join(different)}. Encode as the index says"
-                f" (model {self.encoding.get('model')!r}), or build the index again."
+                f"The documents of the index were encoded in another way: {'; '.join(different)}. Encode as the index"
+                f" says (model {self.encoding.get('model')!r}), or build the index again."
             )
 
     def check_k(self, k: Any) -> None:

@@ -266,7 +266,7 @@ class Whitening(VectorMethod):
     def _check_rank(self, decomposition: Decomposition, n: int) -> None:
         """Refuses rank 0, and warns of columns kept beyond the rank."""
         k, rank = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n)
-        if rank < 1:
+        if decomposition.rank(0.0, n) < 1:
             raise InputError(
                 f"Nothing to whiten: n_samples={n} rows are all equal, or differ by less than float64 can square. Give"
                 " rows that differ, or scale them."

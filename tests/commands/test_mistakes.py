@@ -78,7 +78,11 @@ MISTAKES = {
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
     "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
     "one sentence again and again": ("fit {same} --model {tiny} --pooling mean -o {out}", 2, "rows are all equal"),
-    "added by another model": ("index {texts} --add --model {other} -o {idx}", 2, "the documents'"),
+    "added by another model": (
+        "index {texts} --add --model {other} -o {idx}",
+        2,
+        "The documents of the index were encoded",
+    ),
     "a mistyped command": ("idnex {texts}", 2, "Unknown command 'idnex'. Did you mean 'index'"),
     "a mistyped flag": (f"{INDEX} --poling mean", 2, "Unknown option '--poling'. Did you mean '--pooling'"),
 }
