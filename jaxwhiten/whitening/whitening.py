@@ -147,7 +147,7 @@ class Whitening(VectorMethod):
 
     Directions whose eigenvalue lies below `eigenvalue_floor` times the largest are scaled as if it lay at that floor:
     they stay small instead of being blown up, and nothing is ever divided by zero. `rank_` counts those above it.
-    Rows that are all equal are refused. `transform` and `inverse_transform` may be called from several threads.
+    Rows that are all equal map to zero. `transform` and `inverse_transform` may be called from several threads.
 
     Args:
       n_components: k, the columns kept; None for all.
@@ -180,9 +180,11 @@ class Whitening(VectorMethod):
 
     def _complete(self, state: Moments) -> Decomposition:
         decomposition = Decomposition.of(state)
-        self._check_rank(decomposition, state.n)
+        if 0 < np.abs(state.mean).max() < np.sqrt(np.finfo(np.float64).tiny):
+            raise InputError(f"The rows are near {state.mean[0]:.0e}, whose squares float64 does not hold: scale them.")
         if self.gamma:  # at 0 nothing is scaled
             _warn_of_few_rows(decomposition, state.n, int(self.n_components or len(state.mean)))
+        self._warn_of_rank(decomposition, state.n)
         variances = np.square(decomposition.vectors) @ decomposition.values
         if 0 < np.median(variances) < _floor(variances.max(keepdims=True), float(self.eigenvalue_floor)):
             _warn(
@@ -243,7 +245,7 @@ class Whitening(VectorMethod):
         result = type(self)(**self.get_params()).set_params(**changes)
         result._check_params(self.n_features_in_)
         result._learned = self._learned._replace(state=decomposition)
-        result._check_rank(decomposition, self.n_samples_seen_)
+        result._warn_of_rank(decomposition, self.n_samples_seen_)
         return result
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
@@ -263,14 +265,8 @@ class Whitening(VectorMethod):
         variances = np.einsum("ij,ij->j", axes, moments.covariance() @ axes)
         return (moments.mean - self.mean_) @ axes, np.maximum(variances, 0.0)
 
-    def _check_rank(self, decomposition: Decomposition, n: int) -> None:
-        """Refuses rank 0, and warns of columns kept beyond the rank."""
+    def _warn_of_rank(self, decomposition: Decomposition, n: int) -> None:
         k, rank = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n)
-        if decomposition.rank(0.0, n) < 1:
-            raise InputError(
-                f"Nothing to whiten: n_samples={n} rows are all equal, or differ by less than float64 can square. Give"
-                " rows that differ, or scale them."
-            )
         if k is not None and k > rank and not self._coefficient(decomposition, n):
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(

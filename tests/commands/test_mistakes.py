@@ -35,7 +35,7 @@ def places(tiny_model, tmp_path_factory):
         "empty.txt": "",
         "header.csv": "id,title,body\n1,a,b\n",
         "rows.jsonl": '{"text": "one"}\n{"txt": "two"}\n',
-        "same.txt": "one sentence\n" * 40,
+        "same.txt": "one sentence\n" * 400,
         "pairs.csv": "a,b,1\nc,d,high\n",
     }
     for name, text in files.items():
@@ -77,7 +77,11 @@ MISTAKES = {
     "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another place"),
     "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
     "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
-    "one sentence again and again": ("fit {same} --model {tiny} --pooling mean -o {out}", 2, "rows are all equal"),
+    "one sentence again and again": (
+        "fit {same} --model {tiny} --pooling mean -o {out}",
+        2,
+        "the 400 vectors are all equal",
+    ),
     "added by another model": (
         "index {texts} --add --model {other} -o {idx}",
         2,
