@@ -2,8 +2,9 @@
 
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
-Queries stay float32, documents are coded. Statistics are fitted on the documents and, where `outside` names text, on
-sentences of that, the documents never seen; for the spectrum code also with no more of the documents than their mean.
+Queries stay float32, documents are coded; a code at the end of the model is left out. Statistics are fitted on the
+documents and, where `outside` names text, on sentences of that, the documents never seen; for the spectrum code also
+with no more of the documents than their mean.
 With `classify` pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
 `report.html` and a plot to the folder `out`.
 """
@@ -83,7 +84,7 @@ def main(config: ConfigDict) -> None:
     out = Path(config.out)
     make_folder(out)
     data = load_retrieval(config.dataset, config.data_dir or None)
-    encoder = load_encoder(config, config.pooling)
+    encoder = load_encoder(config, config.pooling).without_code()
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
 
     store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()

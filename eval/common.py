@@ -65,7 +65,7 @@ class Settings:
 
     def dimensions(self, encoder: Encoder, pooling: str) -> list[int]:
         """The dimensions asked for, 0 read as the full one, largest first."""
-        width = encoder.with_pooling(pooling).dimension
+        width = encoder.with_pooling(pooling).without_code().dimension
         for k in self.ks:
             if k > width:
                 raise InputError(f"config.ks: {k} is more than the {width} dimensions of {encoder.name}, {pooling}.")

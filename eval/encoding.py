@@ -11,6 +11,7 @@ import numpy as np
 
 from eval.settings import words
 from jaxwhiten import Encoder, Moments
+from jaxwhiten.coded import as_floats
 from jaxwhiten.datasets import NLIRows
 from jaxwhiten.encoding import EmbeddingStore, text_fingerprint
 from jaxwhiten.head import canonical
@@ -52,14 +53,14 @@ def encode(
     batch_size: int | None = None,
     store: EmbeddingStore | None = None,
 ) -> dict[str, np.ndarray]:
-    """The vectors of all sentences by pooling, in every process; each encodes its share.
+    """The vectors of all sentences by pooling, in every process; each encodes its share. Codes are decoded.
 
     `batch_size` is not used where vectors are looked up and kept in a `store`.
     """
     distributed.check_same("model and sentences", [encoder.fingerprint, text_fingerprint(sentences)])
     own, options = distributed.share(sentences), {"pooling": tuple(poolings), "show_progress": show_progress()}
     found = store.encode(encoder, own, **options) if store else encoder.encode(own, batch_size=batch_size, **options)
-    return {pooling: distributed.gather_rows(vectors) for pooling, vectors in found.items()}
+    return {pooling: distributed.gather_rows(as_floats(vectors)) for pooling, vectors in found.items()}
 
 
 def show_progress() -> bool | None:

@@ -168,7 +168,7 @@ def score(
             vectors.documents,
             backend,
             whitening=whitening,
-            encoding=encoder.encoding(vectors.pooling),
+            encoding=encoder.without_code().encoding(vectors.pooling),
             documents=data.documents,
             **options,
         )

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
+from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
 
 BLOCK_BYTES = 64 << 20
@@ -23,12 +24,13 @@ T = TypeVar("T")
 def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
     """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
 
-    Refuses input that is sparse, complex, not numeric or not two-dimensional, has no columns or fewer rows than
-    `min_rows`, or not as many columns as `columns` says. `caller` is the name in the messages.
+    Coded vectors are decoded. Refuses input that is sparse, complex, not numeric, bytes without their code or not
+    two-dimensional, has no columns or fewer rows than `min_rows`, or not as many columns as `columns` says. `caller` is
+    the name in the messages.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
-    array = np.asarray(X)
+    array = as_floats(X)
     if np.iscomplexobj(array):
         raise InputError(f"Complex data not supported: {caller} takes real rows, got dtype {array.dtype}.")
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
@@ -138,13 +140,14 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
     return max(8, 1 << (max(1, budget // (d * itemsize)).bit_length() - 1))
 
 
-def normalize(x: Float[np.ndarray | jax.Array, "*batch d"]) -> Float[np.ndarray, "*batch d"]:
-    """Scales vectors, along the last axis, to unit length, in float32 or float64; zero vectors stay zero.
+def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
+    """Scales vectors, coded ones decoded, to unit length along the last axis, in float32 or float64; zeros stay zero.
 
     Raises:
+      InputError: Bytes whose code nobody knows.
       NonFiniteError: A vector holds NaN or an infinity; the message names its row.
     """
-    x = np.asarray(x)
+    x = as_floats(x)
     x = x.astype(work_dtype(x.dtype), copy=False)
     rows = x.reshape(-1, x.shape[-1])
     with np.errstate(over="ignore", under="ignore"):

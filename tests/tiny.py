@@ -47,6 +47,7 @@ FAMILIES = {
     },
     "modernbert": {
         "model_type": "modernbert",
+        "num_layers": 3,
         "learned_positions": False,
         "type_vocab_size": 0,
         "pooler": False,
@@ -65,12 +66,12 @@ FAMILIES = {
 
 
 def tiny_config(**changes) -> EncoderConfig:
-    """Three layers of width 32: small enough to compile in a second."""
+    """Two layers of width 32: small enough to compile in a second."""
     sizes = {
         "model_type": "bert",
         "vocab_size": 200,
         "hidden_size": 32,
-        "num_layers": 3,
+        "num_layers": 2,
         "num_heads": 4,
         "intermediate_size": 64,
         "max_positions": 64,

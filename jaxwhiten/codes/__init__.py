@@ -1,11 +1,12 @@
 """Small codes of vectors: arrays in, bytes out.
 
 code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; nothing is trained
-codes = code.encode(vectors)                    # uint8 [n, 48]
+codes = code.encode(vectors)                    # uint8 [n, 48], which knows its code: codes.decode()
 code.scores(queries, codes)                     # float queries against what the codes stand for
 code.to_faiss()                                 # an empty FAISS index that codes what is added to it
 """
 
+from jaxwhiten.coded import CodedArray
 from jaxwhiten.codes.code import CODES, Code, load_code, make_code
 from jaxwhiten.codes.drift import Drift, drift
 from jaxwhiten.codes.levels import allocate, distortions, lloyd_max

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, UInt8
+from jaxtyping import Array, Bool, Float32, Int, Integer, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
+from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser
 from jaxwhiten.errors import InputError, unknown_name
@@ -132,7 +133,7 @@ class Code(VectorMethod):
         return self.affine(X)
 
     def encode(self, x: Any) -> UInt8[np.ndarray | Array, "n bytes"]:
-        """The codes of vectors, in JAX for a JAX array.
+        """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array.
 
         Args:
           x: [n, d] rows. A JAX array is coded where it lies, also inside a compiled function; of anything else blocks
@@ -150,9 +151,9 @@ class Code(VectorMethod):
         constants = self.constants
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
             codes[part] = self.quantise(self.transform(x[part]), constants)
-        return codes
+        return with_code(codes, self)
 
-    def decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
+    def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         """What codes, uint8 or the same bytes as int8, stand for in the space of `transform`."""
         return self._decode(self._bytes(codes))
 
@@ -163,7 +164,7 @@ class Code(VectorMethod):
             raise InputError(f"Codes are uint8 [n, {self.nbytes}]; got {codes.dtype} of shape {codes.shape}.")
         return codes.view(np.uint8)
 
-    def scores(self, queries: Any, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
+    def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
         """How similar queries are to coded vectors; more is nearer.
 
         Args:

@@ -22,13 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from tqdm import tqdm
 
-    from jaxwhiten.arrays import normalize, work_dtype
+    from jaxwhiten.arrays import as_matrix, normalize, work_dtype
     from jaxwhiten.commands.vectors import check_output, open_vectors, vector_writer
 
     check_output(args.output)
     vectors = open_vectors(args.vectors)
     whitening = load_whitening(args.whitening, args)
-    n, d = vectors.shape
+    n, d = len(vectors), as_matrix(vectors[:1]).shape[1]
     if d != whitening.n_features_in_:
         raise MismatchError(
             f"{args.vectors}: vectors of {d} dimensions; {args.whitening} takes {whitening.n_features_in_}."

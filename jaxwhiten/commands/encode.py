@@ -13,7 +13,7 @@ from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_texts(parser)
-    endings = ".npy (float32), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
+    endings = ".npy (float32, or uint8 codes), .parquet (text and embedding) or .jsonl; - for JSON lines on stdout"
     add(parser, "-o --output OUTPUT", endings, required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to apply to the vectors")
@@ -32,13 +32,15 @@ def run(args: argparse.Namespace) -> None:
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
     n = 0
-    with vector_writer(args.output, encoder.dimension) as write:
+    code = encoder.head.code
+    with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
         blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
         for block in blocks:
             write(texts.take(len(block)), block)
             n += len(block)
     if args.output != "-":
-        print(f"{args.output}: {n:,} vectors of {encoder.dimension} dimensions", file=sys.stderr)
+        what = "vectors of {} dimensions" if code is None else "codes of {} bytes"
+        print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
     if texts.blank:
         print(f"note: {texts.blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
 

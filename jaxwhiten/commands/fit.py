@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Moments, Whitening
 
-_FILE = ".safetensors"
+_FILE, _ROWS = ".safetensors", 1 << 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,13 +41,16 @@ def run(args: argparse.Namespace) -> None:
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
     if from_vectors:
+        from jaxwhiten.arrays import blocks
         from jaxwhiten.commands.vectors import open_vectors
         from jaxwhiten.whitening import Moments
 
         vectors, encoder = open_vectors(args.input), None
         if not len(vectors):
             raise DataError(f"{args.input}: no vectors in it.")
-        moments = Moments().update(vectors)
+        moments = Moments()
+        for part in blocks(len(vectors), _ROWS):  # codes are decoded a part at a time
+            moments.update(vectors[part])
     else:
         filled = (text for text in sentences(args.input, args.format, args.column) if text.strip())
         texts = nonempty(filled, args.input)

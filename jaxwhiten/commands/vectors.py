@@ -1,4 +1,7 @@
-"""Vectors to files and pipes, block by block: NPY, Parquet and JSON lines."""
+"""Vectors to files and pipes, block by block: NPY, Parquet and JSON lines.
+
+Codes are written as the bytes they are, with their code in a file beside them: codes.npy.code.safetensors.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.coded import with_code
 from jaxwhiten.errors import DataError, optional, unknown_name
 
 STDOUT = "-"
 ENDINGS = (".npy", ".parquet", ".jsonl")
+_CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # the file of a code, and the one of codes it belongs to
 
 # Takes the sentences of a block (None where there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
@@ -31,24 +36,25 @@ def check_output(path: str) -> str:
 
 
 @contextlib.contextmanager
-def vector_writer(path: str, dimension: int, dtype: np.dtype | type = np.float32) -> Iterator[Write]:
-    """Opens a file for any number of vectors; it appears under its name when all were written.
-
-    Only a `.npy` file has the dtype; Parquet holds float32.
-    """
+def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any = None) -> Iterator[Write]:
+    """Opens a file for any number of vectors, or of codes; it appears under its name when all were written."""
     ending = check_output(path)
     if path == STDOUT:
         yield _json_lines(sys.stdout)
         return
-    with io.atomic_path(path) as temporary:
+    with contextlib.ExitStack() as stack:
+        beside = code and stack.enter_context(io.atomic_path(f"{path}{_CODE}"))
+        temporary = stack.enter_context(io.atomic_path(path))
         if ending == ".npy":
             with open(temporary, "wb") as file:
                 yield from _npy(file, dimension, np.dtype(dtype))
         elif ending == ".parquet":
-            yield from _parquet(temporary, dimension)
+            yield from _parquet(temporary, dimension, np.dtype(dtype))
         else:
             with open(temporary, "w", encoding="utf-8") as text:
                 yield _json_lines(text)
+        if code is not None:
+            code.save(beside, {_CHECKSUM: io.sha256_file(temporary)})
 
 
 def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:
@@ -72,15 +78,16 @@ def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Writ
         raise AssertionError("the NPY header has grown over the first row")
 
 
-def _parquet(path: Path, dimension: int) -> Iterator[Write]:
+def _parquet(path: Path, dimension: int, dtype: np.dtype) -> Iterator[Write]:
     pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
     import pyarrow as pa
 
-    schema = pa.schema([("text", pa.string()), ("embedding", pa.list_(pa.float32(), dimension))])
+    embedding = pa.list_(pa.from_numpy_dtype(dtype), dimension)
+    schema = pa.schema([("text", pa.string()), ("embedding", embedding)])
     with pq.ParquetWriter(path, schema) as writer:
 
         def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
-            flat = pa.array(np.ascontiguousarray(block, np.float32).ravel())
+            flat = pa.array(np.ascontiguousarray(block, dtype).ravel())
             column = pa.FixedSizeListArray.from_arrays(flat, dimension)
             text = pa.array([None] * len(block) if texts is None else texts, pa.string())
             writer.write_table(pa.table([text, column], schema=schema))
@@ -99,7 +106,7 @@ def _json_lines(file: Any) -> Write:
 
 
 def open_vectors(path: str) -> np.ndarray:
-    """Memory-maps a `.npy` file of vectors."""
+    """Memory-maps a `.npy` file of vectors, or of codes with the code beside them."""
     try:
         array = io.map_array(path)
     except FileNotFoundError:
@@ -108,4 +115,16 @@ def open_vectors(path: str) -> np.ndarray:
         raise DataError(f"{path}: not a readable .npy file ({' '.join(str(error).split())[:200]}).") from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise DataError(f"{path}: holds {array.dtype} of shape {array.shape}, expected numbers [n, d].")
-    return array
+    if array.dtype.itemsize > 1:
+        return array
+    from jaxwhiten.codes import load_code
+
+    if not (beside := Path(f"{path}{_CODE}")).is_file():
+        raise DataError(
+            f"{path}: holds bytes, and {beside.name} with their code is not beside it, so nobody knows what they stand"
+            " for: write both with `jaxwhiten encode`, or save the code there with code.save."
+        )
+    code = load_code(beside)
+    if array.shape[1] != code.nbytes or code.provenance.get(_CHECKSUM) not in (None, io.sha256_file(path)):
+        raise DataError(f"{path}: {beside.name} is the code of other bytes: write both again with `jaxwhiten encode`.")
+    return with_code(array, code)

@@ -331,7 +331,7 @@ class Encoder:
             only.
 
         Returns:
-          float32 [n, d] in the order of the sentences, or uint8 [n, bytes] of a head that ends with a code; one row
+          float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] of a head with a code; one row
           without its first axis for one string; for several poolings a dict of such arrays by name.
 
         Raises:
@@ -414,7 +414,7 @@ class Encoder:
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
-        """How alike all n vectors are to all m, by `similarity_fn_name`; distances are negative."""
+        """How alike all n vectors are to all m, by `similarity_fn_name`; distances are negative, codes are decoded."""
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Shaped
 from scipy.spatial.distance import cdist
 
 from jaxwhiten.arrays import normalize
+from jaxwhiten.coded import comparable
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.metrics import cosine_pairs
 
@@ -37,14 +38,14 @@ def check_similarity(name: str) -> str:
 
 
 def similarity(
-    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*m _d"], name: str = "cosine"
+    a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*m _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, "n m"]:
-    """Of all rows of one array with all of another; one vector alone is one row."""
+    """Of all rows of one array with all of another; one vector alone is one row; codes by `comparable`."""
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
 def similarity_pairwise(
-    a: Float[np.ndarray, "*n d"], b: Float[np.ndarray, "*_n _d"], name: str = "cosine"
+    a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*_n _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, " n"]:
     """Of each row with the row of the same number."""
     first, second = _rows(a, b)
@@ -54,7 +55,7 @@ def similarity_pairwise(
 
 
 def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in (a, b))
+    first, second = (np.atleast_2d(np.asarray(x, np.float32)) for x in comparable(a, b))
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
         raise InputError(f"Arrays of shapes {np.shape(a)} and {np.shape(b)} hold no vectors of the same width.")
     return first, second

@@ -18,6 +18,7 @@ from typing import Any, no_type_check, overload
 
 import numpy as np
 
+from jaxwhiten.coded import with_code
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 from jaxwhiten.text import checked_text
@@ -73,8 +74,8 @@ class EmbeddingStore:
           sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
-          A read-only memory map in the order of the sentences, float32 [n, d], or uint8 [n, bytes] of a head that ends
-          with a code; for several poolings a dict by name.
+          A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] of a head
+          that ends with a code; for several poolings a dict by name.
         """
         single = pooling is None or isinstance(pooling, str)
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
@@ -101,6 +102,7 @@ class EmbeddingStore:
                     entry.put(shard, block[name])
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
+        found = {name: with_code(array, encoder.with_pooling(name).head.code) for name, array in found.items()}
         return found[names[0]] if single else found
 
 

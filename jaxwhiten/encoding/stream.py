@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from jaxwhiten.arrays import blocks, normalize
+from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
@@ -49,11 +50,11 @@ class ReadyHead(NamedTuple):
 
     def empty(self, n: int) -> np.ndarray:
         """Room for n vectors."""
-        return np.empty((n, self.truncate_dim or self.width), self.head.dtype)
+        return with_code(np.empty((n, self.truncate_dim or self.width), self.head.dtype), self.head.code)
 
     def finished(self, x: np.ndarray) -> np.ndarray:
-        """Vectors, cut and scaled."""
-        x = x[:, : self.truncate_dim]
+        """Vectors, cut and scaled; of a head that ends with a code its codes."""
+        x = with_code(x[:, : self.truncate_dim], self.head.code)
         return normalize(x) if self.unit_length else x
 
     def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:

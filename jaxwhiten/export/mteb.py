@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten import io
+from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.methods import VectorMethod
@@ -47,7 +48,7 @@ class MTEBEncoder:
         name: str | None = None,
     ) -> None:
         self.encoder, self.whitening, self.batch_size = encoder, whitening, batch_size
-        width, named = encoder.dimension, {"pooling": encoder.pooling}
+        width, named = encoder.without_code().dimension, {"pooling": encoder.pooling}
         if whitening is not None:
             takes, params = whitening.n_features_in_, whitening.get_params()
             if takes != width:
@@ -71,7 +72,7 @@ class MTEBEncoder:
         )
 
     def _whitened(self, vectors: np.ndarray) -> np.ndarray:
-        return vectors if self.whitening is None else self.whitening.transform(vectors)
+        return as_floats(vectors) if self.whitening is None else self.whitening.transform(vectors)
 
     def encode(
         self, inputs: Iterable[Mapping[str, Any]], *, show_progress_bar: bool = False, **about: Any
@@ -84,7 +85,7 @@ class MTEBEncoder:
           **about: The task, split, subset and prompt type, and further options of MTEB's; not used.
 
         Returns:
-          One vector per text, in order.
+          One vector per text, in order; what its code stands for where the encoder ends with one.
         """
         texts = [text for batch in inputs for text in batch["text"]]
         return self._whitened(self.encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Float, Float32, Float64, Int
+from jaxtyping import Float32, Float64, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
+from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
 from jaxwhiten.metrics.scores import average_cosine
 
@@ -35,7 +36,7 @@ class Geometry(TypedDict):
     hubness: float
 
 
-def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10, seed: int = 0) -> Geometry:
+def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10, seed: int = 0) -> Geometry:
     """All measures of one set of vectors.
 
     Args:
@@ -45,6 +46,7 @@ def geometry(x: Float[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 10
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
     """
+    x = as_floats(x)
     _check(x, "The geometry of vectors")
     if max_rows < 2:
         raise InputError(f"max_rows must be at least 2, got {max_rows}.")
@@ -108,7 +110,7 @@ def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
     return float(np.exp(-(p @ np.log(p))))
 
 
-def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]) -> float:
+def alignment(x: Shaped[np.ndarray, "n d"], y: Shaped[np.ndarray, "n d"]) -> float:
     """The mean of ‖x − y‖² of the two sides of positive pairs, on the unit sphere; smaller is better.
 
     References:
@@ -121,7 +123,7 @@ def alignment(x: Float[np.ndarray, "n d"], y: Float[np.ndarray, "n d"]) -> float
     return float(np.einsum("ij,ij->i", difference, difference).mean())
 
 
-def uniformity(x: Float[np.ndarray, "n d"]) -> float:
+def uniformity(x: Shaped[np.ndarray, "n d"]) -> float:
     """The logarithm of the mean of exp(−2 ‖x − y‖²) over all pairs of rows, on the unit sphere; smaller is better.
 
     A number from −8 to 0, exact, in blocks. Zero rows stay zero.
@@ -137,7 +139,7 @@ def uniformity(x: Float[np.ndarray, "n d"]) -> float:
     return math.log(total / (n * (n - 1)))
 
 
-def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
+def k_occurrence(x: Shaped[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
     """How often each row is among the k nearest neighbours, by cosine, of others; of equally near ones the first."""
     _check(x, "The k-occurrence")
     n = len(x)
@@ -151,7 +153,7 @@ def k_occurrence(x: Float[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " 
     return counts
 
 
-def hubness(x: Float[np.ndarray, "n d"], k: int = 10) -> float:
+def hubness(x: Shaped[np.ndarray, "n d"], k: int = 10) -> float:
     """The skewness of the k-occurrence: 0 when every row occurs equally often, large when few, the hubs, do so.
 
     References:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypedDict
 
 import numpy as np
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Real, Shaped
 
 from jaxwhiten.arrays import first_nonfinite_row, normalize
+from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.errors import InputError, NonFiniteError
 
 AGGREGATES = ("wmean", "mean", "all")
@@ -67,9 +68,9 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
     return float(rx @ ry) / scale if scale > 0 else math.nan
 
 
-def cosine_pairs(a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:
     """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; a zero vector gives 0."""
-    return np.einsum("nd,nd->n", normalize(a), normalize(b))
+    return np.einsum("nd,nd->n", *map(normalize, comparable(a, b)))
 
 
 def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"], subsets: Sequence[str]) -> STSScores:
@@ -105,7 +106,7 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
     }
 
 
-def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
+def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
     """The mean cosine of two different rows: near 0 for vectors spread evenly, near 1 for a narrow cone.
 
     Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors. Zero
@@ -117,13 +118,13 @@ def average_cosine(x: Float[np.ndarray, "n d"]) -> float:
     n = len(x)
     if n < 2:
         raise InputError(f"The average cosine needs at least two vectors, got {n}.")
-    unit = normalize(x.astype(np.float64))
+    unit = normalize(as_floats(x).astype(np.float64))
     total = unit.sum(axis=0)
     return float((total @ total - np.count_nonzero(unit.any(axis=1))) / (n * (n - 1)))
 
 
 def partner_ranks(
-    x: Float[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
+    x: Shaped[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
 ) -> Int[np.ndarray, " q"]:
     """For every row with a partner: how many other rows are at least as similar, by cosine, as its nearest partner.
 

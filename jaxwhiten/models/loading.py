@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
@@ -187,6 +188,12 @@ def load_model(
 
 def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
     """The module with shapes only: nothing is allocated before the shapes of the weights are checked."""
+    module, state = _traced(config, dtype, remat)
+    return module, jax.tree.map(lambda shape: shape, state)  # a state of its own, which is filled in
+
+
+@functools.lru_cache(maxsize=16)
+def _traced(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
     return nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype, remat=remat)))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten._version import __version__
 from jaxwhiten.codes import CODES, Code, Quantiser
@@ -52,12 +52,12 @@ class Index(About):
         """What is done to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(self, vectors: Float[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+    def add(self, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
         """Adds raw vectors, encoded as the others (`check_encoding`), at the end, with texts if the index keeps texts.
 
         What was fitted or trained stays as it is. `save` writes the index anew.
         """
-        check_vectors("document vectors", vectors, self.input_dimension)
+        vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
             raise InputError(f"The index keeps {keeps}: add documents accordingly.")
@@ -93,7 +93,7 @@ class Index(About):
             self.documents = [self.documents[i] for i in keep.tolist()]
 
     def search(
-        self, queries: Float[np.ndarray, "q d"], k: int, *, prepared: bool = False
+        self, queries: Shaped[np.ndarray, "q d"], k: int, *, prepared: bool = False
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
         """The k best documents of each query.
 
@@ -107,7 +107,7 @@ class Index(About):
           Scores, best first, and ids. Where an approximate index found fewer than k: score −inf and id −1.
         """
         self.check_k(k)
-        check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
+        queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if self.rescoring is None or prepared:
             scores, ids = self.store.search(queries, int(k), prepared)
@@ -214,7 +214,7 @@ class Index(About):
 
 
 def build_index(
-    vectors: Float[np.ndarray, "n d"],
+    vectors: Shaped[np.ndarray, "n d"],
     backend: str = "faiss-flat",
     *,
     whitening: Any | None = None,
@@ -229,7 +229,8 @@ def build_index(
     """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block.
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded; queries
+        are then the vectors of `Encoder.without_code`.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -255,7 +256,7 @@ def build_index(
             raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
         if name not in known:
             raise unknown_name(f"option of {backend}", name, known)
-    check_vectors("document vectors", vectors)
+    vectors = check_vectors("document vectors", vectors)
     _check_documents(documents, vectors)
     prepare = preparation(whitening, vectors.shape[1], normalize)
     rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)

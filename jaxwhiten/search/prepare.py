@@ -9,14 +9,16 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from jaxwhiten.arrays import blocks
+from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
 
 
-def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> None:
-    """Refuses what cannot be indexed or searched for; `what` the vectors are stands in the message."""
+def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
+    """The vectors, decoded if they are coded; refuses others than floats. `what` they are stands in the message."""
+    x = as_floats(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
         found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
         raise InputError(f"The {what} must be a floating-point array [n, d], not {found}.")
@@ -26,6 +28,7 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Non
         raise InputError(f"The {what} have {x.shape[1]} dimensions, the index takes {dimension}.")
     for part in blocks(len(x), BLOCK_ROWS):
         check_lengths(what, x[part], part.start)
+    return x
 
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten.arrays import blocks
+from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.search.index import Index, build_index
 
@@ -23,16 +24,17 @@ def semantic_search(
     For a corpus that is searched again, `build_index` keeps it on the device.
 
     Args:
-      query_embeddings: [q, d], or one vector [d].
-      corpus_embeddings: [n, d].
+      query_embeddings: [q, d], or one vector [d]; floats, or codes as `encode` gave them.
+      corpus_embeddings: [n, d]; floats or codes, too.
       top_k: How many for each query; all where the corpus has fewer.
       score_function: `"cosine"` or `"dot"`.
 
     Returns:
       For each query dicts of `corpus_id` and `score`, best first.
     """
-    index = _index(corpus_embeddings, score_function, top_k)
-    queries = np.atleast_2d(np.asarray(query_embeddings, np.float32))
+    queries, corpus = comparable(query_embeddings, corpus_embeddings)
+    index = _index(corpus, score_function, top_k)
+    queries = np.atleast_2d(np.asarray(queries, np.float32))
     scores, ids = index.search(queries, min(top_k, index.size))
     return [
         [{"corpus_id": i, "score": s} for i, s in zip(found, row, strict=True)]
@@ -70,7 +72,7 @@ def paraphrase_mining_embeddings(
     embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
 ) -> list[list[float | int]]:
     """`paraphrase_mining` of vectors [n, d]."""
-    vectors = np.asarray(embeddings, np.float32)
+    vectors = np.asarray(as_floats(embeddings), np.float32)
     if len(vectors) < 2:
         return []
     if max_pairs < 1:

@@ -35,7 +35,7 @@ def _teachers_vectors(objective: Objective, setup: Setup) -> Float[np.ndarray, "
             f"The objective {objective.name!r} needs a teacher: name a folder or a hub id as config.teacher.model."
         )
     encoder = Encoder.from_pretrained(teacher.model, pooling=teacher.pooling, max_length=setup.table.max_length)
-    return encode_columns(encoder.without_code(), setup.columns)
+    return encode_columns(encoder, setup.columns)
 
 
 def plan_scores(objective: Objective, loss: Loss, setup: Setup) -> Plan:
@@ -70,7 +70,7 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
 
 def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
     """The vectors of every row's sentences, memory-mapped: computed once, found again by a run that goes on."""
-    found = EmbeddingStore().encode(encoder, list(itertools.chain(*columns)))
+    found = EmbeddingStore().encode(encoder.without_code(), list(itertools.chain(*columns)))
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
 

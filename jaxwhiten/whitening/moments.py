@@ -79,7 +79,7 @@ class Moments:
 
         Args:
           block: [n, d] rows in float16, bfloat16, float32, float64 or integers; a memory map is read block by block.
-            Rows of at most 16 bits and float32 are reduced in float32, others in float64. n may be 0.
+            Rows of 16 bits and float32 are reduced in float32, others in float64; codes are decoded. n may be 0.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.

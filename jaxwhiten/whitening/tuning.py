@@ -104,14 +104,15 @@ def tune(
 def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> ScoredPairs:
     """The pairs by their coordinates along the eigenvectors."""
     d, n = whitening.n_features_in_, len(pairs.gold)
-    for side in (pairs.first, pairs.second):
-        if len(as_matrix(side, "tune", columns=d)) != n:
+    sides = [as_matrix(side, "tune", columns=d) for side in (pairs.first, pairs.second)]
+    for side in sides:
+        if len(side) != n:
             raise InputError(f"The {what} have {n} gold scores, but {len(side)} vectors on one side.")
-        if (row := first_nonfinite_row(np.asarray(side))) is not None:
+        if (row := first_nonfinite_row(side)) is not None:
             raise NonFiniteError(f"Row {row} of the {what} holds a NaN or an infinity.")
     if n < 2 or len(np.unique(pairs.gold)) < 2:
         raise InputError(f"The {what} need at least two different gold scores to be correlated with.")
-    first, second = (np.asarray(side, np.float64) @ whitening.components_ for side in (pairs.first, pairs.second))
+    first, second = (np.asarray(side, np.float64) @ whitening.components_ for side in sides)
     return ScoredPairs(first, second, np.asarray(pairs.gold))
 
 

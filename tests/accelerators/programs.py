@@ -192,7 +192,8 @@ def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: floa
 
 
 def _tiny(family: str) -> EncoderConfig:
-    return tiny_config(num_layers=2, **(FAMILIES[family] | ({"local_layers": (1,)} if family == "modernbert" else {})))
+    local = {"local_layers": (1,)} if family == "modernbert" else {}
+    return tiny_config(**{**FAMILIES[family], "num_layers": 2, **local})
 
 
 TINY = tiny_config(num_layers=1)

@@ -28,7 +28,7 @@ def test_what_is_whole_passes(run, tiny_model, whitening_file, tmp_path):
     report = json.loads(done.out)
     assert (done.code, report["ok"]) == (0, True)
     details = {check["name"]: check["detail"] for check in report["checks"]}
-    assert "bert, 3 layers of 32" in details[str(tiny_model)]
+    assert "bert, 2 layers of 32" in details[str(tiny_model)]
     assert "whitening of 600 rows, 32 dimensions" in details[str(whitening_file)]
     assert "moments of 600 rows" in details[str(moments)]
     assert f"index of {len(TEXTS)} vectors" in details[str(tmp_path / "index")]

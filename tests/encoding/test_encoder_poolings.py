@@ -42,7 +42,7 @@ def alone(tiny_model):
 
 
 def test_all_pairs_of_layers_in_one_forward_pass(encoder, alone, monkeypatch):
-    pairs = list(itertools.combinations(range(4), 2))
+    pairs = list(itertools.combinations(range(3), 2))
     names = [f"layers:{i}+{j}" for i, j in pairs]
     passes, dispatch = [], JAXEngine._dispatch
     monkeypatch.setattr(
@@ -68,11 +68,11 @@ def test_nothing_is_computed_twice_or_for_nothing(encoder):
         cost = forward.lower(*arguments).compile().cost_analysis()
         return (cost[0] if isinstance(cost, list) else cost)["flops"]
 
-    grid = tuple(f"layers:{i}+{j}" for i, j in itertools.combinations(range(4), 2))
+    grid = tuple(f"layers:{i}+{j}" for i, j in itertools.combinations(range(3), 2))
     states = 16 * 32 * 32  # numbers in a hidden state
-    assert flops(grid) - flops(tuple(f"layers:{i}" for i in range(4))) < states
-    assert flops(("ditto:1+1",)) > flops(("layers:0+3",)) - 2 * states  # attention maps cost nothing unless asked for
-    assert flops(("layers:1",)) < 0.5 * flops(("layers:3",))  # nor do layers that no pooling reads
+    assert flops(grid) - flops(tuple(f"layers:{i}" for i in range(3))) < states
+    assert flops(("ditto:1+1",)) > flops(("layers:0+2",)) - 2 * states  # attention maps cost nothing unless asked for
+    assert flops(("layers:1",)) < 0.6 * flops(("layers:2",))  # nor do layers that no pooling reads
     assert flops(("mean",), tokens=128) < 0.6 * flops(("mean",))  # of 512 positions; attention keeps them all
 
 
@@ -141,8 +141,8 @@ def test_poolings_the_model_cannot_serve_are_refused_before_encoding(encoder, ti
 
 
 def test_a_default_pooling_with_parameters(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="layers: 0, 3", max_length=48)
-    assert encoder.pooling == "layers:0+3"
+    encoder = Encoder.from_pretrained(tiny_model, pooling="layers: 0, 2", max_length=48)
+    assert encoder.pooling == "layers:0+2"
     expected = encoder.encode(SENTENCES, pooling="embeddings_last_avg")
     np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Whitening, metrics
+from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MismatchError, MissingDependencyError
 from tests.tiny import SENTENCES
@@ -142,3 +143,11 @@ def _real(name, minilm, real_data):
     encoder = Encoder.from_pretrained(minilm, pooling="mean")
     task, pairs = offline(name, real_data)
     assert score(MTEBEncoder(encoder), task) == pytest.approx(ours(encoder, pairs), abs=0.01)
+
+
+def test_a_coded_encoder_gives_what_its_codes_stand_for(encoder):
+    coded = encoder.with_code(SpectrumCode(bytes=5).fit(np.random.default_rng(0).normal(size=(400, 32))))
+    model = MTEBEncoder(coded)
+    found = model.encode([{"text": SENTENCES[:3]}])
+    np.testing.assert_array_equal(found, coded.encode(SENTENCES[:3]).decode())
+    assert model.mteb_model_meta.embed_dim == found.shape[1]

@@ -19,7 +19,7 @@ FILES = {
         {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"sentence_transformers.models.{kind}"}
         for i, kind in enumerate(KINDS)
     ],
-    "1_WeightedLayerPooling/config.json": {"word_embedding_dimension": 32, "layer_start": 1, "num_hidden_layers": 3},
+    "1_WeightedLayerPooling/config.json": {"word_embedding_dimension": 32, "layer_start": 1, "num_hidden_layers": 2},
     "2_Pooling/config.json": {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True},
     "3_Dense/config.json": {
         "in_features": 32,
@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     for name, value in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(value))
-    save_file({"layer_weights": np.ones(3, np.float32)}, folder / "1_WeightedLayerPooling" / "model.safetensors")
+    save_file({"layer_weights": np.ones(2, np.float32)}, folder / "1_WeightedLayerPooling" / "model.safetensors")
     tensors = {"linear.weight": np.ones((4, 32), np.float32), "linear.bias": np.zeros(4, np.float32)}
     save_file(tensors, folder / "3_Dense" / "model.safetensors")
     return folder

@@ -178,9 +178,9 @@ def test_names_that_say_too_little_are_answered(name, message):
 @pytest.mark.parametrize("name", ["layers:0,4", "layers:-5", "ditto:3,0", "ditto:0,4", "ditto:-4,0"])
 def test_layers_and_heads_the_model_has_not(name):
     with pytest.raises(InputError, match=r"this model has \w+ ?\w+s? 0 to"):
-        Head.named(name).width(tiny_config())
-    Head.named("layers:3,-4").width(tiny_config())
-    Head.named("ditto:2,3").width(tiny_config())
+        Head.named(name).width(tiny_config(num_layers=3))
+    Head.named("layers:3,-4").width(tiny_config(num_layers=3))
+    Head.named("ditto:2,3").width(tiny_config(num_layers=3))
 
 
 def test_what_is_not_at_hand_is_named(output):

@@ -58,7 +58,7 @@ def test_every_hidden_state_equals_that_of_padded_rows(family):
     mask = mask_of(lengths, 17)
     ids = jax.random.randint(jax.random.key(0), mask.shape, 5, 200)
     packed, padded = model(ids, mask, tokens=sum(lengths) + 2), model(ids, mask)
-    assert len(packed.hidden_states) == len(padded.hidden_states) == 4
+    assert len(packed.hidden_states) == len(padded.hidden_states) == model.config.num_layers + 1
     weights = np.asarray(mask)[:, :, None]
     for a, b in zip(packed.hidden_states, padded.hidden_states, strict=True):
         assert a.shape == b.shape

@@ -17,8 +17,8 @@ PAIRS = [(a, b) for a in SENTENCES[:3] for b in SENTENCES[5:8]]
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_is_bit_equal(tiny_model, tmp_path):
-    arguments = softmax_arguments(tiny_model, tmp_path) | {"steps": "200"}
+def test_killed_and_resumed_is_bit_equal(shallow_model, tmp_path):
+    arguments = softmax_arguments(shallow_model, tmp_path) | {"steps": "200"}
     cache = tmp_path / "cache"
     assert "model written from step 200" in finish(start("cross", {**arguments, "output": tmp_path / "whole"}, cache))
     process = start("cross", arguments, cache)
@@ -31,10 +31,10 @@ def test_killed_and_resumed_is_bit_equal(tiny_model, tmp_path):
 
 
 @pytest.fixture
-def config(tiny_model, tmp_path, monkeypatch):
+def config(shallow_model, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     config = cross_defaults.get_config()
-    config.model, config.output = str(tiny_model), str(tmp_path / "run")
+    config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.max_length, config.batch_size, config.buckets, config.steps = 24, 8, 1, 3
     config.save_every, config.progress = 0, False

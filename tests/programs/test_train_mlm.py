@@ -20,7 +20,7 @@ def arguments(tmp_path):
     return {
         "data": str(write_text(tmp_path / "text.txt")),
         "held_out": "0.1",
-        "sizes.num_layers": "2",
+        "sizes.num_layers": "1",
         "sizes.hidden_size": "32",
         "sizes.intermediate_size": "64",
         "vocabulary.size": "150",
@@ -71,7 +71,7 @@ def config(tmp_path, monkeypatch):
     config = mlm_defaults.get_config()
     config.data, config.output = str(write_text(tmp_path / "text.txt")), str(tmp_path / "run")
     config.held_out, config.block_length, config.batch_size, config.steps = 0.1, 16, 8, 6
-    config.sizes.update({"num_layers": 2, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
+    config.sizes.update({"num_layers": 1, "hidden_size": 32, "intermediate_size": 64, "max_positions": 32})
     config.vocabulary.update({"size": 150, "alphabet": 40})
     config.evaluate_blocks, config.progress = 16, False
     return config
@@ -108,12 +108,12 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     assert peer(**tokenizer("a man plays", return_tensors="pt")).logits.shape[-1] == len(tokenizer) == 150
 
 
-def test_going_on_from_a_model_and_its_vocabulary(config, tiny_model, tmp_path, capsys):
-    config.model = str(tiny_model)
+def test_going_on_from_a_model_and_its_vocabulary(config, shallow_model, tmp_path, capsys):
+    config.model = str(shallow_model)
     mlm.main(config)
     assert "its head starts at random" in capsys.readouterr().out
     first = tmp_path / "run" / "model"
-    assert (first / "tokenizer.json").read_bytes() == (tiny_model / "tokenizer.json").read_bytes()
+    assert (first / "tokenizer.json").read_bytes() == (shallow_model / "tokenizer.json").read_bytes()
     config.model, config.output, config.learning_rate = str(first), str(tmp_path / "second"), 0.0
     mlm.main(config)
     assert "at random" not in capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_words_are_learned_from_real_text(real_data, tmp_path, monkeypatch):
         (tmp_path / "text.txt").write_text("".join(line for line, _ in zip(file, range(4000), strict=False)))
     config = mlm_small.get_config()
     config.data, config.output, config.progress = str(tmp_path / "text.txt"), str(tmp_path / "run"), False
-    config.sizes.update({"num_layers": 2, "hidden_size": 64, "intermediate_size": 128})
+    config.sizes.update({"num_layers": 1, "hidden_size": 64, "intermediate_size": 128})
     config.vocabulary.size, config.batch_size, config.steps, config.learning_rate = 2000, 64, 300, 5e-3
     config.evaluate_every = 300
     mlm.main(config)

@@ -35,8 +35,8 @@ from train.common import load_examples
 
 
 @pytest.fixture
-def arguments(tiny_model, tmp_path):
-    return softmax_arguments(tiny_model, tmp_path)
+def arguments(shallow_model, tmp_path):
+    return softmax_arguments(shallow_model, tmp_path)
 
 
 # LoRA learns a teacher's vectors: both hooks of a plan in one run.
@@ -85,10 +85,10 @@ def test_a_changed_config_is_one_line_and_leaves_the_run_alone(arguments, tmp_pa
 
 
 @pytest.fixture
-def config(tiny_model, tmp_path, monkeypatch):
+def config(shallow_model, tmp_path, monkeypatch):
     monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
     config = sbert_defaults.get_config()
-    config.model, config.output = str(tiny_model), str(tmp_path / "run")
+    config.model, config.output = str(shallow_model), str(tmp_path / "run")
     config.data.file, config.data.columns = str(write_table(tmp_path / "rows.tsv")), ("one", "two")
     config.data.label, config.data.classes = "label", ("no", "maybe", "yes")
     config.max_length, config.batch_size, config.buckets, config.steps = 16, 8, 1, 6
@@ -136,9 +136,9 @@ def test_an_adapter_is_exported_as_a_dense_layer_and_its_share_is_printed(config
     assert np.abs(Encoder.from_pretrained(out / "model").encode(SENTENCES) - base.encode(SENTENCES)).max() > 1e-3
 
 
-def test_a_static_encoder_is_refused(config, tmp_path, tiny_model):
+def test_a_static_encoder_is_refused(config, tmp_path, shallow_model):
     table = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
-    config.model = str(Encoder(StaticEncoder(table), tiny_model, max_length=100).save(tmp_path / "static"))
+    config.model = str(Encoder(StaticEncoder(table), shallow_model, max_length=100).save(tmp_path / "static"))
     with pytest.raises(InputError, match="is a static encoder"):
         sbert.main(config)
 

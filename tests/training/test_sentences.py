@@ -148,9 +148,9 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
 
 @pytest.mark.devices
 @pytest.mark.parametrize("name", ["softmax", "mnr"])
-def test_eight_devices_give_the_losses_of_one(tiny_model, name):
+def test_eight_devices_give_the_losses_of_one(shallow_model, name):
     """Dropout included; for MNR the negatives of all eight count."""
-    setup = Setup(tiny_model, name, rows=40)
+    setup = Setup(shallow_model, name, rows=40)
     one = setup.run(ONE_DEVICE, batch_size=16)
     eight = setup.run(None, batch_size=16)
     assert len(set(one)) == len(one)
@@ -165,23 +165,23 @@ def test_accumulation_equals_one_batch(still_model):
     np.testing.assert_allclose(parts, whole, atol=1e-5)
 
 
-def test_remat_changes_nothing(tiny_model):
+def test_remat_changes_nothing(shallow_model):
     mesh = ONE_DEVICE
-    plain = Setup(tiny_model, "cosine").run(mesh)
-    remat = Setup(tiny_model, "cosine", remat=True).run(mesh)
+    plain = Setup(shallow_model, "cosine").run(mesh)
+    remat = Setup(shallow_model, "cosine", remat=True).run(mesh)
     np.testing.assert_allclose(remat, plain, atol=1e-5)
 
 
-def test_bfloat16_keeps_float32_parameters(tiny_model):
+def test_bfloat16_keeps_float32_parameters(shallow_model):
     mesh = ONE_DEVICE
-    setup = Setup(tiny_model, "mnr", dtype="bfloat16")
+    setup = Setup(shallow_model, "mnr", dtype="bfloat16")
     assert {leaf.dtype for leaf in jax.tree.leaves(setup.params)} == {jnp.dtype("float32")}
-    np.testing.assert_allclose(setup.run(mesh), Setup(tiny_model, "mnr").run(mesh), atol=0.1)
+    np.testing.assert_allclose(setup.run(mesh), Setup(shallow_model, "mnr").run(mesh), atol=0.1)
 
 
-def test_simcse_passes_differ_by_dropout(tiny_model, still_model):
+def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
     mesh = ONE_DEVICE
-    noisy, still = (Setup(folder, "simcse").run(mesh, steps=1)[0] for folder in (tiny_model, still_model))
+    noisy, still = (Setup(folder, "simcse").run(mesh, steps=1)[0] for folder in (shallow_model, still_model))
     assert noisy != pytest.approx(still, abs=1e-3)
 
 
@@ -192,15 +192,15 @@ def test_the_loss_falls(still_model, name):
     assert np.mean(found[-5:]) < np.mean(found[:5])
 
 
-def test_the_pooler_is_left_alone(tiny_model):
-    model, _, _ = load_model(tiny_model)
+def test_the_pooler_is_left_alone(shallow_model):
+    model, _, _ = load_model(shallow_model)
     params, rebuild = split_encoder(model, "mean")
     assert not [path for path, _ in jax.tree.leaves_with_path(params) if "pooler" in str(path)]
     assert rebuild(params).pooler is not None
     assert [path for path, _ in jax.tree.leaves_with_path(split_encoder(model, "pooler")[0]) if "pooler" in str(path)]
 
 
-def test_evaluator_is_spearman_of_the_encoders_cosines(tiny_model):
+def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     from scipy.stats import spearmanr
 
     from jaxwhiten import Encoder
@@ -208,9 +208,9 @@ def test_evaluator_is_spearman_of_the_encoders_cosines(tiny_model):
     first, second = SENTENCES[:5], SENTENCES[5:]
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
     pairs = Pairs(first, second, gold, ["all"] * 5)
-    params, rebuild = split_encoder(load_model(tiny_model)[0], "mean")
-    found = sts_evaluator(rebuild, tiny_model, "dev", pairs, "mean", 32)({"encoder": params})
-    vectors = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode([*first, *second])
+    params, rebuild = split_encoder(load_model(shallow_model)[0], "mean")
+    found = sts_evaluator(rebuild, shallow_model, "dev", pairs, "mean", 32)({"encoder": params})
+    vectors = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32).encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
     assert found == {"dev": pytest.approx(100 * expected, abs=1e-6)}

@@ -1,0 +1,99 @@
+"""Coded vectors: bytes that know their code, and the one place where they become vectors that can be compared.
+
+codes = encoder.encode(texts)  # of an encoder that ends with a code: uint8 [n, bytes]
+codes.decode()                 # float32 [n, k]: what the bytes stand for
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.errors import InputError, MismatchError
+
+_BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
+
+
+class CodedArray(np.ndarray):
+    """Codes [n, bytes] in uint8 or int8, or one code [bytes], with `code`, the fitted `jaxwhiten.codes.Code` of them.
+
+    Rows, copies, stacks and pickles keep the code. Arithmetic, other dtypes and `np.asarray` give plain numbers.
+    """
+
+    code: Any
+
+    def __array_finalize__(self, source: Any) -> None:
+        whole = self.dtype in _BYTES and self.shape[-1:] == np.shape(source)[-1:]
+        self.code = getattr(source, "code", None) if whole else None
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if return_scalar else np.asarray(array)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        out = super().__array_function__(function, types, args, kwargs)
+        joined = args[0] if function is np.concatenate else ()
+        return with_code(out, self.code) if {getattr(x, "code", None) for x in joined} == {self.code} else out
+
+    def __reduce__(self) -> Any:
+        return with_code, (np.array(self), self.code)
+
+    def decode(self) -> Float[np.ndarray, "*n k"]:
+        """What the codes stand for, see `Code.decode`."""
+        found: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
+        return found if self.ndim == 2 else found.reshape(*self.shape[:-1], -1)
+
+
+def with_code(array: np.ndarray, code: Any) -> np.ndarray:
+    """The array of bytes, not copied, as codes of a fitted code; the array itself where the code is None."""
+    if code is not None:
+        array = array.view(CodedArray)
+        array.code = code  # type: ignore[attr-defined]
+    return array
+
+
+def as_floats(x: Any) -> np.ndarray:
+    """Array-like vectors as numbers: coded ones decoded, others as they are; InputError for bytes without a code."""
+    if isinstance(x, CodedArray) and x.code is not None:
+        return x.decode()
+    array = np.asarray(x)
+    if array.dtype in _BYTES:
+        raise InputError(
+            f"These are bytes ({array.dtype} of shape {array.shape}) without their code, so nobody knows what they"
+            " stand for: pass the array that `encode` gave, or code.decode(codes)."
+        )
+    return array
+
+
+def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of vectors, `as_floats`, in one space: floats are mapped as the codes on the other side were.
+
+    Floats beside codes are raw vectors or, by their width, those of `Encoder.without_code`, which are mapped already.
+
+    Raises:
+      InputError: Bytes without a code.
+      MismatchError: Codes that map vectors differently, or floats of neither width; of both, where they are equal.
+    """
+    first, second = as_floats(a), as_floats(b)
+    mine: Any = getattr(a, "code", None)
+    other: Any = getattr(b, "code", None)
+    if mine is None and other is not None:
+        first = _mapped(first, other)
+    elif other is None and mine is not None:
+        second = _mapped(second, mine)
+    elif mine is not other and mine.affine.hash() != other.affine.hash():
+        raise MismatchError("The two sides have codes that map vectors differently: code both sides with one code.")
+    return first, second
+
+
+def _mapped(x: np.ndarray, code: Any) -> np.ndarray:
+    raw, mapped, width = code.n_features_in_, code.affine.outputs, x.shape[-1]
+    known = raw != mapped or code.affine.matrix is None
+    if known and width == mapped:
+        return x
+    if known and width == raw:
+        return np.asarray(code.transform(np.atleast_2d(x)))
+    takes = f"The code maps raw vectors of {raw} dimensions to {mapped}"
+    which = "the floats may be of either kind" if width == raw else f"the floats have {width}"
+    raise MismatchError(f"{takes}; {which}. Compare code.transform(raw vectors) with codes.decode().")

@@ -1,0 +1,115 @@
+"""An encoder that ends with a code: everything that compares vectors takes its bytes for what they stand for."""
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, ScoredPairs, build_index, evaluate, paraphrase_mining, semantic_search
+from jaxwhiten.codes import CodedArray, SpectrumCode
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.encoding.similarity import SIMILARITIES, similarity, similarity_pairwise
+from jaxwhiten.errors import InputError
+from jaxwhiten.search import paraphrase_mining_embeddings
+from tests.commands.conftest import generated
+
+TEXTS = generated(200, seed=2)
+QUERIES = generated(9, seed=3)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    plain = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    return plain.with_code(SpectrumCode(bytes=4).fit(plain.moments(generated(400))))
+
+
+@pytest.fixture(scope="module")
+def coded(encoder):
+    return encoder.encode(TEXTS)
+
+
+@pytest.fixture(scope="module")
+def decoded(encoder, coded):
+    return encoder.head.code.decode(np.asarray(coded))
+
+
+def test_encode_gives_bytes_that_know_their_code(encoder, coded):
+    code = encoder.head.code
+    assert isinstance(coded, CodedArray)
+    assert coded.dtype == np.uint8
+    assert coded.shape == (200, 4)
+    one, streamed = encoder.encode(TEXTS[0]), list(encoder.encode_stream(TEXTS, block_size=90))
+    assert one.code is code
+    np.testing.assert_array_equal(np.concatenate(streamed).decode(), coded.decode())
+    several = encoder.without_code().encode(TEXTS, pooling=["mean", "cls"], precision="binary")
+    assert all(found.code.name == "binary" and found.dtype == np.int8 for found in several.values())
+
+
+def test_the_store_keeps_the_code(encoder, coded, tmp_path):
+    for _ in range(2):  # written, then read
+        found = EmbeddingStore(tmp_path).encode(encoder, TEXTS)
+        assert found.code is encoder.head.code
+        np.testing.assert_array_equal(found, coded)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_similarities_of_codes(encoder, coded, decoded, name):
+    np.testing.assert_array_equal(similarity(coded[:9], coded, name), similarity(decoded[:9], decoded, name))
+    np.testing.assert_array_equal(
+        similarity_pairwise(coded, coded[::-1], name), similarity_pairwise(decoded, decoded[::-1], name)
+    )
+    queries = encoder.without_code().encode(QUERIES)
+    np.testing.assert_array_equal(similarity(queries, coded, name), similarity(queries, decoded, name))
+    with pytest.raises(InputError, match="without their code"):
+        similarity(np.asarray(coded), np.asarray(coded), name)
+
+
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+def test_bytes_of_sentence_transformers_are_compared_as_what_they_stand_for(encoder, precision):
+    plain = encoder.before_whitening()
+    found, other = plain.encode(TEXTS, precision=precision), plain.encode(QUERIES, precision=precision)
+    wanted = similarity(found.decode(), other.decode())
+    np.testing.assert_array_equal(plain.similarity(found, other), wanted)
+    if precision.endswith("binary"):
+        bits = np.unpackbits(np.asarray(found).view(np.uint8) ^ found.code.flip, axis=1).astype(np.float32) * 2 - 1
+        np.testing.assert_allclose(plain.similarity(found, found), similarity(bits, bits), atol=1e-6)
+
+
+def test_evaluate_scores_a_coded_encoder_as_its_decoded_vectors(encoder, coded, decoded):
+    gold = np.random.default_rng(0).random(100)
+    found = evaluate(encoder, (TEXTS[:100], TEXTS[100:], gold), resamples=10)
+    by_hand = evaluate(encoder, ScoredPairs(decoded[:100], decoded[100:], gold), resamples=10)
+    assert found.spearman == by_hand.spearman
+    assert evaluate(encoder, ScoredPairs(coded[:100], coded[100:], gold), resamples=10).spearman == found.spearman
+
+
+@pytest.mark.parametrize("score", ["cosine", "dot"])
+def test_semantic_search_of_codes(encoder, coded, decoded, score):
+    queries = encoder.without_code().encode(QUERIES)
+    for asked, wanted in [(queries, queries), (encoder.encode(QUERIES), encoder.encode(QUERIES).decode())]:
+        found = semantic_search(asked, coded, top_k=5, score_function=score)
+        assert found == semantic_search(wanted, decoded, top_k=5, score_function=score)
+    assert semantic_search(coded[3], coded, top_k=1, score_function="cosine")[0][0]["score"] == pytest.approx(1)
+    with pytest.raises(InputError, match="without their code"):
+        semantic_search(np.asarray(coded), decoded)
+
+
+def test_paraphrase_mining_of_codes(encoder, coded, decoded):
+    wanted = paraphrase_mining_embeddings(decoded, top_k=5)
+    assert paraphrase_mining(encoder, TEXTS, top_k=5) == paraphrase_mining_embeddings(coded, top_k=5) == wanted
+    with pytest.raises(InputError, match="without their code"):
+        paraphrase_mining_embeddings(np.asarray(coded))
+
+
+def test_an_index_of_codes_is_of_what_they_stand_for(encoder, coded, decoded):
+    queries = encoder.without_code().encode(QUERIES)
+    index, by_hand = build_index(coded[:150], "jax"), build_index(decoded, "jax")
+    index.add(coded[150:])
+    for found, wanted in zip(index.search(queries, 5), by_hand.search(queries, 5), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(index.search(coded[:9], 1)[1], by_hand.search(decoded[:9], 1)[1])
+    for mistaken in (lambda x: build_index(x, "jax"), index.add, lambda x: index.search(x, 1)):
+        with pytest.raises(InputError, match="without their code"):
+            mistaken(np.asarray(coded))
+
+
+def test_moments_of_a_coded_encoder_are_of_decoded_vectors(encoder, decoded):
+    np.testing.assert_allclose(encoder.moments(TEXTS).mean, decoded.mean(axis=0), atol=1e-5)
