@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from jaxwhiten import Encoder, io, report, training
 from jaxwhiten.datasets import Examples, load_nli, load_sts, nli_examples, sts_examples, table_examples, text_examples
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.runtime import distributed, hardware
 
 T = TypeVar("T")
@@ -79,6 +79,13 @@ def read(kind: type[T], config: ConfigDict, **more: Any) -> T:
     """A dataclass of arguments from the keys of a config that have its fields' names."""
     names = {field.name for field in dataclasses.fields(kind)} & set(config) - set(more)
     return kind(**{name: config[name] for name in names}, **more)
+
+
+def check_run(config: ConfigDict) -> None:
+    """Refuses the numbers of a run before anything is read."""
+    if not config.steps and config.epochs <= 0:
+        raise InputError(f"{spelled('epochs', config.epochs)}: must be above 0.")
+    read(training.Optimization, config, steps=config.steps or 1)
 
 
 def train_rows(

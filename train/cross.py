@@ -26,7 +26,7 @@ from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.models import load_pair_classifier
 from jaxwhiten.text import BulkTokenizer
 from train import common
-from train.common import mined, splits, train_rows
+from train.common import check_run, mined, splits, train_rows
 
 # What labels the rows have, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
@@ -35,6 +35,7 @@ LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 def main(config: ConfigDict) -> None:
     """One run, from its start or its latest checkpoint to the exported model."""
     began = time.perf_counter()
+    check_run(config)
     held_out = {score: named(config, *split) for score, split in splits(config).items()}
     examples = load_examples(config, held_out)
     model, folder = load_pair_classifier(

@@ -26,13 +26,14 @@ from jaxwhiten.export import masked_model_card
 from jaxwhiten.models import EncoderConfig, MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.runtime import distributed, hardware
 from jaxwhiten.text import cached_wordpiece, copy_tokenizer
-from train.common import count, make_recipe, read
+from train.common import check_run, count, make_recipe, read
 
 
 def main(config: ConfigDict) -> None:
     """One run, from its start or its latest checkpoint to the exported model."""
     if config.dtype == "auto":
         config.dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
+    check_run(config)
     text = Corpus(corpus_files(config.data), skip_bad_rows=config.skip_bad_rows)
     model, tokenizer = load(config, text)
     if not 4 <= config.block_length <= model.config.longest_input:

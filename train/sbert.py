@@ -24,13 +24,16 @@ from jaxwhiten.datasets import Examples, load_sts, write_pairs
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_sentence_transformer
 from jaxwhiten.models import StaticEncoder, load_model
-from train.common import count, load_examples, mined, splits, train_rows
+from train.common import check_run, count, load_examples, mined, splits, train_rows
 
 
 def main(config: ConfigDict) -> None:
     """Trains what the config says: one run, or its stages one after the other."""
     stages = config.get("stages", ())
-    for run in [config[name] for name in stages] or [config]:
+    runs = [config[name] for name in stages] or [config]
+    for run in runs:
+        check_run(run)
+    for run in runs:
         if not train_sentences(run):
             return
 
@@ -39,6 +42,9 @@ def train_sentences(config: ConfigDict) -> bool:
     """One run, from its start or its latest checkpoint to the exported model; False if it was asked to stop."""
     began = time.perf_counter()
     pooling, objective = check_pooling(config.pooling), training.find_objective(config.objective)
+    model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
+    if isinstance(model, StaticEncoder):
+        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
     data, held_out = config.data, None
     examples = load_examples(data, objective)
     objective.check([*examples.columns, *["negative"] * bool(data.negatives)], examples.label_kind)
@@ -47,10 +53,6 @@ def train_sentences(config: ConfigDict) -> bool:
     examples = examples.take(data.limit, config.seed) if data.limit else examples
     examples = with_negatives(config, examples) if data.negatives else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
-
-    model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
-    if isinstance(model, StaticEncoder):
-        raise InputError(f"{config.model} is a static encoder: train a transformer, and distil it anew.")
     columns = list(examples.columns.values())
     table = training.tokenize_columns(columns, folder, config.max_length)
     setup = training.Setup(

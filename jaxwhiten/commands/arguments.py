@@ -74,6 +74,12 @@ def check_plot(path: str | None) -> None:
         raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """--columns of a table of scored pairs."""
+    names = "of the pairs; default: sentence1,sentence2,score, or the three that there are, with a header or without"
+    add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
+
+
 def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
     """-k of a whitening."""
     what = f"dimensions that the whitening keeps; default: {default}"

@@ -26,6 +26,7 @@ COMMANDS = {
     "merge": "merge the moments of parts of a corpus",
     "inspect": "show what a whitening or moments file holds",
     "tune": "choose k, β and γ by a few scored pairs",
+    "score": "tell how well similarities follow the scores of your own pairs, raw and whitened",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",
@@ -116,6 +117,7 @@ def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def program() -> NoReturn:
     """The console script: `main`, and the end of the process."""
     interrupts.handle()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = main()
     except KeyboardInterrupt:

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
     if args.output != "-":
         what = "vectors of {} dimensions" if code is None else "codes of {} bytes"
         print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
+    if texts.blank:
+        print(f"note: {texts.blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
 
 
 class Remembered:
@@ -52,9 +54,11 @@ class Remembered:
     def __init__(self, stream: Iterable[str]):
         self._stream = stream
         self._kept: list[str] = []
+        self.blank = 0
 
     def __iter__(self) -> Iterator[str]:
         for sentence in self._stream:
+            self.blank += not sentence.strip()
             self._kept.append(sentence)
             yield sentence
 

@@ -95,6 +95,8 @@ def write_outputs(
         if args.bytes is not None:
             settings.setdefault("gamma", SpectrumCode.usual_gamma(moments))
         whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
+        if whitening.rank_ < 1:
+            raise InputError(f"Nothing to whiten: the {moments.n:,} vectors are all equal. Give texts that differ.")
         if args.bytes is not None:
             code = SpectrumCode(bytes=args.bytes).fit(whitening)
             what = f"a code of {args.bytes} bytes behind the whitening"

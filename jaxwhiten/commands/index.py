@@ -132,7 +132,8 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
         raise DataError(f"{args.input}: no texts in it.")
     blank = len(found) - len(kept)
     ids = [id for id, _ in kept] if args.ids else None
-    return ids, [text for _, text in kept], f" ({blank:,} blank ones left out)" if blank else ""
+    left_out = f" ({blank:,} blank ones left out; `encode` keeps them: remove them from the file to align the two)"
+    return ids, [text for _, text in kept], left_out if blank else ""
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:

@@ -51,11 +51,14 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
             print(_help(path, module, config), end="")
             sys.exit()
         _check(rest, config)
+        sys.argv[1:] = rest
+        holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
+        flags.DEFINE_string("distributed", None, _DISTRIBUTED)
+        flags.FLAGS(sys.argv)  # before `app.run`, which answers a value of another type with several lines
     except JaxwhitenError as error:
         sys.exit(say(error))
-    sys.argv[1:] = rest
-    holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
-    flags.DEFINE_string("distributed", None, _DISTRIBUTED)
+    except flags.Error as error:
+        sys.exit(say(InputError(f"{str(error).removeprefix('flag ')}: see --help.")))
     warnings.showwarning = show_warning
     with speaking(_flags(config), "="):
         app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from jaxwhiten.commands.arguments import add
@@ -23,6 +24,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import Moments
 
     total, facts, corpora = Moments(), dict[str, Any](), list[str]()
+    seen = dict[tuple[int, bytes, bytes], str]()
     for path in args.files:
         part = Moments.load(path)
         for key in _SAME:
@@ -31,6 +33,8 @@ def run(args: argparse.Namespace) -> None:
                 raise MismatchError(f"{path}: was made with {key} {theirs}, the files before it with {mine}.")
         if total.n and part.n and len(part.mean) != len(total.mean):
             raise MismatchError(f"{path}: of {len(part.mean)} dimensions, the files before it of {len(total.mean)}.")
+        if (first := seen.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
+            print(f"warning: {path}: holds the same moments as {first}: its rows count twice", file=sys.stderr)
         total.merge(part)
         corpora.append(str(part.provenance.get("corpus") or path))
         facts = {**part.provenance, **facts}

@@ -8,15 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from jaxwhiten import io
-from jaxwhiten.commands.arguments import add, add_model, check_plot, encode, load_encoder
-from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.commands.arguments import add, add_columns, add_model, check_plot, encode, load_encoder
+from jaxwhiten.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets import Pairs
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Tuning, Whitening
-
-_COLUMNS = ("sentence1", "sentence2", "score")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--data-dir DIR", "SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
     add(parser, "--pairs FILE", "tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table")
     add(parser, "--held-out-pairs FILE", "your own pairs to score beside")
-    add(parser, "--columns A,B,SCORE", f"of those; default: {','.join(_COLUMNS)}", default=",".join(_COLUMNS))
+    add_columns(parser)
     add(parser, "-k K", "default: powers of two, and all dimensions", type=int, nargs="+")
     add(parser, "--beta B", "default: 0 0.25 0.5 0.75 1", type=float, nargs="+")
     add(parser, "--gamma G", "default: 0 0.25 0.5 0.75 1", type=float, nargs="+")
@@ -85,15 +83,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pairs] | None]:
     """The pairs to tune on and those held out, each with a name."""
+    from jaxwhiten.datasets import load_sts, read_pairs
+
     if args.pairs:
         if args.split or args.held_out:
             raise InputError("--split and --held-out name splits of a task; with --pairs give --held-out-pairs.")
-        held = _table(args.held_out_pairs, args.columns) if args.held_out_pairs else None
-        return (args.pairs, _table(args.pairs, args.columns)), (args.held_out_pairs, held) if held else None
+        held = read_pairs(args.held_out_pairs, args.columns) if args.held_out_pairs else None
+        return (args.pairs, read_pairs(args.pairs, args.columns)), (args.held_out_pairs, held) if held else None
     if args.held_out_pairs:
         raise InputError("--held-out-pairs goes with --pairs; of a task name a split with --held-out.")
-    from jaxwhiten.datasets import load_sts
-
     splits = load_sts(args.task, args.data_dir).splits
     for split in (args.split, args.held_out):
         if split is not None and split not in splits:
@@ -103,27 +101,6 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
     if held_out == split:
         raise InputError(f"--held-out {held_out} is the split that is tuned on: name another one.")
     return (f"{args.task} {split}", splits[split]), (f"{args.task} {held_out}", splits[held_out]) if held_out else None
-
-
-def _table(path: str, columns: str) -> Pairs:
-    import numpy as np
-
-    from jaxwhiten.datasets import Pairs, read_table
-
-    names = columns.split(",")
-    if len(names) != 3:
-        raise InputError(f"--columns {columns}: expected three names, such as {','.join(_COLUMNS)}.")
-    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)))
-    scores = []
-    for row, value in enumerate(table["score"]):
-        try:
-            scores.append(float(value))
-        except ValueError:
-            raise DataError(f"{table.where(row)}: the score {str(value)[:40]!r} is not a number.") from None
-        for column in _COLUMNS[:2]:
-            if not isinstance(table[column][row], str):
-                raise DataError(f"{table.where(row)}: {column} is {table[column][row]!r:.40}, not text.")
-    return Pairs(table["sentence1"], table["sentence2"], np.array(scores), [path] * len(scores))
 
 
 def _encoder(args: argparse.Namespace, whitening: Whitening) -> Encoder:

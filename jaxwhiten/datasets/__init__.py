@@ -6,6 +6,6 @@ from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
 from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData
-from jaxwhiten.datasets.sts import load_sts
+from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files

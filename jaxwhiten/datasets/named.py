@@ -1,4 +1,4 @@
-"""Retrieval data by name: Quora's duplicate questions, MRPC, the docstrings of Python's library, or a file of pairs.
+"""Retrieval data by name: Quora's duplicate questions, MRPC, docstrings of Python's library, or one's own files.
 
 References:
   Su et al. 2021 (BERT-whitening), section 4.4: Quora. Its data are under Quora's terms of use (non-commercial).
@@ -16,7 +16,7 @@ import numpy as np
 from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import Pairs, data_folder
 from jaxwhiten.datasets.pydocs import load_pydocs
-from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_pairs_file
+from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_own, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, spelled, unknown_name
 from jaxwhiten.io import cache_dir, content_key
@@ -34,7 +34,7 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     """Loads retrieval data.
 
     Args:
-      name: `"quora"`, `"mrpc"`, `"pydocs"`, or the path of a file in Quora's columns.
+      name: `"quora"`, `"mrpc"`, `"pydocs"`, or the path of a folder or file (`read_own`).
       data_dir: For Quora, a folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), itself or in a subfolder
         `quora`; for MRPC, a SentEval-style folder: the one that holds `downstream/MRPC`, or `downstream`, or `MRPC`
         itself. By default `$JAXWHITEN_DATA_DIR`; where that holds no Quora file, it is downloaded once and kept in the
@@ -50,10 +50,12 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     """
     if name in RETRIEVAL:
         return RETRIEVAL[name](data_dir)
-    if Path(name).is_file():
-        return read_pairs_file(name)
+    if Path(name).exists():
+        return read_own(name)
     if os.sep in name or "." in name:
-        raise DataNotFoundError(f"{name}: no such file; expected question pairs in Quora's columns, split by tabs.")
+        raise DataNotFoundError(
+            f"{name}: no such file; expected BEIR's folder, a table of query and document, or Quora's columns."
+        )
     raise unknown_name("retrieval data set (or file)", name, RETRIEVAL)
 
 

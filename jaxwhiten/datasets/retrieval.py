@@ -1,7 +1,8 @@
-"""Retrieval data: documents, queries and the relevant documents of each query, built from question pairs.
+"""Retrieval data: documents, queries and the relevant documents of each query, from pairs or a folder as BEIR's.
 
 References:
   Su et al. 2021 (BERT-whitening), section 4.4: the Quora protocol that `from_pairs` follows.
+  Thakur et al. 2021, "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxwhiten.datasets.tables import read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.metrics.scores import Gold
@@ -65,14 +67,18 @@ class _Side:
         return number
 
 
-def from_pairs(name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None) -> RetrievalData:
+def from_pairs(
+    name: str, rows: Iterable[Row], counts: Mapping[str, int] | None = None, corpus: Iterable[tuple[str, str]] = ()
+) -> RetrievalData:
     """Builds retrieval data from question pairs, following the paper.
 
     The first questions are the queries, the second ones the documents, both keyed by id with the first text of an id.
     The gold of a query are the documents of its rows marked as duplicates. Empty texts are replaced by `"."` and
-    counted, beside the `counts` of the reader.
+    counted, beside the `counts` of the reader. `corpus` has ids and texts of documents, also of such as no row names.
     """
     queries, documents = _Side("query"), _Side("document")
+    for key, text in corpus:
+        documents.add(key, text)
     total, golden = 0, []
     for query_id, document_id, query, document, duplicate in rows:
         total += 1
@@ -134,6 +140,48 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
         else:
             bad(at, "malformed")
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
+
+
+def read_own(path: str | os.PathLike[str]) -> RetrievalData:
+    """Reads a folder in BEIR's form, a table with the columns `query` and `document`, or a file in Quora's columns.
+
+    BEIR's folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or one other file of judgements; queries
+    without judgements are left out. A row of a table names a relevant document of a query, unless its `label` is 0.
+
+    Raises:
+      DataError: A file is missing or damaged, or names a text that is not there; the message names file and line.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_beir(path)
+    header = read_header(path) if table_format(path) else []
+    if not {"query", "document"} <= set(header):
+        return read_pairs_file(path)
+    table = read_table(path, {name: name for name in ("query", "document", "label") if name in header})
+    relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
+    pairs = zip(map(str, table["query"]), map(str, table["document"]), relevant.tolist(), strict=True)
+    return from_pairs(path.name, ((query, document, query, document, label) for query, document, label in pairs))
+
+
+def _read_beir(folder: Path) -> RetrievalData:
+    found = sorted((folder / "qrels").glob("*.tsv"))
+    path = found[0] if len(found) == 1 else folder / "qrels" / "test.tsv"
+    judged = read_table(path, {"query": "query-id", "document": "corpus-id", "score": "score"})
+    texts = {"query": _by_id(folder / "queries.jsonl"), "document": _by_id(folder / "corpus.jsonl")}
+    relevant, rows = judged.numbers("score") > 0, list[Row]()
+    for row, ids in enumerate(zip(judged["query"], judged["document"], strict=True)):
+        for (kind, known), key in zip(texts.items(), ids, strict=True):
+            if key not in known:
+                raise DataError(f"{judged.where(row)}: the {kind} {key!r:.80} is not in the folder's JSON lines.")
+        rows.append((*ids, texts["query"][ids[0]], texts["document"][ids[1]], bool(relevant[row])))
+    return from_pairs(folder.name, rows, corpus=texts["document"].items())
+
+
+def _by_id(path: Path) -> dict[str, str]:
+    """Texts, behind their titles, by their ids."""
+    names = ("_id", *({"title"} & set(read_header(path))), "text")
+    rows = zip(*read_table(path, {name: name for name in names}).values(), strict=True)
+    return {str(key): " ".join(map(str, texts)).strip() for key, *texts in rows}
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

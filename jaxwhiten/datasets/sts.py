@@ -1,14 +1,18 @@
-"""The STS tasks by name, from a local folder or downloaded and prepared with tensorflow-datasets."""
+"""Scored pairs: the STS tasks by name, from a folder or downloaded, and tables of one's own."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from jaxwhiten.datasets import protocol
-from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, STSTask, data_folder
+from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.datasets.tables import read_header, read_table
+from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.io import cache_dir
+
+_COLUMNS = ("sentence1", "sentence2", "score")
 
 
 def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
@@ -38,3 +42,24 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
     builder = builders.make_builder(task, cache_dir("datasets", "prepared"))
     builders.prepare(builder, cache_dir("datasets", "downloads"))
     return builders.read_prepared(builder)
+
+
+def read_pairs(path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Pairs:
+    """Reads scored pairs from a table.
+
+    Args:
+      path: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file.
+      columns: Names of both sentences and of the score; by default `sentence1`, `sentence2` and `score`, or the three
+        columns that there are, the score last. The first line is a row if its third of three cells is a number.
+
+    Raises:
+      DataError: A column is missing, or a score is not a number; the message names the line.
+    """
+    if len(columns) not in (0, 3):
+        raise InputError(f"{spelled('columns', ','.join(columns))}: expected three names, as {','.join(_COLUMNS)}.")
+    found = read_header(path)
+    bare = not columns and len(found) == 3 and found[2].lstrip("+-").replace(".", "", 1).isdecimal()
+    names = columns or (_COLUMNS if bare or len(found) != 3 or set(found) == set(_COLUMNS) else found)
+    table = read_table(path, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
+    first, second = (list(map(str, table[column])) for column in _COLUMNS[:2])
+    return Pairs(first, second, table.numbers("score"), [str(path)] * len(first))

@@ -40,6 +40,16 @@ class Table(dict[str, list[Any]]):
         """File and line of a row, for messages."""
         return f"{self.path}, line {self.lines[row]}"
 
+    def numbers(self, column: str) -> np.ndarray:
+        """A column in float64; DataError names the line of what is not a number."""
+        found = np.empty(len(self.lines))
+        for row, value in enumerate(self[column]):
+            try:
+                found[row] = value
+            except ValueError:
+                raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
+        return found
+
 
 def split_name(path: str | os.PathLike[str]) -> tuple[str, str]:
     """A file's name without its ending, and the ending in lower case, both without `.gz`."""
@@ -91,9 +101,10 @@ def _read_delimited(
     if not header:
         raise DataError(f"{path}, line 1: the file is empty; expected a header line.")
     names, width = header if columns is None else columns, len(header)
-    _check_columns(path, header, names)
+    if columns is not None:
+        _check_columns(path, header, names)
     yield names
-    places = [header.index(name) for name in names]
+    places = range(width) if columns is None else [header.index(name) for name in names]
     least = max(places, default=0) + 1
     for number, row in rows:
         if least <= len(row) <= width:
@@ -217,7 +228,11 @@ def table_rows(
 
 
 def read_table(
-    path: str | os.PathLike[str], columns: Mapping[str, str] | None = None, *, skip_bad_rows: bool = False
+    path: str | os.PathLike[str],
+    columns: Mapping[str, str] | None = None,
+    *,
+    skip_bad_rows: bool = False,
+    header: Sequence[str] = (),
 ) -> Table:
     """Reads named columns of a table; rows of TSV and CSV may lack columns at the end that are not read.
 
@@ -225,6 +240,7 @@ def read_table(
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
       columns: From name in the result to name in the file; by default all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
+      header: Column names of a TSV or CSV file whose first line is a row.
 
     Returns:
       The columns as lists: text from TSV and CSV, text and numbers from JSON lines and Parquet.
@@ -235,8 +251,10 @@ def read_table(
     """
     path = Path(path)
     bad = BadRows(path, skip_bad_rows)
-    rows = _read(path, None if columns is None else list(columns.values()), bad)
-    header = next(rows)
-    found = list(rows)
-    values = {name: [row[i] for _, row in found] for i, name in enumerate(columns or header)}
+    rows = _read(path, None if header or columns is None else list(columns.values()), bad)
+    first = next(rows)
+    if not header:
+        _check_columns(path, first, first)
+    found = [(1, first), *rows] if header else list(rows)
+    values = {name: [row[i] for _, row in found] for i, name in enumerate(header or columns or first)}
     return Table(values, path, np.fromiter((line for line, _ in found), np.int64, len(found)), bad.count)

@@ -308,6 +308,9 @@ class Encoder:
         precision: str | Code | None = None,
         batch_size: int | None = None,
         show_progress: bool | None = None,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
     ) -> np.ndarray | dict[str, np.ndarray]:
         """Encodes sentences.
 
@@ -324,6 +327,8 @@ class Encoder:
             As there, the ranges of int8 and uint8 are those of the sentences given; a fitted code keeps its own.
           batch_size: At most this many sentences per batch; by default a token budget decides.
           show_progress: True or False; None shows a bar on a terminal when it takes over a second.
+          show_progress_bar, convert_to_numpy, convert_to_tensor: As sentence-transformers calls them; there are arrays
+            only.
 
         Returns:
           float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] of a head with a code; one row
@@ -332,6 +337,11 @@ class Encoder:
         Raises:
           InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.
         """
+        if convert_to_tensor or not convert_to_numpy:
+            raise InputError(
+                "Vectors are NumPy arrays: leave convert_to_tensor out, and call torch.from_numpy on them."
+            )
+        show_progress = show_progress if show_progress_bar is None else show_progress_bar
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)

@@ -19,6 +19,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.datasets.protocol import SAMPLE
 from jaxwhiten.encoding import Encoder, text_fingerprint
 from jaxwhiten.encoding.openvino import OpenVINOEngine, core
 from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_name
@@ -30,6 +32,7 @@ from jaxwhiten.text import TokenIds, checked_text
 COSINE = 0.998  # mean, of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
 _MOST = 512  # that are read, a quarter of them held out
+_GENERAL = 128  # of this package's sample, so that ranges taken on narrow text, such as captions, hold for other text
 _ROWS = 8  # of a batch
 _SMOOTH = "smooth_quant"  # in the names of SmoothQuant's own scalings of a product's input
 _LONGEST = 512  # tokens that the weights are made for, where the encoder takes no more
@@ -57,7 +60,8 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     Args:
       folder: Made if missing; files of the same names are replaced.
       encoder: The encoder.
-      sentences: At least 16, like those to be encoded; 512 spread over all are read, and a quarter of these held out.
+      sentences: At least 16, like those to be encoded. 382 spread over all are read, beside 130 general ones that ship
+        with the package, and a quarter of these held out.
       cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
 
     Returns:
@@ -72,7 +76,10 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     texts = list(dict.fromkeys(checked_text(sentences)))
     if len(texts) < _FEWEST:
         raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
-    texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST, len(texts)), dtype=int)]
+    sample = load_sts(SAMPLE).splits["test"]
+    general = sample.sentence1[:: len(sample) // _GENERAL]
+    texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST - len(general), len(texts)), dtype=int)]
+    texts = list(dict.fromkeys(texts + general))
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
     work = _Work(encoder, texts)
     kept, reached = work.choose(cosine)

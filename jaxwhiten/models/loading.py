@@ -24,6 +24,7 @@ from jaxwhiten.models.family import MaskedForm, PairForm
 from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.models.transformer import TransformerEncoder
+from jaxwhiten.runtime.hardware import check_devices
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -169,6 +170,7 @@ def load_model(
     Raises:
       ModelError: A file cannot be read; the message names the file or tensor.
     """
+    check_devices()
     folder = resolve_folder(model, revision=revision)
     if (table := static.static_folder(folder)) is not None:
         encoder = static.load_static(table, _dtype(dtype))

@@ -5,10 +5,25 @@ from __future__ import annotations
 import os
 import sys
 
+from jaxwhiten.errors import InputError
+
 
 def cores() -> int:
     """Cores this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_devices() -> None:
+    """Raises InputError where this machine has no device of $JAX_PLATFORMS."""
+    import jax
+
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:
+        platforms = os.environ.get("JAX_PLATFORMS")
+        raise InputError(
+            f"JAX finds no device of JAX_PLATFORMS={platforms} here: unset it ({error!r:.200})."
+        ) from error
 
 
 def describe() -> str:

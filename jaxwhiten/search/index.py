@@ -216,14 +216,14 @@ class Index(About):
                 " Build it with encoding=encoder.encoding()."
             )
         different = [
-            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} in the query"
+            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} here"
             for key in ENCODING_KEYS
             if self.encoding.get(key) != encoding.get(key)
         ]
         if different:
             raise MismatchError(
-                f"The query was encoded in another way than the documents: {'; '.join(different)}. Encode it as the"
-                f" index says (model {self.encoding.get('model')!r}), or build the index again."
+                f"The documents of the index were encoded in another way: {'; '.join(different)}. Encode as the index"
+                f" says (model {self.encoding.get('model')!r}), or build the index again."
             )
 
     def check_k(self, k: Any) -> None:

@@ -258,7 +258,7 @@ def _load(folder: Path) -> Any:
     raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
 
 
-def checked_text(sentences: Iterable[object], first_index: int = 0) -> list[str]:
+def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
     """The sentences as strings a tokenizer accepts.
 
     Lone surrogates, which are not text and which no tokenizer takes, become U+FFFD.
@@ -271,6 +271,8 @@ def checked_text(sentences: Iterable[object], first_index: int = 0) -> list[str]
         raise InputError("Expected a list of sentences, got one string; put it in a list.")
     if isinstance(sentences, Mapping | set | frozenset):  # iterated, they give keys, or no order
         raise InputError(f"Expected a list of sentences, got a {type(sentences).__name__}; make a list of its values.")
+    if not isinstance(sentences, Iterable):
+        raise InputError(f"Expected a list of sentences, got {sentences!r:.60}.")
     checked: list[Any] = list(sentences)
     for index, sentence in enumerate(checked):
         if not isinstance(sentence, str):

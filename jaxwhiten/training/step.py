@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, Key, Scalar
 
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, spelled, unknown_name
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimiser."""
@@ -61,6 +61,11 @@ class Optimization:
             raise unknown_name("decay", self.decay, DECAYS)
         if self.optimizer not in OPTIMIZERS:
             raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
+        least = {"learning_rate": 0.0, "batch_size": 1, "accumulate": 1, "weight_decay": 0.0, "clip_norm": 0.0}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if not low <= value < math.inf:  # NaN is not, either
+                raise InputError(f"{spelled(name, value)}: must be a finite number of at least {low:g}.")
         if self.steps < 1 or not 0 <= self.warmup < 1:
             raise InputError(
                 f"A schedule needs at least one step and a warm-up share in [0, 1): got {self.steps}, {self.warmup}."

@@ -180,9 +180,17 @@ class Whitening(VectorMethod):
 
     def _complete(self, state: Moments) -> Decomposition:
         decomposition = Decomposition.of(state)
+        if 0 < np.abs(state.mean).max() < np.sqrt(np.finfo(np.float64).tiny):
+            raise InputError(f"The rows are near {state.mean[0]:.0e}, whose squares float64 does not hold: scale them.")
         if self.gamma:  # at 0 nothing is scaled
             _warn_of_few_rows(decomposition, state.n, int(self.n_components or len(state.mean)))
         self._warn_of_rank(decomposition, state.n)
+        variances = np.square(decomposition.vectors) @ decomposition.values
+        if 0 < np.median(variances) < _floor(variances.max(keepdims=True), float(self.eigenvalue_floor)):
+            _warn(
+                f"Column {np.argmax(variances)} has {variances.max() / np.median(variances):.0e} times the variance of"
+                " the median one, so that most columns lie below eigenvalue_floor. Scale the columns first."
+            )
         return decomposition
 
     @property

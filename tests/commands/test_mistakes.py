@@ -1,20 +1,28 @@
 """The ordinary mistakes: each is told in one line that says what to do, with the exit code of its kind."""
 
+import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import jax
+import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
+from configs import sbert_defaults
+from jaxwhiten import Encoder, normalize
 from jaxwhiten.commands import cli
+from jaxwhiten.errors import InputError
 from jaxwhiten.head import Normalize
+from jaxwhiten.search import build_index
 from tests.commands.conftest import generated
 from tests.conftest import ROOT
 from tests.test_interrupts import assert_interrupted, start_and_wait
 from tests.tiny import write_model
+from train import sbert
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +35,8 @@ def places(tiny_model, tmp_path_factory):
         "empty.txt": "",
         "header.csv": "id,title,body\n1,a,b\n",
         "rows.jsonl": '{"text": "one"}\n{"txt": "two"}\n',
+        "same.txt": "one sentence\n" * 400,
+        "pairs.csv": "a,b,1\nc,d,high\n",
     }
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -65,6 +75,18 @@ MISTAKES = {
     "k too large": (f"{FIT} --pooling mean -k 99 -o {{out}}", 2, "-k must be None or an integer from 1 to the 32"),
     "a CSV file with a header": ("index {header} -o {out}", 2, "say with --column which column holds the sentences"),
     "a file for a folder": (f"{FIT} --pooling mean -o {{file}}/out", 1, "choose another place"),
+    "a word for a number": (f"{FIT} -k abc -o {{out}}", 2, "Argument -k/--dimension: invalid int value: 'abc'"),
+    "a word for a score": ("score {pairs} --model absent", 2, "pairs.csv, line 2: the score 'high' is not a number"),
+    "one sentence again and again": (
+        "fit {same} --model {tiny} --pooling mean -o {out}",
+        2,
+        "the 400 vectors are all equal",
+    ),
+    "added by another model": (
+        "index {texts} --add --model {other} -o {idx}",
+        2,
+        "The documents of the index were encoded",
+    ),
     "a mistyped command": ("idnex {texts}", 2, "Unknown command 'idnex'. Did you mean 'index'"),
     "a mistyped flag": (f"{INDEX} --poling mean", 2, "Unknown option '--poling'. Did you mean '--pooling'"),
 }
@@ -113,9 +135,94 @@ def test_ctrl_c_while_it_starts(tmp_path):
     assert_interrupted(process)
 
 
-def test_a_mistyped_key():
-    command = [sys.executable, "-m", "eval.sts", "--config.poolling=mean"]
+KEYS = {
+    "a mistyped key": ("eval.sts", "poolling=mean", "Unknown config key 'poolling'. Did you mean 'poolings'"),
+    "a word for a number": ("train.sbert", "epochs=abc", "--config.epochs=abc: invalid literal for int()"),
+    "a model that is not there": ("train.sbert", "model=nowhere", "'nowhere' is not a local folder"),
+}
+
+
+@pytest.mark.parametrize(("program", "key", "message"), KEYS.values(), ids=KEYS)
+def test_keys_of_a_program(program, key, message):
+    command = [sys.executable, "-m", program, f"--config.{key}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: Unknown config key 'poolling'. Did you mean 'poolings'")
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith(f"error: {message}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("wrong", ["learning_rate=-1", "learning_rate=nan", "epochs=-1", "batch_size=0", "steps=-1"])
+def test_numbers_that_no_run_can_have_are_refused_before_anything_is_read(wrong):
+    name, _, value = wrong.partition("=")
+    config = sbert_defaults.get_config()
+    config[name] = type(config[name])(float(value))
+    with pytest.raises(InputError, match=name if name != "steps" else "at least one step"):
+        sbert.main(config)
+
+
+def test_the_same_moments_twice(run, places, tmp_path):
+    moments = tmp_path / "m.safetensors"
+    run("fit", places["texts"], "--model", places["tiny"], "--pooling", "mean", "--moments", moments)
+    shutil.copy(moments, tmp_path / "copy.safetensors")
+    done = run("merge", moments, tmp_path / "copy.safetensors", "--moments", tmp_path / "both.safetensors")
+    assert done.code == 0
+    assert f"warning: {tmp_path}/copy.safetensors: holds the same moments as {moments}" in done.err
+
+
+def test_blank_lines(run, places, tmp_path):
+    (tmp_path / "texts.txt").write_text("one\n\ntwo\n  \n")
+    model = ("--model", places["tiny"], "--pooling", "mean")
+    done = run("encode", tmp_path / "texts.txt", *model, "-o", tmp_path / "v.npy")
+    assert "4 vectors of 32 dimensions\nnote: 2 texts are blank; encode keeps them, index leaves them out\n" in done.err
+    done = run("index", tmp_path / "texts.txt", *model, "-o", tmp_path / "idx")
+    assert (
+        "2 texts (2 blank ones left out; `encode` keeps them: remove them from the file to align the two)" in done.out
+    )
+
+
+def test_a_terminal_that_is_not_utf_8(places, monkeypatch):
+    told = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", told)
+    monkeypatch.setattr(sys, "argv", ["jaxwhiten", "encode", "-", "--model", str(places["tiny"]), "-o", "-"])
+    monkeypatch.setattr(cli, "main", lambda: print("caf\xe9 \u4e2d"))
+    monkeypatch.setattr(cli.interrupts, "handle", lambda: None)
+    with pytest.raises(SystemExit):
+        cli.program()
+    told.flush()
+    assert told.buffer.getvalue() == b"caf\xe9 \\u4e2d\n"
+
+
+def test_a_platform_that_is_not_there(places, monkeypatch):
+    def devices():
+        raise AssertionError
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr(jax, "devices", devices)
+    with pytest.raises(InputError, match="no device of JAX_PLATFORMS=cuda here: unset it"):
+        Encoder.from_pretrained(places["tiny"], pooling="mean")
+
+
+def test_what_sentence_transformers_users_type(places):
+    encoder = Encoder.from_pretrained(places["tiny"], pooling="mean")
+    found = encoder.encode(["one"], show_progress_bar=False, convert_to_numpy=True, convert_to_tensor=False)
+    np.testing.assert_array_equal(found, encoder.encode(["one"]))
+    for wrong in ({"convert_to_tensor": True}, {"convert_to_numpy": False}):
+        with pytest.raises(InputError, match=r"call torch\.from_numpy"):
+            encoder.encode_query(["one"], **wrong)
+    with pytest.raises(InputError, match="Expected a list of sentences, got None"):
+        encoder.encode(None)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e-24])
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_vectors_that_float32_cannot_square(backend, scale):
+    if backend != "jax":
+        pytest.importorskip("faiss")
+    x = np.random.default_rng(0).standard_normal((60, 8)).astype(np.float32)
+    index = build_index(x, backend)
+    with pytest.raises(InputError, match=r"Row 0 of the query vectors is \S+ long.*jaxwhiten.normalize"):
+        index.search(x * np.float32(scale), 1)
+    with pytest.raises(InputError, match=r"Row 0 of the document vectors is \S+ long"):
+        build_index(x * np.float32(scale), backend)
+    _, ids = index.search(normalize(x * np.float32(scale)), 1)
+    assert ids[:, 0].tolist() == list(range(60))

@@ -6,6 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
+from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.datasets.retrieval import from_pairs, read_pairs_file
 from jaxwhiten.errors import DataError
 
@@ -151,3 +152,47 @@ def test_the_real_quora_duplicates(real_data):
     assert len(data.documents) == 13_101
     assert len(data.queries) == 13_098
     assert data.counts["queries_without_gold"] == 0
+
+
+@pytest.fixture
+def beir(tmp_path):
+    """A folder in BEIR's form: three documents, a query that is judged and one that is not."""
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(
+        '{"_id": "d1", "title": "Jays", "text": "are birds.", "metadata": {}}\n'
+        '{"_id": "d2", "title": "", "text": "JAX is a library."}\n{"_id": "d3", "title": "", "text": ""}\n'
+    )
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "not judged"}\n{"_id": "2", "text": "birds"}\n')
+    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t2\n2\td2\t0\n")
+    (folder / "qrels/dev.tsv").write_text("query-id\tcorpus-id\tscore\n1\td2\t1\n")
+    return folder
+
+
+def test_a_folder_in_beirs_form(beir):
+    data = load_retrieval(str(beir))
+    assert (data.name, data.document_ids, data.query_ids) == ("beir", ["d1", "d2", "d3"], ["2"])
+    assert data.documents == ["Jays are birds.", "JAX is a library.", "."]
+    assert gold_of(data, "2") == ["d1"]
+    assert data.counts["rows"] == 2
+
+
+def test_a_judgement_of_a_document_that_is_not_there(beir):
+    (beir / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\n2\td1\t1\n2\td9\t1\n")
+    with pytest.raises(DataError, match=r"test.tsv, line 3: the document 'd9' is not in"):
+        load_retrieval(str(beir))
+
+
+def test_a_folder_that_is_not_beirs(tmp_path):
+    with pytest.raises(DataError, match=r"qrels/test.tsv: no such file"):
+        load_retrieval(str(tmp_path))
+
+
+@pytest.mark.parametrize("label", ["", ",label"])
+def test_a_plain_table_of_queries_and_documents(tmp_path, label):
+    rows = ["birds,Jays fly.,1", "birds,A plane flies.,0", 'music,"A guitar, played.",1']
+    lines = [row if label else row[:-2] for row in rows]
+    (tmp_path / "own.csv").write_text("\n".join([f"query,document{label}", *lines]) + "\n")
+    data = load_retrieval(str(tmp_path / "own.csv"))
+    assert (data.queries, data.documents) == (["birds", "music"], ["Jays fly.", "A plane flies.", "A guitar, played."])
+    assert gold_of(data, "birds") == (["Jays fly."] if label else ["Jays fly.", "A plane flies."])

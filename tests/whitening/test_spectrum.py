@@ -56,6 +56,7 @@ def test_spread_is_the_isoscore_of_the_directions_whatever_mean_and_rows(n):
     )
 
 
+@pytest.mark.filterwarnings("ignore:Column 0 has")
 def test_suggestions_follow_the_rows():
     narrow = suggest(Whitening().fit(cone(5000, 64, mean=6.0, power=4)))
     assert (narrow.n_components, narrow.beta, narrow.gamma, narrow.shrinkage) == (8, 1.0, 1.0, None)

@@ -210,6 +210,17 @@ def test_rank_deficient_input_never_gives_nan(name, rank, dtype):
                     assert np.abs(np.cov(Z[:, :rank].T.astype(float), ddof=0) - np.eye(rank)).max() < 1e-3
 
 
+def test_rows_whose_squares_float64_does_not_hold_are_refused():
+    with pytest.raises(InputError, match="squares float64 does not hold: scale them"):
+        Whitening().fit(sample(500, 4) * 1e-155)
+
+
+def test_a_column_so_large_that_the_others_do_not_count_is_named():
+    X = sample(500, 4) * [1, 1, 1e9, 1]
+    with pytest.warns(WhiteningWarning, match=r"Column 2 has .* Scale the columns first"):
+        assert Whitening().fit(X).rank_ == 1
+
+
 def test_floor_decides_rank_and_scale():
     X = sample(500, 4, spread=1000.0)
     low, high = Whitening().fit(X), Whitening(eigenvalue_floor=1e-3).fit(X)

@@ -1,0 +1,46 @@
+"""`jaxwhiten score PAIRS`: how well similarities follow people's scores, raw, whitened and coded."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+
+from jaxwhiten import io
+from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, knobs, load_encoder
+from jaxwhiten.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add(parser, "pairs", "two sentences and a score in each row: a .tsv, .csv, .jsonl or .parquet file")
+    add_columns(parser)
+    add_model(parser)
+    add_knobs(parser, fitting=True)
+    add(parser, "--json", "one JSON object")
+
+
+def run(args: argparse.Namespace) -> None:
+    from jaxwhiten.datasets import read_pairs
+    from jaxwhiten.encoding.evaluation import evaluate
+
+    pairs, settings = read_pairs(args.pairs, args.columns), knobs(args)
+    encoder = load_encoder(args)
+    floats, fitted_on = encoder.without_code(), "its own sentences"
+    ways = {"raw": floats.before_whitening(), "whitened": floats}
+    if floats.head.whitening is None:
+        texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
+        ways["whitened"] = floats.whiten(texts, k=settings.pop("n_components", None), **settings)
+        fitted_on = f"these {len(texts):,} sentences, without their scores"
+    elif settings:
+        raise InputError(f"{args.model}: has a whitening of its own, which is scored as it is: leave its settings out.")
+    if encoder.head.code is not None:
+        ways["coded"] = encoder
+    found = {name: (way.dimension, evaluate(way, pairs)) for name, way in ways.items()}
+    if args.json:
+        rows = {name: {"width": width, **dataclasses.asdict(e)} for name, (width, e) in found.items()}
+        return print(json.dumps(io.to_json({"fitted_on": fitted_on, "rows": rows}), ensure_ascii=False))
+    print(f"{args.pairs}: {len(pairs):,} pairs; {encoder.name}, whitening fitted on {fitted_on}\n")
+    print(f"{'':10}{'width':>6}{'Spearman × 100':>16}{'95 % interval':>16}{'Pearson × 100':>15}")
+    for name, (width, e) in found.items():
+        interval = f"{e.interval.low:.2f}–{e.interval.high:.2f}"
+        print(f"{name:10}{width:6}{e.spearman:16.2f}{interval:>16}{e.pearson:15.2f}")
