@@ -101,9 +101,10 @@ def finish(
         "hardware": machine,
     }
     card = masked_model_card(output.name, base_model=config.model, facts=facts, scores=scores, recipe=recipe)
-    save_masked_lm(model, output / "model", dtype=config.export_dtype)
-    copy_tokenizer(tokenizer, output / "model")
-    io.write_text(output / "model" / "README.md", card)
+    with io.whole_folder(output / "model") as whole:
+        save_masked_lm(model, whole, dtype=config.export_dtype)
+        copy_tokenizer(tokenizer, whole)
+        io.write_text(whole / "README.md", card)
     results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": machine}
     results |= {"tokens_per_second": round(rate), "seed": config.seed}
     io.write_json(output / "results.json", results)

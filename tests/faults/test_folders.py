@@ -1,0 +1,275 @@
+"""Folders are written as a whole: a fault or a kill at any write leaves the old one, which gives its old vectors.
+
+An audit hook sees every file that Python opens for writing, makes, renames or removes; the writers of compiled
+libraries are counted beside it. At each of these points one run fails as on a full disk, and another run copies
+what is on the disk, which is what `kill -9` would have left there.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from jaxwhiten import CrossEncoder, Encoder, Whitening, export, io
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding import Vocabulary, distil
+from jaxwhiten.errors import OutputError
+from jaxwhiten.models import load_model, resolve_folder, save_model
+from jaxwhiten.text import copy_tokenizer
+from tests.commands.conftest import generated
+from tests.tiny import write_cross_encoder, write_model
+
+TEXTS = generated(24)
+
+
+class Points:
+    """Counts the points at which something below a folder is written; `at` is called at each with its number."""
+
+    def __init__(self):
+        self.root, self.at, self.count, self.names = None, None, 0, []
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event, args):
+        if self.root is None:
+            return
+        writes = event in ("os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.chmod")
+        if writes or (
+            event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        ):
+            self.point(event, args[0])
+
+    def point(self, event, path):
+        if self.root is None or not isinstance(path, str | os.PathLike) or self.root not in os.fspath(path):
+            return
+        self.count += 1
+        self.names.append(f"{event} {Path(path).name.partition('.writing.')[0]}")
+        root, self.root = self.root, None  # what `at` does is not counted
+        try:
+            self.at(self.count)
+        finally:
+            self.root = root
+
+    @contextlib.contextmanager
+    def below(self, root, at):
+        self.root, self.at, self.count, self.names = os.fspath(root), at, 0, []
+        try:
+            yield
+        finally:
+            self.root = None
+
+
+@pytest.fixture(scope="module")
+def points():
+    return Points()
+
+
+@pytest.fixture
+def native(points, monkeypatch):
+    """Has writes of compiled libraries be points, which fail in the way of each library."""
+
+    def patch(module, name, place, error):
+        original = getattr(module, name)
+
+        def write(*args, **options):
+            path = args[place]
+            try:
+                points.point(name, path)
+            except OSError as full:
+                Path(path).write_bytes(b"half")
+                raise error(str(full)) from None
+            result = original(*args, **options)
+            points.point(f"{name}, done", path)
+            return result
+
+        monkeypatch.setattr(module, name, write)
+
+    patch(safetensors.numpy, "save_file", 1, safetensors.SafetensorError)
+    for library, names in (("faiss", ("write_index", "write_VectorTransform")), ("openvino", ("save_model",))):
+        with contextlib.suppress(ImportError):
+            module = __import__(library)
+            for name in names:
+                patch(module, name, 1, RuntimeError)
+
+
+def encode(folder):
+    return Encoder.from_pretrained(folder, max_length=32).encode(TEXTS)
+
+
+def bare(folder):
+    return np.asarray(load_model(folder)[0].embeddings.word.embedding[...])
+
+
+def whitening(k):
+    return Whitening(n_components=k).fit(np.random.default_rng(k).normal(size=(200, 32)))
+
+
+def onnx(folder):
+    session = pytest.importorskip("onnxruntime").InferenceSession(folder / "model.onnx")
+    ids = np.arange(5, 15)[None]
+    return session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0]
+
+
+def faiss(folder):
+    library = pytest.importorskip("faiss")
+    assert library.read_index(str(folder / "index.faiss")).d == 32
+    return library.read_VectorTransform(str(folder / "whitening.vt")).apply(np.eye(32, dtype=np.float32))
+
+
+def pairs(folder):
+    return CrossEncoder.from_pretrained(folder).predict([(text, "a man") for text in TEXTS])
+
+
+def int8(folder):
+    return Encoder.from_pretrained(folder, max_length=32, engine="openvino", dtype="int8").encode(TEXTS)
+
+
+@contextlib.contextmanager
+def weights_of(model):
+    """int8 weights that were made once: it is the writing that is tested."""
+    made = export.int8._Work(model, TEXTS)
+    graph = made.backbone([])
+    made.choose, made.backbone = lambda cosine: ([], 1.0), lambda kept: graph
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export.int8, "_Work", lambda *_: made)
+        yield
+
+
+def save_int8(model):
+    def save(folder):
+        with weights_of(model):
+            export.save_int8(folder, model, TEXTS)
+
+    return save
+
+
+def with_tokenizer(source):
+    """As `train.mlm` leaves a model."""
+
+    def save(folder):
+        with io.whole_folder(folder) as whole:
+            save_model(load_model(source)[0], whole)
+            copy_tokenizer(source, whole)
+
+    return save
+
+
+KINDS = (
+    *("Encoder.save", "with a code", "static", "save_model", "CrossEncoder.save", "sentence-transformers", "onnx"),
+    *("faiss", "int8", "train.sbert", "train.mlm"),
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    for labels in (1, 2):
+        write_cross_encoder(root / f"pair{labels}", labels)
+    return [write_model(root / str(seed), seed=seed) for seed in (0, 3)]
+
+
+@pytest.fixture
+def writers(models, kind):
+    """What writes the old folder, what writes the new one, and what reads vectors from one."""
+    model, other = models
+    raw = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+    small, large = (raw.with_whitening(whitening(k)) for k in (4, 8))
+    if kind == "static":
+        return *(distil(Vocabulary.read(raw), k).save for k in (2, 3)), encode
+    if kind == "int8":
+        pytest.importorskip("nncf", reason="needs the extra `openvino`")
+        return save_int8(small), save_int8(large), int8
+    return {
+        "Encoder.save": (small.save, large.save, encode),
+        "with a code": (raw.with_code(SpectrumCode(bytes=4).fit(whitening(32))).save, large.save, encode),
+        "save_model": (*(partial(save_model, load_model(m)[0]) for m in models), bare),
+        "CrossEncoder.save": (*(CrossEncoder.from_pretrained(model.parent / f"pair{n}").save for n in (1, 2)), pairs),
+        "sentence-transformers": (
+            *(partial(_flip(export.export_sentence_transformer), e) for e in (small, large)),
+            encode,
+        ),
+        "onnx": (*(partial(_flip(export.save_onnx), e) for e in (small, large)), onnx),
+        "faiss": (*(partial(_flip(export.save_faiss), whitening(k)) for k in (4, 8)), faiss),
+        "train.sbert": (
+            lambda folder: export.save_sentence_transformer(folder, raw.model(), model, card="old"),
+            lambda folder: export.save_sentence_transformer(folder, load_model(other)[0], other, card="new"),
+            encode,
+        ),
+        "train.mlm": (with_tokenizer(model), with_tokenizer(other), bare),
+    }[kind]
+
+
+def _flip(function):
+    return lambda what, folder: function(folder, what)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def full(number):
+    def at(count):
+        if count == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return at
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
+    old_writer, new_writer, read = writers
+    folder = tmp_path / "out"
+    old_writer(folder)
+    old, vectors, refused = contents(folder), read(folder), 0
+    while True:
+        points.count = 0
+        try:
+            with points.below(tmp_path, full(refused + 1)):
+                new_writer(folder)
+        except OutputError as error:
+            assert str(error).startswith(f"{folder}: could not be written (")
+            assert contents(folder) == old, points.names[-1]
+            refused += 1
+        else:
+            break
+    assert not np.array_equal(read(folder), vectors)
+    assert os.listdir(tmp_path) == ["out"]
+    names = points.names[:refused]
+    with capsys.disabled():
+        print(f"\n{kind}: {refused} writes, the old folder whole after a fault at each: {', '.join(names)}")
+    assert refused > 8
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("native")
+@pytest.mark.parametrize("exchange", [True, False], ids=["in one step", "in two steps"])
+@pytest.mark.parametrize("kind", ["Encoder.save", "int8", "CrossEncoder.save"])
+def test_a_kill_at_every_write(points, writers, kind, exchange, tmp_path, monkeypatch):
+    """Where two renames replace a folder, whoever reads or writes it next puts it back."""
+    if not exchange:
+        monkeypatch.setattr(io.sys, "platform", "other")
+    old_writer, new_writer, read = writers
+    work, seen = tmp_path / "work", tmp_path / "seen"
+    old_writer(work / "out")
+    old = contents(work / "out")
+    with points.below(work, lambda count: shutil.copytree(work, seen / str(count))):
+        new_writer(work / "out")
+    new, found = contents(work / "out"), []
+    for left in sorted(seen.iterdir(), key=lambda left: int(left.name)):
+        folder = resolve_folder(left / "out")
+        found.append([old, new].index(contents(folder)))
+    assert found == sorted(found)
+    assert found[0] == 0
+    assert found[-1] == 1  # the old one is being removed
+    assert read(seen / "9" / "out").shape == read(work / "out")[:, :4].shape or kind == "CrossEncoder.save"
+    for number in (9, len(found)):
+        old_writer(seen / str(number) / "out")  # and removes what the killed one left
+        assert os.listdir(seen / str(number)) == ["out"]
