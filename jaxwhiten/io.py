@@ -133,9 +133,9 @@ def check_folder(path: str | os.PathLike[str]) -> Path:
 
 def put_back(folder: Path) -> Path:
     """The folder, which gets its name back where a process was killed while it replaced it by two renames."""
-    if (aside := _aside(folder)).is_dir() and not folder.exists():
-        with contextlib.suppress(OSError):  # another process does so
-            os.rename(aside, folder)
+    if not folder.exists():
+        with contextlib.suppress(OSError):  # there is none, or another process does so
+            os.rename(folder.with_name(f".{folder.name}.replaced"), folder)
     return folder
 
 
@@ -144,17 +144,14 @@ def _exchange(new: Path, old: Path) -> None:
     swap = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if swap is not None and swap(-100, os.fsencode(new), -100, os.fsencode(old), 2) == 0:  # RENAME_EXCHANGE
         return
-    shutil.rmtree(_aside(old), ignore_errors=True)
-    os.rename(old, _aside(old))
+    aside = old.with_name(f".{old.name}.replaced")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(old, aside)
     try:
         os.rename(new, old)
     finally:
         put_back(old)
-    shutil.rmtree(_aside(old), ignore_errors=True)
-
-
-def _aside(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.replaced")
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -196,9 +193,9 @@ def _naming(path: Path, *blamed: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = error.__cause__ or error if isinstance(error, OutputError) else error
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
+        cause = error.__cause__ or error  # of an OutputError that names a file in `path`
         reason = getattr(cause, "strerror", None) or str(cause)
         raise OutputError(
             f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
