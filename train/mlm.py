@@ -54,6 +54,7 @@ def main(config: ConfigDict) -> None:
     print(f"{count(params) / 1e6:.2f} million parameters; {tokens / 1e6:.1f} million tokens")
     print(f"{batches.per_epoch} batches per epoch, {steps} steps")
 
+    io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
     score = training.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)

@@ -40,7 +40,7 @@ def killed(operation, folder, model, kills, seed=0):
         )
         assert any(b"ready" in line for line in process.stdout), "it ended before"
         whole |= {digest(folder / name): number for number, name in enumerate(("first", "second"))}
-        time.sleep(rng.uniform(0.2, 0.7))
+        time.sleep(rng.uniform(0, 1.5))
         assert process.poll() is None
         process.kill()
         process.communicate()
@@ -58,6 +58,8 @@ if __name__ == "__main__":
     folder = Path(sys.argv[2])
     first(folder / "first")
     second(folder / "second")
+    if not (folder / "out").exists():
+        first(folder / "out")
     print("ready", flush=True)
     while True:
         second(folder / "out")
