@@ -132,20 +132,15 @@ def int8(folder):
     return Encoder.from_pretrained(folder, max_length=32, engine="openvino", dtype="int8").encode(TEXTS)
 
 
-@contextlib.contextmanager
-def weights_of(model):
-    """int8 weights that were made once: it is the writing that is tested."""
+def save_int8(model):
+    """Saves int8 weights that are made once: it is the writing that is tested."""
     made = export.int8._Work(model, TEXTS)
     graph = made.backbone([])
     made.choose, made.backbone = lambda cosine: ([], 1.0), lambda kept: graph
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export.int8, "_Work", lambda *_: made)
-        yield
 
-
-def save_int8(model):
     def save(folder):
-        with weights_of(model):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(export.int8, "_Work", lambda *_: made)
             export.save_int8(folder, model, TEXTS)
 
     return save
@@ -247,6 +242,7 @@ def test_a_fault_at_every_write(points, writers, kind, tmp_path, capsys):
         elif number <= points.count:  # while the old one was removed, or a temporary file
             names.append(f"{points.names[number - 1]} (without harm)")
             old_writer(folder)
+            old = contents(folder)
     assert not np.array_equal(read(folder), vectors)
     assert os.listdir(tmp_path) == ["out"]
     with capsys.disabled():
