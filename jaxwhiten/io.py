@@ -174,7 +174,7 @@ def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) ->
       JaxwhitenError: Of the class `error`: not a relative path of plain names, or a link that leaves the folder.
     """
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
-        raise error(f"{folder}: {name!r:.80} is no plain name of a file or folder in this one.")
+        raise error(f"{folder}: {name!r:.80} is no name of a file or folder in this one.")
     root, found = (Path(os.path.realpath(path)) for path in (folder, folder / name))
     blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
     if not (found.is_relative_to(root) or found.is_relative_to(blobs)):

@@ -144,7 +144,7 @@ def test_a_module_outside_the_folder(hostile, kind, path):
     first = [{"type": "sentence_transformers.models.Transformer", "path": ""}] if kind == "Pooling" else []
     listed = [*first, {"type": f"sentence_transformers.models.{kind}", "path": path}]
     (hostile / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(ModelError, match="is no plain name of a file or folder in this one"):
+    with pytest.raises(ModelError, match="is no name of a file or folder in this one"):
         Encoder.from_pretrained(hostile)
 
 
