@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -24,7 +25,7 @@ MESSAGE = "interrupted; files that were there before are intact"
 # What unwinding may take before the process is ended without it.
 _GRACE_SECONDS = 5.0
 
-# Temporary files that are removed where a process ends without unwinding.
+# Temporary files and folders that are removed where a process ends without unwinding.
 unfinished: set[str] = set()
 
 _asked = False
@@ -63,7 +64,7 @@ def end() -> NoReturn:
     """Ends the process at once: neither threads nor pipes can hold it back."""
     for path in list(unfinished):
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
     if _ending.acquire(blocking=False):
         with contextlib.suppress(OSError):
             os.write(2, f"{MESSAGE}\n".encode())

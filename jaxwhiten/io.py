@@ -7,13 +7,17 @@ kind, format version, a checksum over the tensors' bytes, and whatever provenanc
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import errno
+import glob
 import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
+import sys
 import tempfile
 import time
 import types
@@ -26,9 +30,10 @@ import numpy as np
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.errors import FormatError, OutputError
+from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
 
 FORMAT_VERSION = 2
+MANIFEST = "jaxwhiten.json"  # names the files of a folder that `whole_folder` made
 _HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
@@ -43,32 +48,159 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     made. OutputError where it cannot be written to, or the disk is full.
     """
     path = Path(path)
-    try:
+    with _naming(path, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise _not_written(path, error) from error
     interrupts.unfinished.add(name)
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        try:
-            with open(temporary, "rb+") as file:
-                os.fsync(file.fileno())
+        with _naming(path):
+            yield temporary
+        with _naming(path, OSError):
+            _flush(temporary)
             umask = os.umask(0)
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
             os.replace(temporary, path)
-        except OSError as error:
-            raise _not_written(path, error) from error
-    except Exception as error:
-        if isinstance(error, OutputError) or not _is_full_disk(error):
-            raise
-        raise _not_written(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
         interrupts.unfinished.discard(name)
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iterator[Path]:
+    """Yields an empty folder beside `path`, which replaces `path` as a whole when the block ends without an error.
+
+    After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
+    names the new folder's files. Where `path` itself is such a folder in the making, it is yielded. `blamed` are the
+    errors by which the block says that it could not write, beside those of Python and safetensors.
+
+    Raises:
+      InputError: As `check_folder`.
+      OutputError: The folder cannot be written to, or the disk is full; the old one is intact.
+    """
+    if os.fspath(path) in interrupts.unfinished:
+        yield Path(path)
+        return
+    folder = check_folder(path)
+    temporary = folder.with_name(f".{folder.name}.writing.{secrets.token_hex(4)}")
+    with _naming(folder, OSError):
+        for killed in folder.parent.glob(f".{glob.escape(folder.name)}.writing.*"):
+            with contextlib.suppress(OSError), _locked(killed):
+                shutil.rmtree(killed)
+        temporary.mkdir(parents=True)
+    interrupts.unfinished.add(os.fspath(temporary))
+    try:
+        with _naming(folder, *blamed), _locked(temporary):
+            yield temporary
+            with _naming(folder, OSError):
+                files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
+                for file in files:
+                    _flush(temporary / file)
+                write_json(temporary / MANIFEST, {"files": [*(file.as_posix() for file in files), MANIFEST]})
+                (_exchange if check_folder(folder).exists() else os.rename)(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        interrupts.unfinished.discard(os.fspath(temporary))
+
+
+def check_folder(path: str | os.PathLike[str]) -> Path:
+    """The real path of a folder that `whole_folder` may write.
+
+    Raises:
+      InputError: It holds anything that `whole_folder` has not written, or cannot be replaced as a whole.
+    """
+    folder = put_back(Path(os.path.realpath(path)))
+    if not folder.exists():
+        return folder
+    if not folder.is_dir():
+        raise InputError(f"{path}: is a file; expected a folder.")
+    if folder.is_mount() or folder == Path.cwd():
+        raise InputError(f"{path}: is the working directory or a mount, which cannot be replaced: name a folder in it.")
+    try:
+        known = set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        known = set()
+    for file in folder.rglob("*"):
+        name = file.relative_to(folder).as_posix()
+        if name not in known and (file.is_symlink() or not file.is_dir()):
+            raise InputError(
+                f"{path}: holds {name}, which jaxwhiten did not write; nothing was written. Name a new or empty folder."
+            )
+    return folder
+
+
+def put_back(folder: Path) -> Path:
+    """The folder, which gets its name back where a process was killed while it replaced it by two renames."""
+    if not folder.exists():
+        with contextlib.suppress(OSError):  # there is none, or another process does so
+            os.rename(folder.with_name(f".{folder.name}.replaced"), folder)
+    return folder
+
+
+def _exchange(new: Path, old: Path) -> None:
+    """Puts a folder in the place of another, in one step where the system can; the old one may take its name."""
+    swap = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if swap is not None and swap(-100, os.fsencode(new), -100, os.fsencode(old), 2) == 0:  # RENAME_EXCHANGE
+        return
+    aside = old.with_name(f".{old.name}.replaced")
+    shutil.rmtree(aside, ignore_errors=True)
+    os.rename(old, aside)
+    try:
+        os.rename(new, old)
+    finally:
+        put_back(old)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Locks a folder while this process lives; BlockingIOError where another process has locked it."""
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) -> Path:
+    """The path of what a file in `folder` names; links into the blobs of the hub's cache are followed.
+
+    Raises:
+      JaxwhitenError: Of the class `error`: not a relative path of plain names, or a link that leaves the folder.
+    """
+    if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
+        raise error(f"{folder}: {name!r:.80} is no name of a file or folder in this one.")
+    root, found = (Path(os.path.realpath(path)) for path in (folder, folder / name))
+    blobs = root.parents[1] / "blobs" if root.parent.name == "snapshots" else root
+    if not (found.is_relative_to(root) or found.is_relative_to(blobs)):
+        raise error(f"{folder / name}: a link that leaves the folder; put a copy in its place.")
+    return folder / name
+
+
+def _flush(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _naming(path: Path, *blamed: type[Exception]) -> Iterator[None]:
+    """Has an error of the disk, or one of the class `blamed`, be an OutputError that names `path`."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
+            raise
+        cause = error.__cause__ or error  # of an OutputError that names a file in `path`
+        reason = getattr(cause, "strerror", None) or str(cause)
+        raise OutputError(
+            f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
+            " place."
+        ) from cause
 
 
 def _is_full_disk(error: Exception) -> bool:
@@ -76,13 +208,6 @@ def _is_full_disk(error: Exception) -> bool:
     if type(error) is OSError:
         return error.errno is None or error.errno in _NO_ROOM
     return type(error).__name__ == "SafetensorError"
-
-
-def _not_written(path: Path, error: Exception) -> OutputError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return OutputError(
-        f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another place."
-    )
 
 
 def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 from flax import nnx
@@ -115,5 +116,6 @@ def write_cross_encoder(folder: Path, labels: int = 1) -> Path:
 
     config = tiny_config(num_layers=1, initializer_range=0.4)
     model = PairClassifier(init_model(config, seed=1), labels, rngs=nnx.Rngs(2))
-    write_tokenizer(folder)
-    return CrossEncoder(model, folder, max_length=48).save(folder)
+    with tempfile.TemporaryDirectory() as name:
+        write_tokenizer(Path(name))
+        return CrossEncoder(model, name, max_length=48).save(folder)

@@ -105,6 +105,7 @@ def train_rows(
     `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
     `time.perf_counter`. False if the run was asked to stop.
     """
+    io.check_folder(Path(config.output) / "model")  # before the work of training it
     size, buckets, seed = config.batch_size, config.buckets, config.seed
     batches = training.sentence_batches(table, plan.labels, plan.vectors, batch_size=size, buckets=buckets, seed=seed)
     steps = config.steps or config.epochs * batches.per_epoch

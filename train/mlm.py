@@ -55,6 +55,7 @@ def main(config: ConfigDict) -> None:
     print(f"{count(params) / 1e6:.2f} million parameters; {tokens / 1e6:.1f} million tokens")
     print(f"{batches.per_epoch} batches per epoch, {steps} steps")
 
+    io.check_folder(Path(config.output) / "model")  # before the work of training it
     # The text is known by its content, not by its place.
     recipe = make_recipe(config, ("data", "export_dtype"), text=corpus.key, steps=steps)
     score = training.masked_evaluator(rebuild, corpus.held_out, rules, blocks=config.evaluate_blocks)
@@ -102,9 +103,10 @@ def finish(
         "hardware": machine,
     }
     card = masked_model_card(output.name, base_model=config.model, facts=facts, scores=scores, recipe=recipe)
-    save_masked_lm(model, output / "model", dtype=config.export_dtype)
-    copy_tokenizer(tokenizer, output / "model")
-    io.write_text(output / "model" / "README.md", card)
+    with io.whole_folder(output / "model") as whole:
+        save_masked_lm(model, whole, dtype=config.export_dtype)
+        copy_tokenizer(tokenizer, whole)
+        io.write_text(whole / "README.md", card)
     results = {"scores": scores, "step": steps, "tokens": tokens, "hours": round(hours, 3), "hardware": machine}
     results |= {"tokens_per_second": round(rate), "seed": config.seed}
     io.write_json(output / "results.json", results)

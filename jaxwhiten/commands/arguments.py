@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import re
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten import io
+from jaxwhiten.errors import InputError, OutputError, spelled, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -103,6 +106,14 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
 
+def check_folder(path: str, what: str = "the output is a folder") -> None:
+    """Refuses an output that has the ending of a file, or a folder that `io.whole_folder` may not write."""
+    ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # rather than that of a model's name, such as v1.5
+    if ending and not path.endswith("/") and not Path(path).is_dir():
+        raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
+    io.check_folder(path)
+
+
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
     """The parameters of a whitening that were given."""
     values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
@@ -147,9 +158,13 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
     from jaxwhiten.encoding import EmbeddingStore
 
     prompt = encoder.prompt_for(role) if role else None
-    if args.no_cache:
-        return encoder.encode(texts, prompt=prompt)
-    return EmbeddingStore().encode(encoder, texts, prompt=prompt)
+    if not args.no_cache:
+        try:
+            return EmbeddingStore().encode(encoder, texts, prompt=prompt)
+        except OutputError as error:
+            advice = "JAXWHITEN_CACHE_DIR names another place, and --no-cache silences this"
+            warnings.warn(f"Going on without a cache ({error}): {advice}.", stacklevel=2)
+    return encoder.encode(texts, prompt=prompt)
 
 
 def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None = None) -> Whitening:

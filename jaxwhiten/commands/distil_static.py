@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from jaxwhiten.commands.arguments import add, add_model, load_encoder
+from jaxwhiten.commands.arguments import add, add_model, check_folder, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
 from jaxwhiten.errors import InputError
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     if args.sentences < 1:
         raise InputError(f"--sentences is {args.sentences}; it must be at least 1.")
+    check_folder(args.output)
     corpus = None
     if args.corpus is not None:
         corpus = nonempty((t for t in sentences(args.corpus, None, args.column) if t.strip()), args.corpus)

@@ -9,6 +9,7 @@ from jaxwhiten.commands.arguments import (
     add,
     add_knobs,
     add_model,
+    check_folder,
     knobs,
     load_encoder,
     load_whitening,
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
     if (args.format == "int8") != (args.sentences is not None):
         raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
+    check_folder(args.output)
     scores = named_values("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
 
     from jaxwhiten import export

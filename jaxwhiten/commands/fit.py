@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add, add_knobs, add_model, knobs, load_encoder
+from jaxwhiten.commands.arguments import add, add_knobs, add_model, check_folder, knobs, load_encoder
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 
@@ -76,8 +76,8 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     ending = Path(args.output).suffix
     if not folder and (args.output.endswith("/") or Path(args.output).is_dir()):
         raise InputError(f"{args.output}: vectors alone make a whitening, a {_FILE} file; a folder needs sentences.")
-    if ending in (".npy", ".jsonl", ".parquet", ".json", ".txt"):
-        raise InputError(f"{args.output}: a whitening is a {_FILE} file or a model folder, not {ending}.")
+    if ending != _FILE and (ending or folder):
+        check_folder(args.output, f"a whitening is a {_FILE} file or a model folder")
 
 
 def write_outputs(

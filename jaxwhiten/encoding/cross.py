@@ -183,14 +183,15 @@ class CrossEncoder:
         """Writes a folder that `from_pretrained` and sentence-transformers' `CrossEncoder` read.
 
         Args:
-          folder: Made if missing; files of the same names are replaced.
+          folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
-        save_pair_classifier(model, folder, self.label_names, {"sentence_transformers": said}, dtype)
-        copy_tokenizer(self.tokenizer.folder, folder)
-        file = folder / "tokenizer_config.json"
-        io.write_json(file, {**read_optional(file), "model_max_length": self.tokenizer.max_length})
-        io.write_json(folder / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
+        with io.whole_folder(folder) as whole:
+            save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)
+            copy_tokenizer(self.tokenizer.folder, whole)
+            file = whole / "tokenizer_config.json"
+            io.write_json(file, {**read_optional(file), "model_max_length": self.tokenizer.max_length})
+            io.write_json(whole / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})
         return folder

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
+from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
@@ -447,15 +448,20 @@ class Encoder:
         `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
 
         Args:
-          folder: Not the model's own. Made if missing; files of the same names are replaced.
+          folder: Not the model's own. New, empty, or one that jaxwhiten made, which is replaced as a whole.
           card: Text of README.md; none is written without it.
           dtype: Type of the stored weights; by default this encoder's.
         """
-        folder = Path(folder)
-        if folder.exists() and Path(self.name).exists() and folder.samefile(self.name):
-            raise InputError(f"{folder}: is the model's own folder; name another one.")
+        self.check_folder(folder)
         settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
         dtype = dtype or jnp.dtype(model.dtype).name
-        write_folder(folder, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
-        self._engine.save_beside(folder)
-        return folder
+        with io.whole_folder(folder) as whole:
+            write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
+            self._engine.save_beside(whole)
+        return Path(folder)
+
+    def check_folder(self, folder: str | Path) -> None:
+        """InputError for a folder that `save` may not write to, before anything is computed."""
+        if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
+            raise InputError(f"{folder}: is the model's own folder; name another one.")
+        io.check_folder(folder)

@@ -81,7 +81,9 @@ class Quantised(NamedTuple):
 
     def save(self, model: Path) -> None:
         """Copies them to another model's folder."""
-        shutil.copytree(self.folder, Path(model) / _FOLDER, dirs_exist_ok=True)
+        for name in (GRAPH, _WEIGHTS, HEADER):
+            with io.atomic_path(Path(model) / _FOLDER / name) as temporary:
+                shutil.copyfile(io.below(self.folder, name, ModelError), temporary)
 
     def put_into(self, model: Any, hidden_states: list[str], core: Any) -> Any:
         """A graph of encoder and poolings, an OpenVINO model, with these weights in the place of the encoder's own."""

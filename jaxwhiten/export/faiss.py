@@ -20,7 +20,7 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     `IndexFlatIP`. Raw vectors are added to it and searched for, and scores are cosines of whitened vectors.
 
     Args:
-      folder: Made if missing; files of the same names are replaced.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       whitening: A fitted whitening.
 
     Returns:
@@ -35,8 +35,7 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     chain = transforms(affine)
     flat = faiss.IndexFlatIP(affine.outputs)
     index = behind(chain, flat)
-    with io.atomic_path(folder / TRANSFORM) as temporary:
-        faiss.write_VectorTransform(chain[0], str(temporary))
-    with io.atomic_path(folder / INDEX) as temporary:
-        faiss.write_index(index, str(temporary))
+    with io.whole_folder(folder, RuntimeError) as whole:
+        faiss.write_VectorTransform(chain[0], str(whole / TRANSFORM))
+        faiss.write_index(index, str(whole / INDEX))
     return folder

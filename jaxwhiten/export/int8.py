@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
+from jaxwhiten import io
 from jaxwhiten.arrays import normalize
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.datasets.protocol import SAMPLE
@@ -58,7 +59,7 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
-      folder: Made if missing; files of the same names are replaced.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       encoder: The encoder.
       sentences: At least 16, like those to be encoded. 382 spread over all are read, beside 130 general ones that ship
         with the package, and a quarter of these held out.
@@ -81,14 +82,16 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     texts = [texts[i] for i in np.linspace(0, len(texts) - 1, min(_MOST - len(general), len(texts)), dtype=int)]
     texts = list(dict.fromkeys(texts + general))
     texts = [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
+    encoder.check_folder(folder)
     work = _Work(encoder, texts)
     kept, reached = work.choose(cosine)
     graph = work.backbone(work.named(kept))
-    out = encoder.save(folder, dtype="float32")
     facts = {"weights": work.forward.weights_digest(), "kept": kept, "cosine": reached}
     facts |= {"sentences": len(texts), "text": text_fingerprint(texts), "longest": work.longest}
-    Quantised.write(out, graph, facts)
-    return Int8Report(out, tuple(kept), len(work.groups), reached)
+    with io.whole_folder(folder, RuntimeError) as whole:
+        encoder.save(whole, dtype="float32")
+        Quantised.write(whole, graph, facts)
+    return Int8Report(Path(folder), tuple(kept), len(work.groups), reached)
 
 
 class _Work:

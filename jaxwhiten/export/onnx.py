@@ -21,7 +21,7 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     """Writes `model.onnx`, which fails on sentences longer than the encoder's `max_length`, and the tokenizer.
 
     Args:
-      folder: Made if missing; files of the same names are replaced.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       encoder: The encoder.
 
     Returns:
@@ -38,7 +38,7 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
-    with io.atomic_path(folder / MODEL) as temporary:
-        temporary.write_bytes(proto.SerializeToString())
-    encoder.tokenizer.save(folder, form)
+    with io.whole_folder(folder) as whole:
+        (whole / MODEL).write_bytes(proto.SerializeToString())
+        encoder.tokenizer.save(whole, form)
     return folder

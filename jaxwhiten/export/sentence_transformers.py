@@ -38,7 +38,7 @@ def save_sentence_transformer(
     """Writes a model made in memory: weights, config, tokenizer, pooling, and a model card.
 
     Args:
-      folder: Made if missing; files of the same names are replaced.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       model: An encoder of `jaxwhiten.models`.
       tokenizer_folder: Where its tokenizer lies; the files are copied.
       pooling: A name that `check_pooling` passes.
@@ -62,7 +62,7 @@ def export_sentence_transformer(
     """Writes an encoder and its head as a folder that can be uploaded as it is, with a model card.
 
     Args:
-      folder: Made if missing; files of the same names are replaced.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       encoder: The encoder.
       name: What the card calls the model; by default the folder's name.
       scores: What the model scores, by task; in points.

@@ -149,9 +149,11 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         package, _, name = kind.rpartition(".")
         if package.split(".")[0] != "sentence_transformers" or name not in supported:
             raise ModelError(f"{file}: module {kind!r} is not supported. Supported: {', '.join(supported)}.")
-        if path and (Path(path).name != path or len(path) > _LONGEST_NAME or "\0" in path):
+        if len(path) > _LONGEST_NAME:
             raise ModelError(f"{file}: module path {path!r:.80} is no name of a folder in this one.")
-    return [(kind.rpartition(".")[2], folder / path) for kind, path in named]
+    with loading.naming(file):
+        places = [io.below(folder, path, ModelError) if path else folder for _, path in named]
+    return [(kind.rpartition(".")[2], place) for (kind, _), place in zip(named, places, strict=True)]
 
 
 def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
@@ -200,50 +202,49 @@ def write_folder(
 ) -> Path:
     """Writes a model folder that sentence-transformers, transformers and jaxwhiten load.
 
-    The folder is made if missing; files of the same names are replaced. Nothing is written where no module can do a
-    step of the head. By default the settings are the head's own prompt, and cosine. `card` is the text of README.md.
+    The folder is new, empty, or one that jaxwhiten made, which is replaced as a whole; nothing is written where no
+    module can do a step of the head. By default the settings are the head's own prompt, and cosine. `card` is the text
+    of README.md.
     """
     from safetensors.numpy import save_file
 
-    folder = Path(folder)
     modules = [module for _, of_step in modules_of(head, model, tokenizer) for module in of_step]
-    if (folder / CODE_FILE).is_file():  # of a head that was here before
-        (folder / CODE_FILE).unlink()
-    if isinstance(model, StaticEncoder):
-        unit_length = [module.kind for _, module in modules] == ["Normalize"]
-        save_static(model, folder, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
-    else:
-        save_model(model, folder, dtype=dtype)
-    tokenizer.save(folder, head.form)
-    listed = [_row(model.module, 0, "")]
-    changes: dict[str, Any] = {}
-    for number, (path, module) in enumerate(modules, start=1):
-        place = folder / path
-        listed.append(_row(module.kind, number, path))
-        place.mkdir(parents=True, exist_ok=True)
-        changes |= module.transformer
-        if module.config is not None:
-            io.write_json(place / "config.json", dict(module.config))
-        if module.tensors:
-            with io.atomic_path(place / "model.safetensors") as temporary:
-                tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
-                save_file(tensors, temporary, metadata={"format": "pt"})
-    for step in head.steps:
-        step.save_beside(folder)
-    if changes:
-        io.write_json(folder / "config.json", loading.read_json(folder / "config.json") | changes)
-    if not model.pools:
-        of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
-        io.write_json(folder / "sentence_bert_config.json", of_transformer)
     settings = settings or Settings(similarity_fn_name="cosine")
-    if head.form.prompt and not settings.default_prompt_name:
-        prompts = {**settings.prompts, _UNNAMED: head.form.prompt}
-        settings = dataclasses.replace(settings, prompts=prompts, default_prompt_name=_UNNAMED)
-    settings.write(folder)
-    if card is not None:
-        io.write_text(folder / "README.md", card)
-    io.write_json(folder / "modules.json", listed)
-    return folder
+    with io.whole_folder(folder) as whole:
+        if isinstance(model, StaticEncoder):
+            unit_length = [module.kind for _, module in modules] == ["Normalize"]
+            save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
+        else:
+            save_model(model, whole, dtype=dtype)
+        tokenizer.save(whole, head.form)
+        listed = [_row(model.module, 0, "")]
+        changes: dict[str, Any] = {}
+        for number, (path, module) in enumerate(modules, start=1):
+            place = whole / path
+            listed.append(_row(module.kind, number, path))
+            place.mkdir(parents=True, exist_ok=True)
+            changes |= module.transformer
+            if module.config is not None:
+                io.write_json(place / "config.json", dict(module.config))
+            if module.tensors:
+                with io.atomic_path(place / "model.safetensors") as temporary:
+                    tensors = {name: np.ascontiguousarray(value) for name, value in module.tensors.items()}
+                    save_file(tensors, temporary, metadata={"format": "pt"})
+        for step in head.steps:
+            step.save_beside(whole)
+        if changes:
+            io.write_json(whole / "config.json", loading.read_json(whole / "config.json") | changes)
+        if not model.pools:
+            of_transformer = {"max_seq_length": tokenizer.max_length, "do_lower_case": head.form.lower_case}
+            io.write_json(whole / "sentence_bert_config.json", of_transformer)
+        if head.form.prompt and not settings.default_prompt_name:
+            prompts = {**settings.prompts, _UNNAMED: head.form.prompt}
+            settings = dataclasses.replace(settings, prompts=prompts, default_prompt_name=_UNNAMED)
+        settings.write(whole)
+        if card is not None:
+            io.write_text(whole / "README.md", card)
+        io.write_json(whole / "modules.json", listed)
+    return Path(folder)
 
 
 def _row(kind: str, number: int, path: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -141,11 +142,8 @@ def _open_sharded(index: Path) -> Tensors:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
     tensors: dict[str, Any] = {}
-    present = {path.name for path in index.parent.iterdir()}
     for name in files:
-        if Path(name).name != name:
-            raise ModelError(f"{index}: shard {name!r:.80} lies outside the folder.")
-        if name not in present:
+        if not os.path.isfile(io.below(index.parent, name, ModelError)):
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
         tensors.update(_open_safetensors(index.parent / name))
     return tensors
@@ -187,9 +185,10 @@ def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: s
 def save_folder(
     folder: str | Path, raw: Mapping[str, Any], tensors: Mapping[str, np.ndarray], dtype: str = "float32"
 ) -> None:
-    """Writes `config.json` from `raw` and `model.safetensors`, each atomically."""
+    """Writes `config.json` from `raw` and `model.safetensors` as a whole folder."""
     from safetensors.numpy import save_file
 
-    io.write_json(Path(folder) / "config.json", {**raw, "dtype": dtype})
-    with io.atomic_path(Path(folder) / SAFETENSORS) as temporary:
-        save_file(dict(tensors), temporary, metadata={"format": "pt"})
+    with io.whole_folder(folder) as whole:
+        io.write_json(whole / "config.json", {**raw, "dtype": dtype})
+        with io.atomic_path(whole / SAFETENSORS) as temporary:
+            save_file(dict(tensors), temporary, metadata={"format": "pt"})

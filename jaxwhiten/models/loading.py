@@ -60,8 +60,11 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
     Returns:
       The folder, which may be a sentence-transformers folder: see `transformer_folder`.
     """
-    path = Path(model).expanduser()
+    path = io.put_back(Path(model).expanduser())
     if path.is_dir():
+        for entry in (*path.glob("*"), *path.glob("*/*")):
+            if entry.is_symlink():
+                io.below(path, entry.relative_to(path).as_posix(), ModelError)
         return path
     if path.exists():
         raise ModelError(f"{path}: is a file; expected a model folder or a hub id.")
@@ -222,7 +225,7 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
 
     Args:
       model: An encoder of this package.
-      folder: Created if missing.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
       dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
     """
     family = FAMILIES[model.config.model_type]

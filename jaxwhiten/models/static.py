@@ -15,6 +15,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
+from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
@@ -73,7 +74,9 @@ def static_folder(folder: Path) -> Path | None:
         kind, path = str(first["type"]), str(first["path"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None  # no list of modules, or one that `head.folder` refuses
-    return folder / Path(path).name if kind.rpartition(".")[2] == MODULE else None
+    if kind.rpartition(".")[2] != MODULE:
+        return None
+    return folder if path in ("", ".") else io.below(folder, path, ModelError)
 
 
 def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:

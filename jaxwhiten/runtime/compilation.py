@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import warnings
 
 import jax
 
@@ -19,5 +21,11 @@ def keep_compiled() -> None:
     """
     cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":
-        jax.config.update("jax_compilation_cache_dir", str(io.cache_dir("xla")))
+        folder = io.cache_dir("xla")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            return warnings.warn(f"{folder}: no cache ({error.strerror}); set JAXWHITEN_CACHE_DIR.", stacklevel=2)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)

@@ -291,4 +291,4 @@ def copy_tokenizer(source: str | Path, target: str | Path) -> None:
     for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
         if (Path(source) / name).is_file():
             with io.atomic_path(Path(target) / name) as temporary:
-                shutil.copyfile(Path(source) / name, temporary)
+                shutil.copyfile(io.below(Path(source), name, ModelError), temporary)

@@ -63,6 +63,7 @@ def train(
     `best` marks the best checkpoint. The recipe is everything that determines the result.
 
     Raises:
+      InputError: Another training is at work in the folder.
       MismatchError: The folder's run, or another process, has another recipe.
       FormatError: Its latest checkpoint is damaged.
       NonFiniteError: The loss is NaN or infinite; the checkpoints are from earlier steps.
@@ -71,52 +72,53 @@ def train(
     check_same("the recipe of the run", dict(recipe))
     keep_compiled()
     mesh, steps = how.mesh(), how.steps
-    checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
-    state = create_state(plan.params, how, mesh)
-    if checkpoints.latest is not None:
-        state, position = checkpoints.restore(state)
-        batches.set_position(position)
-    start = number = int(state.step)
-    per_step = how.batch_size * options.per_row
-    log = Log(Path(folder), steps, start=start, per_step=per_step, unit=options.unit, progress=options.progress)
-    try:
-        if evaluate is not None and start == 0:
-            log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
-        step = make_step(plan.loss, how, mesh, plan.frozen)
-        waiting = []
-        with stop_requests() as seen:
-            stopping = False
-            while number < steps and not stopping:
-                state, metrics = step(state, place_batch(next(batches), mesh))
-                number += 1
-                waiting.append((number, metrics))
+    with Checkpoints.alone(folder):
+        checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
+        state = create_state(plan.params, how, mesh)
+        if checkpoints.latest is not None:
+            state, position = checkpoints.restore(state)
+            batches.set_position(position)
+        start = number = int(state.step)
+        per_step = how.batch_size * options.per_row
+        log = Log(Path(folder), steps, start=start, per_step=per_step, unit=options.unit, progress=options.progress)
+        try:
+            if evaluate is not None and start == 0:
+                log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
+            step = make_step(plan.loss, how, mesh, plan.frozen)
+            waiting = []
+            with stop_requests() as seen:
+                stopping = False
+                while number < steps and not stopping:
+                    state, metrics = step(state, place_batch(next(batches), mesh))
+                    number += 1
+                    waiting.append((number, metrics))
 
-                last, scores = number == steps, None
-                # Several processes agree on whether to stop.
-                if jax.process_count() == 1 or number % max(options.log_every, 1) == 0:
-                    stopping = any(gather(bool(seen)))
-                evaluating = evaluate is not None and (last or _due(number, options.evaluate_every))
-                saving = evaluating or last or stopping or _due(number, options.save_every)
-                if saving or _due(number, options.log_every):
-                    log.steps(_finite(jax.device_get(waiting)))
-                    waiting.clear()
-                if evaluate is not None and evaluating:
-                    # Of the host, as the next step donates the buffers on the devices; equal in all processes.
-                    scores = from_writer(evaluate(jax.device_get(state.params)))
-                    log.scores(number, scores)
-                if saving:
-                    checkpoints.save(state, batches.position(), scores)
-            checkpoints.wait()
-        if number < steps:
-            log.note(f"stopped at step {number} of {steps}; the same command resumes it")
-        elif checkpoints.best != number:
-            state, _ = checkpoints.restore(state, checkpoints.best)
-    finally:
-        log.close()
-    checkpoints.close()
-    if is_writer():
-        plot_run(folder)
-    return Trained(jax.device_get(state.params), int(state.step), number >= steps)
+                    last, scores = number == steps, None
+                    # Several processes agree on whether to stop.
+                    if jax.process_count() == 1 or number % max(options.log_every, 1) == 0:
+                        stopping = any(gather(bool(seen)))
+                    evaluating = evaluate is not None and (last or _due(number, options.evaluate_every))
+                    saving = evaluating or last or stopping or _due(number, options.save_every)
+                    if saving or _due(number, options.log_every):
+                        log.steps(_finite(jax.device_get(waiting)))
+                        waiting.clear()
+                    if evaluate is not None and evaluating:
+                        # Of the host, as the next step donates the buffers on the devices; equal in all processes.
+                        scores = from_writer(evaluate(jax.device_get(state.params)))
+                        log.scores(number, scores)
+                    if saving:
+                        checkpoints.save(state, batches.position(), scores)
+                checkpoints.wait()
+            if number < steps:
+                log.note(f"stopped at step {number} of {steps}; the same command resumes it")
+            elif checkpoints.best != number:
+                state, _ = checkpoints.restore(state, checkpoints.best)
+        finally:
+            log.close()
+        checkpoints.close()
+        if is_writer():
+            plot_run(folder)
+        return Trained(jax.device_get(state.params), int(state.step), number >= steps)
 
 
 def _due(number: int, every: int) -> bool:

@@ -161,9 +161,7 @@ def test_bad_settings_say_what_is_valid(tiny_model, encoder, tmp_path):
 
 
 def test_vocab_txt_is_enough(minilm, tmp_path):
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).symlink_to(minilm / name)
-    for name in ("vocab.txt", "tokenizer_config.json"):
+    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"):
         shutil.copy(minilm / name, tmp_path / name)
     texts = ["A man plays a guitar.", "Élan vital; naïve café."]
     np.testing.assert_allclose(

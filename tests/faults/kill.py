@@ -75,7 +75,7 @@ class Expected:
             child.once()
         if operation == "fit":
             self.m2 = Moments.load(folder / "out.moments").M2
-            self.kernel = Whitening.load(folder / "out.whitening").kernel
+            self.kernel = Whitening.load(folder / "out.safetensors").kernel
         if operation == "index":
             self.answers = load_index(folder / "index").search(self.vectors["mean"][:20], 5)
 
@@ -91,7 +91,7 @@ def check(operation, folder, expected):
     elif operation == "encode":
         np.testing.assert_allclose(np.load(folder / "out.npy"), expected.vectors["mean"], atol=1e-5)
     elif operation == "fit":
-        for found, wanted in zip(Whitening.load(folder / "out.whitening").kernel, expected.kernel, strict=True):
+        for found, wanted in zip(Whitening.load(folder / "out.safetensors").kernel, expected.kernel, strict=True):
             np.testing.assert_allclose(found, wanted, atol=1e-6)
         np.testing.assert_allclose(Moments.load(folder / "out.moments").M2, expected.m2, rtol=1e-6)
     elif operation == "add":

@@ -77,9 +77,6 @@ def test_a_full_disk(run, what, disk, corpus, tiny_model, whitening_file, vector
     said = one_line(run(*command), 1)
     assert str(disk) in said
     after = contents(disk)
-    if what == "export":  # a folder of many files: those that were written are whole
-        assert not [path for path in after if path.name.startswith(".")]
-        return
     assert after == before
     if what == "index":
         assert load_index(output).size == 20
@@ -112,9 +109,9 @@ def test_a_full_cache(run, disk, corpus, tiny_model, tmp_path, monkeypatch):
 def test_a_model_on_a_full_disk(disk, tiny_model):
     model, _, _ = load_model(tiny_model)
     fill(disk, 16 << 10)
-    with pytest.raises(OutputError, match=r"model\.safetensors: could not be written"):
+    with pytest.raises(OutputError, match=r"model: could not be written"):
         save_model(model, disk / "model")
-    assert [path.name for path in (disk / "model").iterdir()] == ["config.json"]
+    assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 def limited(code, tmp_path, most=4096):

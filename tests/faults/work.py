@@ -41,7 +41,7 @@ def command(operation, folder, model):
     """The words of the command line."""
     of_model = ["--model", str(model), "--pooling", "mean", "--max-length", "32"]
     texts = str(folder / "texts.txt")
-    outputs = ["-o", str(folder / "out.whitening"), "--moments", str(folder / "out.moments")]
+    outputs = ["-o", str(folder / "out.safetensors"), "--moments", str(folder / "out.moments")]
     return {
         "encode": ["encode", texts, "-o", str(folder / "out.npy"), "--block", str(WIDTH), *of_model],
         "fit": ["fit", str(folder / "vectors.npy"), *outputs],

@@ -1,0 +1,198 @@
+"""Folders: what is not ours is not written into, and what leaves a folder is not read."""
+
+import json
+import os
+import shutil
+
+import filelock
+import numpy as np
+import pytest
+
+from jaxwhiten import CrossEncoder, Encoder, io
+from jaxwhiten.encoding.quantised import Quantised
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.models import load_model, resolve_folder
+from jaxwhiten.training.checkpoint import Checkpoints
+
+
+@pytest.fixture
+def of_model(tiny_model):
+    return ["--model", tiny_model, "--pooling", "mean", "--max-length", 32]
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder of someone's own."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "README.md").write_text("mine")
+    return folder
+
+
+WRITERS = {
+    "fit": ["fit", "{texts}"],
+    "export": ["export"],
+    "export --format onnx": ["export", "--format", "onnx"],
+    "export --format faiss": ["export", "--format", "faiss"],
+    "export --format int8": ["export", "--format", "int8", "--sentences", "{texts}"],
+    "distil-static": ["distil-static"],
+}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_project_is_not_written_into(run, command, corpus, of_model, project):
+    words = [word.format(texts=corpus) for word in WRITERS[command]]
+    done = run(*words, "-o", f"{project}/", *of_model)
+    assert done.code == 2
+    assert done.err == (
+        f"error: {project}/: holds README.md, which jaxwhiten did not write; nothing was written. Name a new or empty"
+        " folder.\n"
+    )
+    assert [(path.name, path.read_text()) for path in project.iterdir()] == [("README.md", "mine")]
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_folder_is_not_called_like_a_file(run, command, corpus, of_model, tmp_path):
+    words = [word.format(texts=corpus) for word in WRITERS[command]]
+    done = run(*words, "-o", tmp_path / "small" / "w.bin", *of_model)
+    assert done.code == 2
+    assert "w.bin: " in done.err
+    assert ", not .bin; the name of a folder may end with /." in done.err
+    assert not (tmp_path / "small").exists()
+
+
+def test_the_working_directory_is_not_exchanged(run, corpus, of_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("fit", corpus, "-o", "./", *of_model)
+    assert done.code == 2
+    assert "name a folder in it" in done.err
+
+
+def test_an_own_folder_is_replaced_and_a_users_file_in_it_kept(run, corpus, of_model, tmp_path):
+    out = tmp_path / "all-MiniLM-v1.5"
+    for k in (4, 8):
+        assert run("fit", corpus, "-o", out, "-k", k, *of_model).code == 0
+        assert Encoder.from_pretrained(out).dimension == k
+    before = sorted(path.name for path in out.rglob("*"))
+    (out / "notes.txt").write_text("mine")
+    done = run("fit", corpus, "-o", out, "-k", 4, *of_model)
+    assert "holds notes.txt, which jaxwhiten did not write" in done.err
+    assert (out / "notes.txt").read_text() == "mine"
+    assert Encoder.from_pretrained(out).dimension == 8
+    assert sorted(path.name for path in out.rglob("*")) == sorted([*before, "notes.txt"])
+
+
+def test_nothing_of_the_folder_before_is_left(tiny_model, tmp_path):
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    rows = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+    folder = encoder.whiten(rows, k=4).save(tmp_path / "out")
+    encoder.save(folder)
+    assert not (folder / "whitening.safetensors").exists()
+    assert Encoder.from_pretrained(folder).dimension == 32
+
+
+@pytest.fixture
+def hostile(tiny_model, tmp_path):
+    """A model with a secret beside it."""
+    (tmp_path / "secret").write_text("password")
+    return shutil.copytree(tiny_model, tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ["merges.txt", "vocab.json", "openvino", "1_Pooling/config.json"])
+def test_a_link_that_leaves_the_model(hostile, name, tmp_path):
+    encoder = Encoder.from_pretrained(hostile, pooling="mean", max_length=32)
+    (hostile / name).parent.mkdir(exist_ok=True)
+    (hostile / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match=f"{name}: a link that leaves the folder"):
+        Encoder.from_pretrained(hostile)
+    if "/" not in name and name != "openvino":
+        with pytest.raises(ModelError, match="a link that leaves the folder"):
+            encoder.save(tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_int8_files_are_copied_by_name(tmp_path):
+    folder = tmp_path / "model" / "openvino"
+    folder.mkdir(parents=True)
+    for name in ("int8.xml", "int8.bin", "int8.json", "extra"):
+        (folder / name).write_text(name)
+    Quantised(folder, {}).save(tmp_path / "copy")
+    assert sorted(os.listdir(tmp_path / "copy" / "openvino")) == ["int8.bin", "int8.json", "int8.xml"]
+    (folder / "int8.bin").unlink()
+    (folder / "int8.bin").symlink_to("/etc/hostname")
+    with pytest.raises(ModelError, match="a link that leaves the folder"):
+        Quantised(folder, {}).save(tmp_path / "again")
+
+
+def test_links_of_the_hubs_cache_are_followed(tiny_model, tmp_path):
+    snapshot, blobs = tmp_path / "snapshots" / "1", tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for file in tiny_model.iterdir():
+        shutil.copy(file, blobs / f"{file.name}-blob")
+        (snapshot / file.name).symlink_to(f"../../blobs/{file.name}-blob")
+    load_model(snapshot)
+    (blobs / "merges.txt-blob").symlink_to("/etc/hostname")
+    (snapshot / "merges.txt").symlink_to("../../blobs/merges.txt-blob")
+    with pytest.raises(ModelError, match=r"merges\.txt: a link that leaves the folder"):
+        resolve_folder(snapshot)
+
+
+@pytest.mark.parametrize("path", ["..", "a/../..", "/etc", "1_Pooling/..", ".\\\\..", "a//b"])
+@pytest.mark.parametrize("kind", ["Pooling", "StaticEmbedding"])
+def test_a_module_outside_the_folder(hostile, kind, path):
+    first = [{"type": "sentence_transformers.models.Transformer", "path": ""}] if kind == "Pooling" else []
+    listed = [*first, {"type": f"sentence_transformers.models.{kind}", "path": path}]
+    (hostile / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ModelError, match="is no name of a file or folder in this one"):
+        Encoder.from_pretrained(hostile)
+
+
+def test_two_trainings_in_one_folder(tmp_path):
+    with Checkpoints.alone(tmp_path), pytest.raises(InputError, match="another training writes into it"):
+        Checkpoints.alone(tmp_path)
+    with Checkpoints.alone(tmp_path), pytest.raises(filelock.Timeout):
+        filelock.FileLock(tmp_path / ".lock").acquire(timeout=0)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("fault", ["a file", "a full disk"])
+def test_a_cache_that_cannot_be_written(run, corpus, of_model, tmp_path, monkeypatch, fault):
+    if fault == "a file":
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "file"))
+    else:
+
+        def full(*_):
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr(
+            "jaxwhiten.io.os.fsync",
+            lambda handle: full() if "embeddings" in os.readlink(f"/proc/self/fd/{handle}") else None,
+        )
+    done = run("index", corpus, "-o", tmp_path / "index", *of_model)
+    assert done.code == 0, done.err
+    said = [line for line in done.err.splitlines() if line.startswith("warning: Going on without a cache")]
+    assert len(said) == 1
+    assert "--no-cache" in said[0]
+    assert "JAXWHITEN_CACHE_DIR" in said[0]
+    assert run("search", tmp_path / "index", "a man").code == 0
+
+
+def test_a_second_writer_does_not_remove_the_folder_of_the_first(tmp_path):
+    folder = tmp_path / "out"
+    with io.whole_folder(folder) as first:
+        (first / "a").write_text("first")
+        with io.whole_folder(folder) as second:
+            (second / "a").write_text("second")
+        assert (folder / "a").read_text() == "second"
+    assert (folder / "a").read_text() == "first"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_cross_encoder_in_a_project(tmp_path, project):
+    from tests.tiny import write_cross_encoder
+
+    model = CrossEncoder.from_pretrained(write_cross_encoder(tmp_path / "pair"))
+    with pytest.raises(InputError, match=r"holds README\.md"):
+        model.save(project)

@@ -1,0 +1,66 @@
+"""kill -9 at random moments of saving a model folder, with or without int8 weights.
+
+`python -m tests.faults.kill_saving OPERATION FOLDER MODEL` saves two encoders in turn into FOLDER/out for ever;
+`killed` starts and kills it, and compares the bytes of the folder with those of the one and the other.
+"""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jaxwhiten import Encoder, io
+from jaxwhiten.models import resolve_folder
+from tests.faults import test_folders
+
+OPERATIONS = ("save", "int8")
+
+
+def savers(operation, model):
+    raw = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+    encoders = [raw.with_whitening(test_folders.whitening(k)) for k in (4, 8)]
+    return [encoder.save if operation == "save" else test_folders.save_int8(encoder) for encoder in encoders]
+
+
+def digest(folder):
+    return io.content_key([(str(path), data.hex()) for path, data in sorted(test_folders.contents(folder).items())])
+
+
+def killed(operation, folder, model, kills, seed=0):
+    """How often the one and the other folder were found, and how many temporary folders the kills left."""
+    rng, found, left, whole = random.Random(seed), [0, 0], 0, {}
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "tests.faults.kill_saving", operation, str(folder), str(model)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(root)}
+    for _ in range(kills):
+        process = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert any(b"ready" in line for line in process.stdout), "it ended before"
+        whole |= {digest(folder / name): number for number, name in enumerate(("first", "second"))}
+        time.sleep(rng.uniform(0, 1.5))
+        assert process.poll() is None
+        process.kill()
+        process.communicate()
+        left += len(list(folder.glob(".out.*")))
+        key = digest(resolve_folder(folder / "out"))
+        assert key in whole, "a mixture"
+        found[whole[key]] += 1
+    savers(operation, model)[0](folder / "out")
+    assert not list(folder.glob(".out.*"))
+    return found, left
+
+
+if __name__ == "__main__":
+    first, second = savers(sys.argv[1], Path(sys.argv[3]))
+    folder = Path(sys.argv[2])
+    first(folder / "first")
+    second(folder / "second")
+    if not (folder / "out").exists():
+        first(folder / "out")
+    print("ready", flush=True)
+    while True:
+        second(folder / "out")
+        first(folder / "out")
