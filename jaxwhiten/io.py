@@ -110,10 +110,12 @@ def check_folder(path: str | os.PathLike[str]) -> Path:
 
     Raises:
       InputError: It holds anything that `whole_folder` has not written, or cannot be replaced as a whole.
+      OutputError: It cannot be looked into.
     """
-    folder = put_back(Path(os.path.realpath(path)))
-    if not folder.exists():
-        return folder
+    with _naming(Path(path), OSError):
+        folder = put_back(Path(os.path.realpath(path)))
+        if not folder.exists():
+            return folder
     if not folder.is_dir():
         raise InputError(f"{path}: is a file; expected a folder.")
     if folder.is_mount() or folder == Path.cwd():
@@ -156,9 +158,12 @@ def _exchange(new: Path, old: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder while this process lives; BlockingIOError where another process has locked it."""
-    import fcntl
-
+    """Locks a folder while this process lives; BlockingIOError where another process has. Windows locks no folders."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 
-from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_columns, add_knobs, add_model, knobs, load_encoder
 from jaxwhiten.errors import InputError
 
@@ -20,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from jaxwhiten import io
     from jaxwhiten.datasets import read_pairs
     from jaxwhiten.encoding.evaluation import evaluate
 

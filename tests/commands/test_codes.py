@@ -86,7 +86,8 @@ def test_texts_are_added_to_an_index(run, tiny_model, texts, tmp_path):
     (tmp_path / "new.txt").write_text("something new\n\nand newer\n")
     done = run("index", tmp_path / "new.txt", "--add", "-o", tmp_path / "index")
     assert done.code == 0, done.err
-    assert "2 texts added (1 blank ones left out), 402 in all" in done.out
+    assert "2 texts added (1 blank ones left out" in done.out
+    assert ", 402 in all" in done.out
     index = load_index(tmp_path / "index")
     assert list(index.documents) == [*texts, "something new", "and newer"]
     assert "401\tand newer" in run("search", tmp_path / "index", "and newer", "-k", 1).out

@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -122,8 +124,8 @@ def forbidden(tmp_path):
     return place
 
 
-def test_no_permission(run, tmp_path, forbidden, unprivileged):
-    done = run("fit", forbidden, "-o", tmp_path / "out")
+def test_no_permission(run, forbidden, unprivileged):
+    done = run("fit", forbidden, "-o", Path(tempfile.gettempdir(), "never-written.safetensors"))
     assert done.code == 2
     assert done.err == f"error: {forbidden}: cannot be read (Permission denied): give a file that you may read.\n"
 

@@ -84,8 +84,8 @@ def test_mistakes(tmp_path):
     write_model(tmp_path / "other", **{**SIZES, **FAMILIES["modernbert"]})
     with pytest.raises(ModelError, match="modernbert: no classifiers of sentence pairs of this family; take bert, "):
         load_pair_classifier(tmp_path / "other", 1)
-    save_pair_classifier(classifier("bert"), tmp_path, ["no", "yes"], {})
-    raw = json.loads((tmp_path / "config.json").read_text()) | {"hidden_size": 48}
-    (tmp_path / "config.json").write_text(json.dumps(raw))
+    save_pair_classifier(classifier("bert"), tmp_path / "pairs", ["no", "yes"], {})
+    raw = json.loads((tmp_path / "pairs" / "config.json").read_text()) | {"hidden_size": 48}
+    (tmp_path / "pairs" / "config.json").write_text(json.dumps(raw))
     with pytest.raises(ModelError, match="has shape"):
-        load_pair_classifier(tmp_path)
+        load_pair_classifier(tmp_path / "pairs")

@@ -168,9 +168,10 @@ def test_attention_diagonals_equal_transformers(tmp_path, case):
 @pytest.mark.parametrize("case", ["modernbert", "mpnet", "nomic_bert"])
 def test_bfloat16_is_near_float32(tmp_path, case):
     config = load_config(write_checkpoint(tmp_path, case))
-    save_model(init_model(dataclasses.replace(config, initializer_range=0.15), seed=0), tmp_path)
+    folder = tmp_path / "ours"
+    save_model(init_model(dataclasses.replace(config, initializer_range=0.15), seed=0), folder)
     ids, mask = batch(vocab_size=40, length=20, pad=0)
-    models = (load_model(tmp_path, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
+    models = (load_model(folder, dtype=dtype)[0] for dtype in ("float32", "bfloat16"))
     outputs = (model(jnp.asarray(ids), jnp.asarray(mask)) for model in models)
     exact, rough = (np.asarray(output.hidden_states[-1])[mask > 0] for output in outputs)
     assert rough.dtype == jnp.bfloat16
