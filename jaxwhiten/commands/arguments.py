@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten import io
 from jaxwhiten.errors import InputError, OutputError, spelled, unknown_name
 from jaxwhiten.parameters import WHITENING
 
@@ -111,6 +110,8 @@ def check_folder(path: str, what: str = "the output is a folder") -> None:
     ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # rather than that of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
         raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
+    from jaxwhiten import io
+
     io.check_folder(path)
 
 
