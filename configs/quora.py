@@ -7,6 +7,8 @@ Lists are comma-separated. Time and score: not run here (the file needs a networ
 
 from ml_collections import ConfigDict
 
+from jaxwhiten.parameters import KNOBS
+
 
 def get_config():
     config = ConfigDict()
@@ -18,10 +20,7 @@ def get_config():
     # none; target: fitted on documents and queries (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
-    config.beta = "1"  # share of the mean subtracted, β of x̃ = (x − βμ) U Λ^(−γ/2): one value or several
-    config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
-    config.shrinkage = "none"  # of the covariance before it is whitened: one value or several, as `Whitening` takes it
-    config.eigenvalue_floor = "1e-6"  # least eigenvalue scaled by, as a share of the largest: one value or several
+    config.update(KNOBS)  # beta, gamma and others of the fit: one value or several of each
     config.backends = "faiss-ivf,jax"  # also faiss-flat, faiss-hnsw, faiss-gpu-flat, faiss-gpu-ivf
     config.nlist = 1024  # inverted lists; lowered with a note where the documents are too few
     config.nprobe = 5  # inverted lists visited per query

@@ -9,6 +9,8 @@ peak. Average of the seven tasks (wmean), mean pooling: 78.77 raw, 76.09 target,
 
 from ml_collections import ConfigDict
 
+from jaxwhiten.parameters import KNOBS
+
 
 def get_config():
     config = ConfigDict()
@@ -19,10 +21,7 @@ def get_config():
     # none; target: fitted on the task's own sentences (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target,nli"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
-    config.beta = "1"  # share of the mean subtracted, β of x̃ = (x − βμ) U Λ^(−γ/2): one value or several
-    config.gamma = "1"  # power of the scaling, γ: one value or several; 1 is whitening, 0 is PCA
-    config.shrinkage = "none"  # of the covariance before it is whitened: one value or several, as `Whitening` takes it
-    config.eigenvalue_floor = "1e-6"  # least eigenvalue scaled by, as a share of the largest: one value or several
+    config.update(KNOBS)  # beta, gamma and others of the fit: one value or several of each
     # Methods beside whitening, by their names in jaxwhiten.methods, fitted as target is; empty for none.
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.

@@ -37,4 +37,10 @@ WHITENING = (
     Parameter("shrinkage", _shrinkage, None, "'oas', a number from 0 to 1, or none"),
     Parameter("eigenvalue_floor", float, 1e-6, "least eigenvalue scaled by, as a share of the largest"),
 )
+KNOBS = {
+    parameter.name: "none" if parameter.default is None else f"{parameter.default:g}"
+    for parameter in WHITENING
+    if parameter.name != "n_components"
+}
+"""The parameters with their defaults as a config of an evaluation holds them; its `ks` are the columns kept."""
 DEFAULTS = {parameter.name: parameter.default for parameter in WHITENING}

@@ -31,6 +31,7 @@ from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
 from jaxwhiten.commands.cli import say, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
+from jaxwhiten.parameters import WHITENING
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/scaling.md)"
 # What the library calls a parameter that the configs have under another name.
@@ -170,9 +171,10 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
     parser.add_argument("--config", metavar="FILE", help=f"where the keys come from; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
+    knobs = {knob.name: knob.help for knob in WHITENING}
     values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}
     for key in [*(key for key in comments if key in values), *(key for key in values if key not in comments)]:
-        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
+        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key) or knobs.get(key))))
         keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
 
