@@ -52,17 +52,18 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
             print(_help(path, module, config), end="")
             sys.exit()
         _check(rest, config)
-        sys.argv[1:] = rest
-        holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
-        flags.DEFINE_string("distributed", None, _DISTRIBUTED)
-        flags.FLAGS(sys.argv)  # before `app.run`, which answers a value of another type with several lines
     except JaxwhitenError as error:
         sys.exit(say(error))
-    except flags.Error as error:
-        sys.exit(say(InputError(f"{str(error).removeprefix('flag ')}: see --help.")))
+    sys.argv[1:] = rest
+    holder = config_flags.DEFINE_config_dict("config", config, help_string="A file in configs/.")
+    flags.DEFINE_string("distributed", None, _DISTRIBUTED)
     warnings.showwarning = show_warning
+
+    def program(_: list[str]) -> None:
+        _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where)
+
     with speaking(_flags(config), "="):
-        app.run(lambda _: _guarded(main, holder.value) if where is None else _as_one_of_many(main, holder.value, where))
+        app.run(program, flags_parser=_parse)
 
 
 def run_without_config(main: Callable[[], None]) -> None:
@@ -131,6 +132,14 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
             os.dup2(kept, 1)
         os.close(kept)
         os.close(nothing)
+
+
+def _parse(arguments: list[str]) -> list[str]:
+    """What absl makes of the arguments; a value of another type ends the program with one line."""
+    try:
+        return flags.FLAGS(arguments)
+    except flags.Error as error:
+        sys.exit(say(InputError(f"{str(error).removeprefix('flag ')}: see --help.")))
 
 
 def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:

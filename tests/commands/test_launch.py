@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 CONFIG = """
 from ml_collections import ConfigDict
 def get_config(variant="plain"):
-    config = ConfigDict({"model": variant, "optimizer": {"rate": 0.1}, "steps": 3})
+    config = ConfigDict({"model": variant, "optimizer": {"rate": 0.1}, "steps": 3, "words": ("a",)})
     config.data_dir = ""  # where 100 % of the data lies
     return config
 """
@@ -30,7 +30,7 @@ def main(config):
     if config.steps == 99:
         warnings.warn("few\\nrows")
         raise DataError(f"set {spelled('data_dir')}, {spelled('steps', 5)} or {spelled('k', 2)}")
-    print(config.model, config.optimizer.rate, config.steps)
+    print(config.model, config.optimizer.rate, config.steps, *(config.words if config.steps == 7 else ()))
 launch.run(main, sys.argv.pop(1))
 '''
 
@@ -53,6 +53,7 @@ def test_defaults_overrides_and_variants(start):
     assert start().stdout == "plain 0.1 3\n"
     assert start("--config.optimizer.rate=0.5", "--config.steps=9").stdout == "plain 0.5 9\n"
     assert start(f"--config={start.config}:other").stdout == "other 0.1 3\n"
+    assert start("--config.words=('b','c')", "--config.steps=7").stdout == "plain 0.1 7 b c\n"  # read once
     assert start("--config", f"{start.config}:third").stdout == "third 0.1 3\n"
 
 

@@ -155,8 +155,9 @@ def test_random_changes_of_two_processes_with_kills_equal_the_log(backend, tmp_p
             number += 1000
         for child in children:
             assert child.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0.1, 2))
         killed, survivor = children
+        acknowledged += [killed.stdout.readline().strip() for _ in range(rng.randint(1, 40))]
+        time.sleep(rng.uniform(0, 0.02))  # into the change after those
         kills += killed.poll() is None
         killed.kill()
         for child in children:
