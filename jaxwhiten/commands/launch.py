@@ -180,20 +180,19 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
     parser.add_argument("--config", metavar="FILE", help=f"where the keys come from; here: {path}")
     parser.add_argument("--distributed", metavar="WHERE", help=_DISTRIBUTED)
     keys, comments = parser.add_argument_group(f"keys of {path}, each with its default"), key_comments(module)
-    knobs = {knob.name: knob.help for knob in WHITENING}
     values = {key: value for key, value in config_keys(config).items() if not isinstance(value, ConfigDict)}
     for key in [*(key for key in comments if key in values), *(key for key in values if key not in comments)]:
-        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key) or knobs.get(key))))
+        text = "; ".join(filter(None, (f"default {values[key]!r}", comments.get(key))))
         keys.add_argument(f"--config.{key}", metavar="VALUE", help=text.replace("%", "%%"))
     return parser.format_help()
 
 
 def key_comments(module: ModuleType) -> dict[str, str]:
-    """The comments of a config file by the key's path, such as `"data.name"`.
+    """The comments of a config file by the key's path, such as `"data.name"`; a parameter of the whitening has its help.
 
     A file that starts from another one (`config = sts.get_config()`) has that one's comments where it has none.
     """
-    found: dict[str, str] = {}
+    found = {knob.name: knob.help for knob in WHITENING}
     for name, base in vars(module).items():
         if isinstance(base, ModuleType) and hasattr(base, "get_config"):
             comments = key_comments(base)
