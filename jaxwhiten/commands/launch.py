@@ -188,7 +188,7 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
 
 
 def key_comments(module: ModuleType) -> dict[str, str]:
-    """The comments of a config file by the key's path, such as `"data.name"`; the whitening's parameters have their help.
+    """The comments of a config file by the key's path, such as `"data.name"`; of a whitening's parameters their help.
 
     A file that starts from another one (`config = sts.get_config()`) has that one's comments where it has none.
     """
