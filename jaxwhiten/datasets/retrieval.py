@@ -159,7 +159,7 @@ def read_own(path: str | os.PathLike[str]) -> RetrievalData:
         return read_pairs_file(path)
     table = read_table(path, {name: name for name in ("query", "document", "label") if name in header})
     relevant = table.numbers("label") > 0 if "label" in table else np.ones(len(table.lines), bool)
-    pairs = zip(map(str, table["query"]), map(str, table["document"]), relevant.tolist(), strict=True)
+    pairs = zip(table.texts("query"), table.texts("document"), relevant.tolist(), strict=True)
     return from_pairs(path.name, ((query, document, query, document, label) for query, document, label in pairs))
 
 
@@ -179,9 +179,10 @@ def _read_beir(folder: Path) -> RetrievalData:
 
 def _by_id(path: Path) -> dict[str, str]:
     """Texts, behind their titles, by their ids."""
-    names = ("_id", *({"title"} & set(read_header(path))), "text")
-    rows = zip(*read_table(path, {name: name for name in names}).values(), strict=True)
-    return {str(key): " ".join(map(str, texts)).strip() for key, *texts in rows}
+    names = (*({"title"} & set(read_header(path))), "text")
+    table = read_table(path, {name: name for name in ("_id", *names)})
+    rows = zip(table["_id"], *(table.texts(name) for name in names), strict=True)
+    return {str(key): " ".join(texts).strip() for key, *texts in rows}
 
 
 def _fields(lines: Sequence[str], at: int, columns: int) -> tuple[list[str] | None, int]:

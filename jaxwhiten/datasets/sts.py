@@ -61,5 +61,5 @@ def read_pairs(path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Pai
     bare = not columns and len(found) == 3 and found[2].lstrip("+-").replace(".", "", 1).isdecimal()
     names = columns or (_COLUMNS if bare or len(found) != 3 or set(found) == set(_COLUMNS) else found)
     table = read_table(path, dict(zip(_COLUMNS, names, strict=True)), header=_COLUMNS if bare else ())
-    first, second = (list(map(str, table[column])) for column in _COLUMNS[:2])
+    first, second = (table.texts(column) for column in _COLUMNS[:2])
     return Pairs(first, second, table.numbers("score"), [str(path)] * len(first))

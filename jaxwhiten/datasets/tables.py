@@ -50,6 +50,13 @@ class Table(dict[str, list[Any]]):
                 raise DataError(f"{self.where(row)}: the {column} {str(value)[:40]!r} is not a number.") from None
         return found
 
+    def texts(self, column: str) -> list[str]:
+        """A column of texts; DataError names the line of what is none."""
+        for row, value in enumerate(self[column]):
+            if not isinstance(value, str):
+                raise DataError(f"{self.where(row)}: {column} is {value!r:.40}, not text.")
+        return self[column]
+
 
 def split_name(path: str | os.PathLike[str]) -> tuple[str, str]:
     """A file's name without its ending, and the ending in lower case, both without `.gz`."""

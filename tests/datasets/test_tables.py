@@ -80,6 +80,14 @@ def test_rows_know_their_lines(tmp_path):
     assert table.lines.tolist() == [3, 4]
 
 
+def test_a_value_of_another_kind_is_named_with_its_line(tmp_path):
+    table = read_table(write(tmp_path / "a.jsonl", '{"t": "a", "n": "1.5"}\n{"t": 3, "n": "many"}\n'))
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: t is 3, not text"):
+        table.texts("t")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2: the n 'many' is not a number"):
+        table.numbers("n")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message", "kept"),
     [
