@@ -50,8 +50,11 @@ class Engine(Protocol):
         self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None
     ) -> None: ...
 
-    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
-        """Starts one batch with the placed steps of each head, and gives a handle on it."""
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
+        """Starts one batch with the placed steps of each head, and gives a handle on it.
+
+        A batch that is `alone` has no other beside it: all cores may serve it, and nothing is gained by a thread.
+        """
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
         """Waits for a batch, and gives its vectors by the names of the heads, [sentences there is room for, d].

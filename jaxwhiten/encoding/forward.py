@@ -112,9 +112,11 @@ class JAXEngine:
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}
 
-    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> Any:
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
         arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
-        return self._dispatch(*arguments) if self._threads is None else self._threads.submit(self._dispatch, *arguments)
+        if alone or self._threads is None:
+            return self._dispatch(*arguments)
+        return self._threads.submit(self._dispatch, *arguments)
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
         found: dict[str, jax.Array] = handle.result() if isinstance(handle, Future) else handle

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -86,7 +87,7 @@ class OpenVINOEngine:
         self._module, self._max_length = model, max_length
         self._quantised = Quantised.read(folder, self.weights_digest(), max_length) if dtype == "int8" else None
         self._programs: dict[Any, Any] = {}
-        self._latest: tuple[Heads | None, _Program | None] = (None, None)
+        self._latest: tuple[tuple[Any, ...], _Program | None] = ((), None)
         self._lock = threading.Lock()
 
     @staticmethod
@@ -131,13 +132,15 @@ class OpenVINOEngine:
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}
 
-    def start(self, batch: Batch, tokens: TokenIds, heads: Heads) -> tuple[_Program, Any, dict[str, np.ndarray]]:
+    def start(
+        self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False
+    ) -> tuple[_Program, Any, dict[str, np.ndarray]]:
         """Starts one batch, of its own height and length; several may run at a time."""
-        latest, program = self._latest
-        if latest is not heads or program is None:  # a block's batches come with one and the same mapping
+        wanted, (latest, program) = (alone, *heads, *heads.values()), self._latest
+        if program is None or len(wanted) != len(latest) or not all(map(operator.is_, wanted, latest)):
             with self._lock:
-                program = self._program(heads)
-            self._latest = heads, program
+                program = self._program(heads, alone)
+            self._latest = wanted, program
         ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
         mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
         try:
@@ -155,9 +158,9 @@ class OpenVINOEngine:
         program.idle.append(request)
         return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
 
-    def _program(self, heads: Heads) -> _Program:
+    def _program(self, heads: Heads, alone: bool) -> _Program:
         """The program for heads: those of the same pooling share its output."""
-        key = tuple((name, _key(steps)) for name, steps in heads.items())
+        key = alone, *((name, _key(steps)) for name, steps in heads.items())
         if key not in self._programs:
             poolings: dict[Any, tuple[Step, ...]] = {}
             parts: dict[str, _Head] = {}
@@ -169,7 +172,7 @@ class OpenVINOEngine:
                 rest, width = rest if code is None else rest[:-1], self._width(pooled)
                 tail = self._kept(("tail", _key(rest), width), _tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
-            compiled = self._kept(("poolings", *poolings), self._encoder, list(poolings.values()))
+            compiled = self._kept(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
             self._programs[key] = _Program(compiled, parts, [])
         program: _Program = self._programs[key]
         return program
@@ -182,12 +185,12 @@ class OpenVINOEngine:
     def _width(self, steps: tuple[Step, ...]) -> int:
         return _width(steps, int(self.config.hidden_size))
 
-    def _encoder(self, poolings: list[tuple[Step, ...]]) -> Any:
+    def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> Any:
         """The compiled graph from tokens to pooled vectors."""
         model, hidden_states = self.uncompiled(poolings)
         if self._quantised is not None:
             model = self._quantised.put_into(model, hidden_states, core())
-        return self.compile(model)
+        return self.compile(model, alone)
 
     def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
@@ -200,10 +203,10 @@ class OpenVINOEngine:
             outputs[name] = self._width(steps)
         return core().read_model(graph.finish(TOKENS, outputs, {}).SerializeToString()), encoder.hidden_states
 
-    def compile(self, model: Any) -> Any:
-        """A graph compiled for this engine's precision, with one stream per core."""
+    def compile(self, model: Any, alone: bool = False) -> Any:
+        """A graph compiled for this engine's precision, with one stream per core; for one batch alone with one."""
         dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
-        hints = {"NUM_STREAMS": cores(), "INFERENCE_NUM_THREADS": cores()}
+        hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
         return core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints})
 
 

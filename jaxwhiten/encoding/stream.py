@@ -118,10 +118,11 @@ def batches(
     steps = {name: head.steps for name, head in heads.items()}
     segments = all(head.head.by_segment for head in heads.values())
     started: collections.deque[tuple[Batch, Any]] = collections.deque()
-    for planned in engine.layout.plan(tokens.lengths, max_rows, segments=segments):
+    plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments))
+    for planned in plan:
         for batch in engine.layout.within_budget(planned, tokens.lengths):
             try:
-                started.append((batch, engine.start(batch, tokens, steps)))
+                started.append((batch, engine.start(batch, tokens, steps, alone=len(plan) == 1)))
             except _FAILURES:  # tried again when the batches before have gone
                 started.append((batch, None))
             while started and (len(started) >= engine.in_flight or started[-1][1] is None):
@@ -174,22 +175,16 @@ def in_blocks(
     max_rows: int | None,
     bar: tqdm,
 ) -> Iterator[dict[str, Any]]:
-    """What `reduce`, which is `vectors` or `moments`, gives for each block. Heads of one form share a forward pass."""
-    if max_rows is not None and max_rows < 1:
-        raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
-    by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
-    for name, head in heads.items():
-        by_form[head.head.form][name] = head
+    """What `reduce`, which is `vectors` or `moments`, gives for each block; the next one is tokenised meanwhile."""
+    by_form = _by_form(heads, max_rows)
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
         upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
         with bar:
             while (tokens := upcoming.result()) is not None:
                 upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
-                out: dict[str, Any] = {}
-                for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-                    out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
-                yield {name: out[name] for name in heads}
+                block = _block(engine, tokens, by_form, reduce, max_rows, bar)
+                yield {name: block[name] for name in heads}
     except KeyboardInterrupt:
         wait = False  # the sentences may come from a pipe that stays silent
         raise
@@ -200,13 +195,44 @@ def in_blocks(
 def all_vectors(
     sentences: list[str], tokenizer: BulkTokenizer, engine: Engine, heads: ReadyHeads, max_rows: int | None, bar: tqdm
 ) -> dict[str, np.ndarray]:
-    """The vectors of a list of sentences, a block at a time."""
+    """The vectors of a list of sentences, a block at a time. One block has no next one: no thread tokenises it."""
+    if len(sentences) <= BLOCK:
+        by_form = _by_form(heads, max_rows)
+        with bar:
+            tokens = [tokenizer(sentences, form) for form in by_form]
+            block = _block(engine, tokens, by_form, vectors, max_rows, bar)
+        return {name: block[name] for name in heads}
     out = {name: head.empty(len(sentences)) for name, head in heads.items()}
     parts = list(blocks(len(sentences), BLOCK))
     texts = (sentences[part] for part in parts)
     for part, block in zip(parts, in_blocks(texts, tokenizer, engine, heads, vectors, max_rows, bar), strict=True):
         for name, x in block.items():
             out[name][part] = x
+    return out
+
+
+def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str, ReadyHead]]:
+    """The heads by what they read: those of one form share a forward pass."""
+    if max_rows is not None and max_rows < 1:
+        raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
+    by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
+    for name, head in heads.items():
+        by_form[head.head.form][name] = head
+    return by_form
+
+
+def _block(
+    engine: Engine,
+    tokens: list[TokenIds],
+    by_form: Mapping[TextForm, ReadyHeads],
+    reduce: Callable[..., dict[str, Any]],
+    max_rows: int | None,
+    bar: tqdm,
+) -> dict[str, Any]:
+    """What `reduce` gives for a block that is tokenised in every form."""
+    out: dict[str, Any] = {}
+    for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
+        out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
     return out
 
 

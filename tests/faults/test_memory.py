@@ -21,9 +21,9 @@ class Full:
     def __getattr__(self, name):
         return getattr(self._wrapped, name)
 
-    def start(self, batch, tokens, heads):
+    def start(self, batch, tokens, heads, **how):
         if batch.tokens <= self.tokens:
-            return self._wrapped.start(batch, tokens, heads)
+            return self._wrapped.start(batch, tokens, heads, **how)
         self.refused += 1
         if not self.late:
             raise NO_ROOM
@@ -66,7 +66,7 @@ def test_what_cannot_be_split_is_an_error(encoder):
 
 def test_other_errors_of_the_device_are_not_hidden(encoder):
     class Broken(Full):
-        def start(self, *_):
+        def start(self, *_, **how):
             raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
     encoder._engine = Broken(encoder._engine, 0, False)

@@ -1,0 +1,210 @@
+"""One call at a time: a query to its vector, a query to its ids, eight callers, and documents of 512 tokens.
+
+    python -m benchmarks.latency [--rounds 5] [--queries 100] [--documents 100000]
+
+all-MiniLM-L6-v2, mean pooling and unit length, float32 unless a name says otherwise; queries are sentences of
+sts_sample. In every round each contestant, in rotated order, answers all queries one after the other; p50 and p99 are
+over the calls of all rounds, and ratios are of the rounds' medians. `tokenizers, ONNX Runtime` and `tokenizers,
+OpenVINO` are the shortest programs that people write around these engines: tokenise, run, divide by the norm.
+
+    search     text to ids over --documents coded documents of 48 bytes, and the same queries by
+               sentence-transformers or ONNX Runtime with FAISS over float32 vectors
+    callers    queries per second from one thread and from eight that share one encoder
+    documents  texts of 512 tokens per second
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, quiet
+from benchmarks.encode import MINILM, MODEL, texts_of
+from benchmarks.harness import PAUSE, in_words, interleave, median, ratio, rotated, save
+from jaxwhiten import Encoder, normalize
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.models import resolve_folder
+from jaxwhiten.search import build_index
+from jaxwhiten.text import BulkTokenizer
+
+LENGTH = 512
+CALLERS = 8
+BYTES = 48
+EXACT = 1e-5  # by how much a float32 contestant's vectors may differ from ours
+
+
+def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
+    """From a name to a function from one text to its vector, as a user of that library would write it."""
+    found: dict[str, Callable[[str], np.ndarray]] = {}
+    for name, how in (
+        ("jaxwhiten", {}),
+        ("jaxwhiten, engine openvino, float32", {"engine": "openvino", "dtype": "float32"}),
+        ("jaxwhiten, engine openvino, bfloat16", {"engine": "openvino", "dtype": "bfloat16"}),
+    ):
+        found[name] = Encoder.from_pretrained(job.folder, **how).encode  # type: ignore[arg-type]
+    from sentence_transformers import SentenceTransformer
+
+    peer = SentenceTransformer(str(job.folder), device="cpu")
+    found["sentence-transformers"] = lambda text: peer.encode(text, show_progress_bar=False)
+    graph = exported(job)
+    import onnxruntime
+    import openvino
+
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    found["tokenizers, ONNX Runtime"] = shortest(job, lambda feed: session.run(None, feed)[0])
+    core = openvino.Core()
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(core.read_model(graph), "CPU", hints)
+    found["tokenizers, OpenVINO"] = shortest(job, lambda feed: compiled(feed)[0])
+    return found
+
+
+def shortest(job: Job, run: Callable[[dict[str, np.ndarray]], Any]) -> Callable[[str], np.ndarray]:
+    """The shortest program around an engine."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(job.folder / "tokenizer.json"))
+    tokenizer.enable_truncation(job.max_length)
+    tokenizer.no_padding()
+
+    def encode(text: str) -> np.ndarray:
+        ids = np.array([tokenizer.encode(text).ids], np.int64)
+        vector = run({"ids": ids, "mask": np.ones_like(ids)})[0]
+        return vector / np.linalg.norm(vector)
+
+    return encode
+
+
+def calls(
+    contestants: dict[str, Callable[[str], Any]], queries: list[str], rounds: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, list[float]]]:
+    """Milliseconds per call: p50, p99 and, round by round, the median."""
+    taken: dict[str, list[list[float]]] = {name: [] for name in contestants}
+    for run in contestants.values():
+        for query in queries:
+            run(query)
+    for number in range(rounds):
+        for name in rotated(list(contestants), number):
+            run, of_round = contestants[name], []
+            time.sleep(PAUSE)
+            for query in queries:
+                start = time.perf_counter()
+                run(query)
+                of_round.append(1000 * (time.perf_counter() - start))
+            taken[name].append(of_round)
+    medians = {name: [median(of_round) for of_round in rows] for name, rows in taken.items()}
+    table = {
+        name: {"p50_ms": float(np.quantile(rows, 0.5)), "p99_ms": float(np.quantile(rows, 0.99))}
+        for name, rows in taken.items()
+    }
+    return table, medians
+
+
+def report(title: str, table: dict[str, dict[str, Any]], medians: dict[str, list[float]]) -> dict[str, Any]:
+    """Prints p50 and p99, fastest first, each with how many times longer it takes than the fastest."""
+    fastest = min(table, key=lambda name: table[name]["p50_ms"])
+    print(f"\n{title}\n  {'':40}{'p50 ms':>8}{'p99 ms':>8}  times the fastest's")
+    for name in sorted(table, key=lambda name: table[name]["p50_ms"]):
+        row = table[name]
+        row["times_the_fastest"] = ratio(medians, fastest, name)
+        print(f"  {name:40}{row['p50_ms']:8.2f}{row['p99_ms']:8.2f}  {in_words(row['times_the_fastest'])[8:]}")
+    return table
+
+
+def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: int) -> dict[str, Callable[[str], Any]]:
+    """Text to ids: our coded index, and FAISS over float32 vectors behind the peers; documents are random vectors."""
+    import faiss
+
+    x = normalize(np.random.default_rng(0).standard_normal((documents, 384)).astype(np.float32))
+    code = SpectrumCode(bytes=BYTES).fit(x[:20_000])
+    coded, flat = build_index(x, "jax", code=code), faiss.IndexFlatIP(384)
+    flat.add(x)
+    ours, peers = "jaxwhiten, engine openvino, float32", ("sentence-transformers", "tokenizers, ONNX Runtime")
+    searches: dict[str, Callable[[str], Any]] = {
+        f"jaxwhiten, {BYTES} bytes": lambda text: coded.search(found["jaxwhiten"](text)[None], 10),
+        f"{ours}, {BYTES} bytes": lambda text: coded.search(found[ours](text)[None], 10),
+    }
+    for peer in peers:
+        searches[f"{peer}, FAISS float32"] = lambda text, peer=peer: flat.search(found[peer](text)[None], 10)
+    return searches
+
+
+def callers(encode: Callable[[str], np.ndarray], queries: list[str], threads: int) -> float:
+    """Queries per second by so many threads, each of which asks all queries."""
+
+    def work() -> None:
+        for query in queries:
+            encode(query)
+
+    started = [threading.Thread(target=work) for _ in range(threads)]
+    start = time.perf_counter()
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    return threads * len(queries) / (time.perf_counter() - start)
+
+
+def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
+    """Texts of `LENGTH` tokens per second."""
+    tokenizer = BulkTokenizer(folder, LENGTH)
+    long = texts_of("long", tokenizer, 4 * tokens)
+    words = " ".join(long).split()
+    texts = [" ".join(words[at : at + LENGTH]) for at in range(0, len(words) - LENGTH, LENGTH)][: tokens // LENGTH]
+    names = [name for name, it in CONTESTANTS.items() if it.exact or ("bfloat16" in name and not it.gpu)]
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(folder, LENGTH, tokenizer, texts, Path(scratch), "cpu", "float32")
+        run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}
+        seconds = interleave({name: lambda name=name: run[name](texts) for name in run}, rounds)
+    print(f"\n{len(texts)} documents of {LENGTH} tokens, per second")
+    for name, taken in seconds.items():
+        print(f"  {name:40}{len(texts) / median(taken):8.1f}  {in_words(ratio(seconds, 'jaxwhiten', name))}")
+    return {
+        name: {"per_second": len(texts) / median(taken), "speed_of_ours": ratio(seconds, "jaxwhiten", name)}
+        for name, taken in seconds.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--documents", type=int, default=100_000, help="in the index that is searched")
+    parser.add_argument("--tokens", type=int, default=32_768, help="of the long documents")
+    args = parser.parse_args()
+    folder = Path(resolve_folder(MODEL))
+    pairs = load_sts("sts_sample").splits["test"]
+    queries = list(dict.fromkeys(pairs.sentence1))[: args.queries]
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(folder, 128, BulkTokenizer(folder, 128), queries, Path(scratch), "cpu", "float32")
+        with quiet():
+            found = encoders(job)
+        reference = np.stack([found["jaxwhiten"](query) for query in queries])
+        for name, encode in found.items():
+            worst = float(np.abs(np.stack([encode(query) for query in queries]) - reference).max())
+            if "bfloat16" not in name and worst > EXACT:
+                raise SystemExit(f"{name} gives other vectors, by up to {worst:.1e}: there is nothing to compare")
+        lengths = job.tokenizer(queries).lengths
+        title = f"{MINILM}, one of {len(queries)} queries of {lengths.min()} to {lengths.max()} tokens"
+        one = report(title, *calls(found, queries, args.rounds))
+        to_ids = calls(search(job, found, args.documents), queries, args.rounds)
+        searched = report(f"text to ids, {args.documents:,} documents", *to_ids)
+        print(f"\nqueries per second by 1 thread and by {CALLERS}")
+        shared = {}
+        for name, encode in found.items():
+            shared[name] = [callers(encode, queries, threads) for threads in (1, CALLERS)]
+            print(f"  {name:40}{shared[name][0]:8.0f}{shared[name][1]:8.0f}")
+    documents = long_documents(folder, args.tokens, args.rounds)
+    save("latency", {"query": one, "search": searched, "callers": shared, "documents": documents})
+
+
+if __name__ == "__main__":
+    main()
