@@ -16,12 +16,15 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, spelled
+from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.ids import TokenIds
 from jaxwhiten.text.words import WordTable
 
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
+# Nothing that a tokenizer's rules are applied to while it is read.
+_NO_TEXT = {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,12 +253,17 @@ def _load(folder: Path) -> Any:
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
         if file.is_file():
-            return Tokenizer.from_file(str(file))
-        if any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
+            text = file.read_text(encoding="utf-8")
+            check_growth(file, Tokenizer.from_str(json.dumps(json.loads(text) | _NO_TEXT)))
+            tokenizer = Tokenizer.from_str(text)
+        elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             from transformers import AutoTokenizer
 
-            return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
-    raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
+            tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
+        else:
+            raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
+        check_growth(file, tokenizer)
+    return tokenizer
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
