@@ -6,51 +6,46 @@ import base64
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten.errors import ModelError
 
 LIMIT = 128  # characters made of one; tokenizers of BERT can make 3, of Qwen and RoBERTa 11, of XLM-R and ALBERT 36
-_PARTS = ("normalizers", "pretokenizers", "processors")  # of a sequence
-# Most characters that one becomes in the worst case; normal forms become 1 of what is counted decomposed.
+# Nothing that the rules are applied to while a tokenizer is read.
+_NO_TEXT: dict[str, Any] = {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
 _MAY_BE_EMPTY = re.compile(r"[?*|^$(]|\{[0,]|\\[AbBgGkKyYzZ\d]")  # a pattern without these takes a character at least
 _AFFIXES = ("unk_token", "continuing_subword_prefix", "end_of_word_suffix")
 _TOKEN = 16  # characters of a token that cost no more than the token itself
 
 
-def check_growth(file: Path, tokenizer: Any) -> None:
-    """ModelError, which names `file` and a rule, where a tokenizer can make more than `LIMIT` characters of one.
+def check_growth(file: Path, text: str) -> None:
+    """ModelError, which names `file` and a rule, where the tokenizer can make more than `LIMIT` characters of one.
 
     Characters are counted fully decomposed, which Unicode's own normal forms do not lengthen any more.
     """
-    steps = [*_steps(tokenizer.normalizer), *_steps(tokenizer.pre_tokenizer)]
-    steps += [step for step in _steps(tokenizer.post_processor) if step["type"] == "TemplateProcessing"]
-    steps += [{name: text} for name in _AFFIXES if (text := getattr(tokenizer.model, name, None))]
-    growth = 1
-    for step in steps:
+    from tokenizers import Tokenizer
+
+    raw = json.loads(text)
+    steps = [raw["model"]]
+
+    def keep(step: dict[str, Any]) -> dict[str, Any]:
+        steps.append(step)
+        return step
+
+    json.loads(Tokenizer.from_str(json.dumps(raw | _NO_TEXT | {"post_processor": None})).to_str(), object_hook=keep)
+    growth = max(1, json.dumps(raw.get("post_processor")).count('"Sequence"') // 4)  # how often a template has it
+    for step in sorted(steps, key=_factor):
         growth *= max(1, _factor(step))
         if growth > LIMIT:
-            worst = max(steps, key=_factor)
             raise ModelError(
-                f"{file}: its rules, above all {json.dumps(worst):.80}, can make more than {LIMIT} characters of one"
+                f"{file}: its rules, above all {json.dumps(step):.80}, can make more than {LIMIT} characters of one"
                 " and fill the memory. Take the tokenizer of the model's publisher, or remove the rule."
             )
 
 
-def _steps(part: Any) -> Iterator[Mapping[str, Any]]:
-    """The steps of a part of a tokenizer, as the tokenizers library itself writes them."""
-    found = [] if part is None else [json.loads(part.__getstate__())]
-    for step in found:
-        inner = next((step[name] for name in _PARTS if name in step), None)
-        if inner is None:
-            yield step
-        found += inner or ()
-
-
-def _factor(step: Mapping[str, Any]) -> int:
+def _factor(step: dict[str, Any]) -> int:
     """Characters that a step can make of one."""
     match step:
         case {"type": "Replace", "pattern": {"String": pattern}, "content": content}:
@@ -61,13 +56,8 @@ def _factor(step: Mapping[str, Any]) -> int:
             return 1 + _size(content)
         case {"type": "Precompiled", "precompiled_charsmap": table}:
             raw = base64.b64decode(table)  # the size of a trie, the trie, and what characters are replaced by
-            made = raw[4 + int.from_bytes(raw[:4], "little") :].decode("utf-8", "replace")
-            return max(map(_size, made.split("\0")))
-        case {"type": "TemplateProcessing", "single": single, "pair": pair}:
-            return max(sum("Sequence" in piece for piece in pieces) // n for n, pieces in ((1, single), (2, pair)))
-    if "type" not in step:
-        return max(map(len, step.values())) // _TOKEN
-    return _FACTORS.get(step["type"], 1)
+            return max(map(_size, raw[4 + int.from_bytes(raw[:4], "little") :].decode("utf-8", "replace").split("\0")))
+    return max(_FACTORS.get(step.get("type", ""), 1), *(len(step.get(name) or "") // _TOKEN for name in _AFFIXES))
 
 
 def _size(text: str) -> int:

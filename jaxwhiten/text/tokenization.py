@@ -23,8 +23,6 @@ from jaxwhiten.text.words import WordTable
 OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
-# Nothing that a tokenizer's rules are applied to while it is read.
-_NO_TEXT = {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,16 +252,14 @@ def _load(folder: Path) -> Any:
     with _refusing(folder, "cannot be read"):
         if file.is_file():
             text = file.read_text(encoding="utf-8")
-            check_growth(file, Tokenizer.from_str(json.dumps(json.loads(text) | _NO_TEXT)))
-            tokenizer = Tokenizer.from_str(text)
         elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             from transformers import AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
+            text = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer.to_str()
         else:
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
-        check_growth(file, tokenizer)
-    return tokenizer
+        check_growth(file, text)
+        return Tokenizer.from_str(text)
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
