@@ -22,9 +22,9 @@ KIND = "index"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
-# Entries of `encoding`, which may hold others besides.
-_ENCODING: dict[str, Any] = {"model": str, "fingerprint": str, "pooling": str, "max_length": int}
-_ENCODING |= dict.fromkeys(("dtype", "engine", "folder", "prompt"), str | None)
+# Entries of `encoding`, which may hold others besides, and lack some.
+_OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")
+_ENCODING = {"max_length": int} | dict.fromkeys(("model", "fingerprint", "pooling", *_OPTIONAL), str)
 
 
 class Codes(TypedDict):
@@ -88,7 +88,7 @@ def _typed(found: Any, path: Path) -> Header:
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError for what could not be written again
     for name, kind in _ENCODING.items():
         if header.encoding is not None:
-            from_json(kind, header.encoding.get(name), f"{path}: encoding: {name}", _AGAIN)
+            from_json(kind, (_OPTIONAL | header.encoding).get(name), f"{path}: encoding: {name}", _AGAIN)
     counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
     if odd or min(counts) < 1 or not header.build_seconds >= 0:

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def test_a_search_by_a_strange_encoding_is_answered_or_refused(entry, tiny_model
     header = json.loads((folder / "header.json").read_text())
     for value in [MISSING, None, 0, 7, 10**30, "", "abc", "../x", "a\0b", "\ud800", "é" * 5000, [], {}]:
         (folder / "header.json").write_text(json.dumps(changed(header, ("encoding", entry), value)))
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="ignore"):
             patch.setenv("HF_HUB_OFFLINE", "1")
             code = cli.main(["search", str(folder), "a guitar"])
         err = capsys.readouterr().err
