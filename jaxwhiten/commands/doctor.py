@@ -187,7 +187,7 @@ def _model(folder: Path) -> str:
     if np.array_equal(*vectors):
         raise ModelError("gives the same vector for different sentences: tokenizer or weights are wrong")
     config, int8 = encoder.config, ""
-    if (folder / "openvino").is_dir() and importlib.util.find_spec("openvino"):
+    if (folder / "openvino" / "int8.json").is_file() and importlib.util.find_spec("openvino"):
         small = Encoder.from_pretrained(folder, pooling=encoder.pooling, engine="openvino", dtype="int8")
         cosine = cosine_pairs(*(each.before_whitening().encode(texts) for each in (encoder, small))).min()
         int8 = f"; int8 weights, whose vectors have a cosine of {cosine:.3f} to them"

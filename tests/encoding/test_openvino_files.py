@@ -178,6 +178,13 @@ def test_doctor_notices_another_model(ov, copied, capsys):
     assert "int8 weights, whose vectors have a cosine of" in capsys.readouterr().err
 
 
+def test_doctor_leaves_graphs_of_others_alone(copied, capsys):
+    """Folders of sentence-transformers have `openvino/openvino_model.xml`."""
+    (copied / "openvino" / HEADER).unlink()
+    assert cli.main(["doctor", str(copied)]) == 0
+    assert "int8" not in capsys.readouterr().out.partition(str(copied))[2]
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("sha256", 3), ("sha256", {}), ("longest", "x"), ("longest", 1e999), ("longest", None)]
 )
