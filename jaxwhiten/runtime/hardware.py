@@ -21,8 +21,8 @@ def check_process() -> None:
     _process = _process or os.getpid()
     if _process != os.getpid():
         raise JaxwhitenError(
-            f"Process {os.getpid()} was forked from process {_process}, which had used its devices, and lacks the threads"
-            ' for that: start processes by multiprocessing.get_context("spawn"), and make the encoder in them.'
+            f"Process {os.getpid()} was forked from process {_process}, which had used its devices, and lacks the"
+            ' threads for that: start processes by multiprocessing.get_context("spawn"), and make the encoder in them.'
         )
 
 

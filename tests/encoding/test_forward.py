@@ -65,15 +65,13 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     assert len(shapes) > len(set(shapes)) == len(lowered)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_models_of_one_shape_have_equal_graphs(family):
-    for dtype in ("float32", "bfloat16"):
-        one, other = (
-            nnx.split(nnx.eval_shape(lambda: init_model(tiny_config(**FAMILIES[family]), seed=0, dtype=dtype)))[0]
-            for _ in range(2)
-        )
-        assert one == other
-        assert hash(one) == hash(other)
+def test_models_of_one_shape_have_equal_graphs(family, dtype):
+    config = tiny_config(**FAMILIES[family])
+    one, other = (nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype)))[0] for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
 
 
 def test_encoders_of_one_shape_share_their_programs(tiny_model):

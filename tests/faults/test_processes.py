@@ -66,7 +66,7 @@ if __name__ == "__main__":
     for work in (lambda: encoder.encode("A man"), lambda: vector(model)):
         child = os.fork()
         if child == 0:
-            signal.alarm(30)
+            signal.alarm(10)
             try:
                 work()
             except JaxwhitenError as error:

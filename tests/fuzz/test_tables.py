@@ -239,7 +239,7 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_a_gigabyte_in_a_gzip_of_one_megabyte(tmp_path, name, head, unit):
-    """In one line or in eighty, whether bad rows are refused or left out: an error with its place, before it is held."""
+    """In one line or in eighty, bad rows refused or left out: an error with its place, before all of it is held."""
     path = tmp_path / name
     block = gzip.compress(unit * max((48 << 20) // len(unit), 1), 6)
     path.write_bytes(gzip.compress(head) + block * 20)
