@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import dataclasses
 import errno
+import functools
 import glob
 import hashlib
 import json
@@ -264,18 +265,15 @@ def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it agai
       FormatError: The value is of another type; the message names the entry.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-
-    def inner(kind: Any, value: Any, at: str) -> Any:
-        return from_json(kind, value, f"{where}{at}", remedy, others=others)
-
+    inner = functools.partial(from_json, remedy=remedy, others=others)
     if origin in (types.UnionType, typing.Union):
         if value is None and types.NoneType in arguments:
             return None
         plain = [kind for kind in arguments if isinstance(kind, type) and type(value) is kind]
-        return inner((plain or [kind for kind in arguments if kind is not types.NoneType])[0], value, "")
+        return inner((plain or [kind for kind in arguments if kind is not types.NoneType])[0], value, where)
     if kind is Any:
         return value
-    if kind is float and (value is None or isinstance(value, int | float)):
+    if kind is float and (value is None or type(value) is float or (type(value) is int and abs(value) < 2**1023)):
         return math.nan if value is None else float(value)
     typed = typing.is_typeddict(kind)
     if typed or dataclasses.is_dataclass(kind):
@@ -290,13 +288,13 @@ def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it agai
             wrong = sorted(needed - set(value) | (set() if others else set(value) - set(hints)))
             if not wrong:
                 known = {name: item for name, item in value.items() if name in hints}
-                return kind(**{name: inner(hints[name], item, f": {name}") for name, item in known.items()})
+                return kind(**{name: inner(hints[name], item, f"{where}: {name}") for name, item in known.items()})
             where = f"{where}: {', '.join(wrong)}"
     elif origin is dict and isinstance(value, dict):
-        return {key: inner(arguments[1], item, f": {key}") for key, item in value.items()}
+        return {key: inner(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
     elif origin in (list, tuple) and isinstance(value, list):
-        return origin(inner(arguments[0], item, f", item {i}") for i, item in enumerate(value))
-    elif origin is None and isinstance(value, kind):
+        return origin(inner(arguments[0], item, f"{where}, item {i}") for i, item in enumerate(value))
+    elif origin is None and isinstance(value, kind) and isinstance(value, bool) == (kind is bool):
         return value
     raise FormatError(f"{where}: not what this version of jaxwhiten writes there. {remedy}")
 

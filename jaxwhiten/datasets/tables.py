@@ -11,6 +11,7 @@ import csv
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,10 @@ def table_format(path: str | os.PathLike[str]) -> str | None:
 
 
 def _check_columns(path: Path, header: Sequence[str], names: Sequence[str]) -> None:
+    counts = Counter(header)  # a line has room for millions of names
     for name in names:
-        if header.count(name) != 1:
-            problem = "no column" if name not in header else "more than one column"
+        if counts[name] != 1:
+            problem = "no column" if name not in counts else "more than one column"
             known = ", ".join(header[:20])[:400]
             raise DataError(f"{path}, line 1: {problem} {name!r}; the columns are {known}. {_HELP}")
 

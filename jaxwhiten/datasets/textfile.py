@@ -23,7 +23,7 @@ TEXT_ENDINGS = (".txt", ".txt.gz")
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
 # A gzip file is refused if it unpacks to more than this and to this many times its size; text packs 3 to 20 times.
-MAX_UNPACKED, _MAX_RATIO = 1 << 30, 200
+MAX_UNPACKED, _MAX_RATIO = 256 << 20, 200
 _MAX_SMALL_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 

@@ -23,7 +23,7 @@ from jaxwhiten.head import Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.packing import Segments
-from jaxwhiten.runtime.hardware import cores
+from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
 
 # A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
@@ -98,6 +98,7 @@ class JAXEngine:
 
     def place(self, tree: Any) -> Any:
         """Copies parameters to all devices."""
+        check_process()
         return jax.device_put(tree, self._everywhere)
 
     def model(self) -> Any:

@@ -7,6 +7,7 @@ are a graph of their own in float32, whatever the encoder runs in; a code is qua
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import operator
@@ -22,8 +23,8 @@ from jaxtyping import Float32
 
 from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.encoding.forward import Heads, contents
-from jaxwhiten.encoding.quantised import Quantised
-from jaxwhiten.errors import InputError, optional, spelled, unknown_name
+from jaxwhiten.encoding.quantised import GRAPH, Quantised
+from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
 from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
@@ -153,7 +154,8 @@ class OpenVINOEngine:
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
         program, request, _ = handle
-        request.wait()
+        with self._naming():
+            request.wait()
         pooled = [np.array(tensor.data) for tensor in request.output_tensors]
         program.idle.append(request)
         return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
@@ -188,9 +190,21 @@ class OpenVINOEngine:
     def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> Any:
         """The compiled graph from tokens to pooled vectors."""
         model, hidden_states = self.uncompiled(poolings)
-        if self._quantised is not None:
-            model = self._quantised.put_into(model, hidden_states, core())
-        return self.compile(model, alone)
+        with self._naming():
+            if self._quantised is not None:
+                model = self._quantised.put_into(model, hidden_states, core())
+            return self.compile(model, alone)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Has what OpenVINO raises in the block be a ModelError that names the int8 weights, where there are any."""
+        try:
+            yield
+        except Exception as error:
+            if self._quantised is None or isinstance(error, JaxwhitenError) or self.is_out_of_memory(error):
+                raise
+            where, reason = self._quantised.folder / GRAPH, " ".join(str(error).split())[-200:]
+            raise ModelError(f"{where}: not the int8 weights of this model ({reason}); make them again.") from error
 
     def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""

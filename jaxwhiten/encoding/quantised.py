@@ -13,6 +13,7 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 GRAPH = "int8.xml"
 HEADER = "int8.json"
 _WEIGHTS = "int8.bin"
+_FILES = (HEADER, GRAPH, _WEIGHTS)
 _FOLDER = "openvino"  # in a model's own
 
 
@@ -41,7 +42,7 @@ class Quantised(NamedTuple):
           weights: SHA-256 of the model's configuration and weights.
           max_length: Longest input in tokens.
         """
-        file = Path(model or ".") / _FOLDER / HEADER
+        file, graph, values = (io.below(Path(model or "."), f"{_FOLDER}/{name}", ModelError) for name in _FILES)
         if model is None or not file.is_file():
             raise InputError(
                 f"{model or 'A model in memory'}: has no int8 weights. Make a folder that has them with `jaxwhiten"
@@ -50,10 +51,10 @@ class Quantised(NamedTuple):
         try:
             header = json.loads(file.read_text(encoding="utf-8"))
             io.check_version(file, header)
-            if any(header["sha256"][name] != io.sha256_file(file.parent / name) for name in (GRAPH, _WEIGHTS)):
+            if any(header["sha256"][path.name] != io.sha256_file(path) for path in (graph, values)):
                 raise ValueError("checksum does not match")
             made_of, longest = header["weights"], int(header["longest"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ModelError(f"{file}: damaged int8 weights ({error}); make them again.") from error
         if made_of != weights:
             raise MismatchError(f"{file}: int8 weights of another model than {model}; make them again.")
@@ -81,7 +82,7 @@ class Quantised(NamedTuple):
 
     def save(self, model: Path) -> None:
         """Copies them to another model's folder."""
-        for name in (GRAPH, _WEIGHTS, HEADER):
+        for name in _FILES:
             with io.atomic_path(Path(model) / _FOLDER / name) as temporary:
                 shutil.copyfile(io.below(self.folder, name, ModelError), temporary)
 
@@ -95,6 +96,9 @@ class Quantised(NamedTuple):
         sources = {name: place.get_node().input_value(0) for name, place in places.items()}
         sources |= {name: quantised.input(name) for parameter in model.inputs for name in parameter.get_names()}
         for name, source in sources.items():
+            fits = source.get_partial_shape().same_scheme(own[name].get_partial_shape())
+            if not fits or source.get_element_type() != own[name].get_element_type() or len(quantised.inputs) != 2:
+                raise ValueError(f"{source} among {len(quantised.inputs)} inputs")
             for target in own[name].get_target_inputs():
                 target.replace_source_output(source)
         return openvino.Model(model.get_results(), quantised.get_parameters())

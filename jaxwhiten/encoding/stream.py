@@ -23,6 +23,7 @@ from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.encoding.forward import Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
 from jaxwhiten.head import AfterPrompt, Head, Step
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.on_devices import DeviceMoments
@@ -115,6 +116,7 @@ def batches(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
     """Batches that together hold every sentence once, each with what the engine's `fetch` gives."""
+    check_process()
     steps = {name: head.steps for name, head in heads.items()}
     segments = all(head.head.by_segment for head in heads.values())
     started: collections.deque[tuple[Batch, Any]] = collections.deque()

@@ -13,6 +13,7 @@ from jaxtyping import Float32
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
 from jaxwhiten.encoding.forward import Heads, JAXEngine
 from jaxwhiten.head import Mean, Normalize, Step
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import TokenIds
 
 _LARGEST = 16_384  # rows of a program for the steps after the mean
@@ -42,6 +43,7 @@ def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -
         return means
     if len(steps) == 1 and isinstance(steps[0], Normalize):
         return normalize(means)
+    check_process()
     padded = pad_rows(means, row_bucket(len(means), _LARGEST))
     return np.asarray(_applied(steps, jnp.asarray(padded)))[: len(means)]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, JaxwhitenError
+
+_process: int | None = None  # that used devices first; a process forked from it has its number
 
 
 def cores() -> int:
@@ -13,10 +15,22 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_process() -> None:
+    """Raises JaxwhitenError in a process forked from one that used devices, where a computation would never end."""
+    global _process
+    _process = _process or os.getpid()
+    if _process != os.getpid():
+        raise JaxwhitenError(
+            f"Process {os.getpid()} was forked from process {_process}, which had used its devices, and lacks the"
+            ' threads for that: start processes by multiprocessing.get_context("spawn"), and make the encoder in them.'
+        )
+
+
 def check_devices() -> None:
-    """Raises InputError where this machine has no device of $JAX_PLATFORMS."""
+    """Raises InputError where this machine has no device of $JAX_PLATFORMS, and as `check_process` does."""
     import jax
 
+    check_process()
     try:
         jax.devices()
     except (AssertionError, RuntimeError) as error:

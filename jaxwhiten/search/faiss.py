@@ -59,6 +59,7 @@ class Faiss(Backend):
 
     factory: ClassVar[str]
     coded: ClassVar[str] = "PQ{bytes}x8np"  # np: without polysemous training
+    classes: ClassVar[tuple[str, str]] = ("IndexFlat", "IndexPQ")  # of the two
     on_gpu: ClassVar[bool] = False
     _owner: Any = None  # of an index that was read: frees what belongs to it
 
@@ -91,16 +92,19 @@ class Faiss(Backend):
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Faiss:
-        faiss = cls._import()
+        faiss, codes = cls._import(), header.codes
         index = faiss.read_index(str(files[_FILE]))
         if not isinstance(index, faiss.IndexPreTransform):
             raise ValueError(f"a FAISS {type(index).__name__}, expected an IndexPreTransform")
-        found, told = (index.ntotal, index.d, index.index.d), (header.size, header.input_dimension, header.dimension)
-        if found != told:
-            raise ValueError(f"{found} in the FAISS file, {told} in the header: vectors, dimension raw, and stored")
         chain = [faiss.downcast_VectorTransform(index.chain.at(i)) for i in range(index.chain.size())]
-        inner = cls._on_device(faiss, faiss.downcast_index(index.index), options)
-        made = cls(faiss, options, _affine_of(faiss, chain, index.d), chain, inner)
+        prepare, inner = _affine_of(faiss, chain, index.d), faiss.downcast_index(index.index)
+        told = (header.size, header.input_dimension, header.dimension, header.normalize, codes and codes["bytes"])
+        size = getattr(getattr(inner, "pq", None), "code_size", None)
+        found = (index.ntotal, index.d, inner.d, prepare.unit_length, size)
+        fits = isinstance(inner, getattr(faiss, cls.classes[codes is not None], ()))
+        if not fits or found != told or getattr(inner, "nlist", None) != getattr(options, "nlist", None):
+            raise ValueError(f"{type(inner).__name__} {found} in the FAISS file, {told} in the header")
+        made = cls(faiss, options, prepare, chain, cls._on_device(faiss, inner, options))
         made._owner = index
         return made
 
@@ -196,14 +200,14 @@ class FaissFast(Faiss):
     It is many times faster than the codes of faiss-flat, at distances rounded to a byte a lookup.
     """
 
-    name, coded = "faiss-fast", "PQ{halves}x4fs"
+    name, coded, classes = "faiss-fast", "PQ{halves}x4fs", ("", "IndexPQFastScan")
     codes = halves = trains = True
 
 
 class FaissHnsw(Faiss):
     """A graph."""
 
-    name, factory, Options = "faiss-hnsw", "HNSW{m}", HnswOptions
+    name, factory, classes, Options = "faiss-hnsw", "HNSW{m}", ("IndexHNSW", ""), HnswOptions
 
     @classmethod
     def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
@@ -216,6 +220,7 @@ class FaissIvf(Faiss):
     """Inverted lists."""
 
     name, factory, coded, Options = "faiss-ivf", "IVF{nlist},Flat", "IVF{nlist},PQ{bytes}x8np", IvfOptions
+    classes = ("IndexIVFFlat", "IndexIVFPQ")
     removes = codes = trains = True
 
     def remove(self, gone: np.ndarray, keep: np.ndarray) -> None:

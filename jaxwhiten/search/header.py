@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, MismatchError
-from jaxwhiten.io import FORMAT_VERSION, check_version, from_json, remove_stale, seal, sha256_file, write_json
+from jaxwhiten.io import FORMAT_VERSION, below, check_version, from_json, remove_stale, seal, sha256_file, write_json
 from jaxwhiten.search.locks import LOCK
 
 HEADER = "header.json"
@@ -22,6 +22,9 @@ KIND = "index"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
+# Entries of `encoding`, which may hold others besides, and lack some.
+_OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")
+_ENCODING = {"max_length": int} | dict.fromkeys(("model", "fingerprint", "pooling", *_OPTIONAL), str)
 
 
 class Codes(TypedDict):
@@ -63,7 +66,7 @@ class Header(About):
 
 def read_header(folder: str | os.PathLike[str]) -> Header:
     """The header of an index folder; FormatError if there is none, it is damaged or of another version."""
-    path = Path(folder, HEADER)
+    path = below(Path(folder), HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
     try:
@@ -71,11 +74,25 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
         if found["kind"] != KIND:
             raise FormatError(f"{path}: describes a {found['kind']!r}, not an index.")
         check_version(path, found)
-        header: Header = from_json(Header, found, str(path), _AGAIN, others=True)
-    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        header = _typed(found, path)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(f"{path}: not a readable index header ({error}). {_AGAIN}") from error
     if found.get("checksum") != seal(found)["checksum"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
+    return header
+
+
+def _typed(found: Any, path: Path) -> Header:
+    """The header; FormatError where an entry is of a type or a size that no index has."""
+    header: Header = from_json(Header, found, path, _AGAIN, others=True)
+    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError for what could not be written again
+    for name, kind in _ENCODING.items():
+        if header.encoding is not None:
+            from_json(kind, (_OPTIONAL | header.encoding).get(name), f"{path}: encoding: {name}", _AGAIN)
+    counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
+    odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
+    if odd or min(counts) < 1 or not header.build_seconds >= 0:
+        raise FormatError(f"{path}: holds a number that no index has. {_AGAIN}")
     return header
 
 
@@ -93,15 +110,10 @@ def read_documents(path: Path, size: int) -> list[str]:
 
 def verified(folder: Path, entry: File) -> Path:
     """The path of one file of an index after its size and checksum were compared with the header."""
-    name, path = entry["name"], folder / entry["name"]
-    if Path(name).name != name:
-        raise FormatError(f"{folder / HEADER}: names a file outside the index: {name!r:.80}.")
-    found = None
-    with contextlib.suppress(OSError, ValueError):  # ValueError: a name that no file can have
-        found = path.stat().st_size if path.is_file() else None
-    if found is None:
-        raise FormatError(f"{folder / HEADER}: names the file {name!r:.80}, which is missing. {_AGAIN}")
-    if found != entry["bytes"]:
+    path = below(folder, entry["name"])
+    if not os.path.isfile(path):
+        raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
+    if (found := path.stat().st_size) != entry["bytes"]:
         raise FormatError(f"{path}: {found} bytes, the header says {entry['bytes']}: truncated or overwritten.")
     if sha256_file(path) != entry["sha256"]:
         raise FormatError(f"{path}: checksum does not match, the file was damaged after it was written.")
@@ -140,6 +152,7 @@ def replace_files(
                 os.replace(path, place)
         header = {"kind": KIND, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **about}
         header = seal(json.loads(json.dumps(header | {"files": files})))
+        _typed(header, folder / HEADER)
         write_json(folder / HEADER, header)
     except Exception:
         for path in new:

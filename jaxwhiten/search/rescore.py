@@ -86,6 +86,7 @@ class Rescoring:
         rows = map_array(files[_ROWS])
         code = load_code(files[_CODE]) if header.rescore == "int8" else None
         wanted = (header.size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)
-        if (rows.shape, rows.dtype) != wanted or (code is not None and code.nbytes != rows.shape[1]):
+        fits = (rows.shape, rows.dtype) == wanted and (code is None or code.nbytes == rows.shape[1])
+        if not fits or header.rescore not in COPIES:
             raise ValueError(f"{rows.dtype} rows of shape {rows.shape} to rescore by, unlike the header")
         return cls(prepare, rows, code)

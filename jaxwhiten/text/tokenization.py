@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, spelled
+from jaxwhiten.text.growth import check_growth
 from jaxwhiten.text.ids import TokenIds
 from jaxwhiten.text.words import WordTable
 
@@ -250,12 +251,15 @@ def _load(folder: Path) -> Any:
     file = folder / "tokenizer.json"
     with _refusing(folder, "cannot be read"):
         if file.is_file():
-            return Tokenizer.from_file(str(file))
-        if any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
+            text = file.read_text(encoding="utf-8")
+        elif any((folder / name).is_file() for name in OLDER_TOKENIZER_FILES):
             from transformers import AutoTokenizer
 
-            return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer
-    raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
+            text = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False).backend_tokenizer.to_str()
+        else:
+            raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
+        check_growth(file, text)
+        return Tokenizer.from_str(text)
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:

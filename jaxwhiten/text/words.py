@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 import threading
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ from jaxwhiten.text.ids import TokenIds
 
 _END = "\n"  # of a sentence: the word of number 0, without tokens
 _ODD = "["  # begins special tokens, and stands for characters that are no plain text
-_MOST = 1 << 19  # words kept
+_MOST = 1 << 26  # bytes of words kept
+_OF_ENTRY = 128  # bytes that a word takes beside its characters and tokens
 _WORDS = re.compile("[a-zA-Z0-9\x80-\U0010ffff]+|[^ a-zA-Z0-9]").findall
 _NOT_ASCII = re.compile("[\x80-\U0010ffff]")
 
@@ -65,6 +67,7 @@ class WordTable:
 
     _numbers: _Numbers
     _known: TokenIds
+    _bytes: int
 
     def __init__(self, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int, lower: bool):
         self._characters = _Characters(tokenizer)
@@ -104,20 +107,22 @@ class WordTable:
 
     def _tokens(self, text: str) -> TokenIds:
         """Of sentences of plain text."""
-        if len(self._numbers) > _MOST:
-            self._clear()
         numbers = np.fromiter(map(self._numbers.__getitem__, _WORDS(text)), np.int64)
         if self._numbers.new:
             more = self._encode(self._numbers.new)
             flat, lengths = np.append(self._known.flat, more.flat), np.append(self._known.lengths, more.lengths)
             self._known = TokenIds(flat, lengths)
+            self._bytes += more.flat.nbytes + sum(_OF_ENTRY + sys.getsizeof(word) for word in self._numbers.new)
             self._numbers.new = []
         of_words = self._known.lengths[numbers]
         ends = np.cumsum(of_words)[numbers == 0]
-        return TokenIds(self._known.flat[_ranges(self._known.starts[numbers], of_words)], np.diff(ends, prepend=0))
+        flat = self._known.flat[_ranges(self._known.starts[numbers], of_words)]
+        if self._bytes > _MOST:
+            self._clear()
+        return TokenIds(flat, np.diff(ends, prepend=0))
 
     def _clear(self) -> None:
-        self._numbers = _Numbers()
+        self._numbers, self._bytes = _Numbers(), 0
         self._known = TokenIds(np.zeros(0, np.int32), np.zeros(1, np.int64))
 
 

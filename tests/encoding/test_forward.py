@@ -5,12 +5,13 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 from jaxwhiten import Encoder
 from jaxwhiten.encoding.forward import JAXEngine, forward
 from jaxwhiten.models import init_model
 from tests.commands.conftest import generated
-from tests.tiny import tiny_config
+from tests.tiny import FAMILIES, tiny_config
 
 pytestmark = pytest.mark.devices
 
@@ -62,6 +63,30 @@ def test_a_shape_is_compiled_once(on_one_device, monkeypatch):
     on_one_device._engine.layout.token_budget = 128
     on_one_device.encode(TEXTS)
     assert len(shapes) > len(set(shapes)) == len(lowered)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_of_one_shape_have_equal_graphs(family, dtype):
+    config = tiny_config(**FAMILIES[family])
+    one, other = (nnx.split(nnx.eval_shape(lambda: init_model(config, seed=0, dtype=dtype)))[0] for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_encoders_of_one_shape_share_their_programs(tiny_model):
+    """Other weights, made in memory: the second encoder compiles nothing."""
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiled.append(event) if event.endswith("backend_compile_duration") else None
+    )
+    counts = []
+    for seed in (0, 1):
+        encoder = Encoder(init_model(tiny_config(intermediate_size=72), seed=seed), tiny_model, max_length=32)
+        compiled.clear()
+        encoder.encode(TEXTS[:20])
+        counts.append(len(compiled))
+    assert counts[0] > 0 == counts[1]
 
 
 def test_what_a_batch_raises_is_raised(on_one_device, monkeypatch):

@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import re
+import time
 import tracemalloc
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxwhiten.datasets import protocol, senteval, textfile
+from jaxwhiten.datasets.examples import text_examples
 from jaxwhiten.datasets.nli import read_nli
 from jaxwhiten.datasets.tables import read_header, read_table, table_rows
 from jaxwhiten.datasets.textfile import BadRows, Corpus, numbered_lines, read_lines
@@ -221,6 +224,44 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     assert path.stat().st_size < 100_000
     with pytest.raises(DataError, match="times its size"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "unit"),
+    [
+        ("one.txt.gz", b"", b"x"),
+        ("names.tsv.gz", b"", b"x\t"),
+        ("one.csv.gz", b"a,b\n", b"x,"),
+        ("breaks.csv.gz", b'a,b\n"', b"x" * 100_000 + b"\n"),
+        ("one.jsonl.gz", b'{"a": "', b"x"),
+        ("lines.txt.gz", b"", b"x" * (12 << 20) + b"\n"),
+        ("lines.tsv.gz", b"a\tb\n", b"x" * (12 << 20) + b"\ty\n"),
+    ],
+)
+def test_a_gigabyte_in_a_gzip_of_one_megabyte(tmp_path, name, head, unit):
+    """In one line or in eighty, bad rows refused or left out: an error with its place, before all of it is held."""
+    path = tmp_path / name
+    block = gzip.compress(unit * max((48 << 20) // len(unit), 1), 6)
+    path.write_bytes(gzip.compress(head) + block * 20)
+    assert path.stat().st_size < 2_000_000
+    tracemalloc.start()
+    try:
+        for skip in (False, True):
+            with pytest.raises(DataError, match=rf"{re.escape(str(path))}, line \d+: .*\d{{6}}"):
+                text_examples(path, skip_bad_rows=skip) if ".txt" in name else read_table(path, skip_bad_rows=skip)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 400 << 20
+
+
+def test_a_line_of_many_names(tmp_path):
+    """Looking each of them up in the others took minutes."""
+    path = tmp_path / "names.tsv"
+    path.write_text("\t".join(map(str, range(200_000))) + "\n")
+    started = time.monotonic()
+    assert len(read_table(path)) == 200_000
+    assert time.monotonic() - started < 10
 
 
 def test_small_files_have_no_gigabytes_of_lines(tmp_path, monkeypatch):

@@ -3,6 +3,10 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -10,6 +14,7 @@ import pytest
 from flax import nnx, serialization, traverse_util
 from safetensors.numpy import load_file, save_file
 
+import jaxwhiten
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import init_model, load_config, load_model, resolve_folder, save_model
 from tests.tiny import tiny_config
@@ -204,3 +209,28 @@ def test_names_that_are_no_model(tmp_path):
 
 def test_packaged_weights_answer_to_their_hub_id(minilm):
     assert resolve_folder("sentence-transformers/all-MiniLM-L6-v2") == minilm
+
+
+def test_packaged_weights_in_a_zip_are_named(tmp_path):
+    """A package on a zip can be imported, but files in it have no path."""
+    package = Path(jaxwhiten.__file__).parent
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in package.rglob("*"):
+            if file.suffix in (".py", ".json", ".safetensors"):
+                archive.write(file, file.relative_to(package.parent))
+    program = "\n".join(
+        [
+            f"import sys; sys.path.insert(0, {str(tmp_path / 'all.zip')!r})",
+            "from jaxwhiten.models.loading import resolve_folder",
+            "from jaxwhiten.errors import ModelError",
+            "try:",
+            "    resolve_folder('jaxwhiten-tiny')",
+            "except ModelError as error:",
+            "    print(error)",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    weights = tmp_path / "all.zip" / "jaxwhiten" / "weights" / "jaxwhiten-tiny" / "model.safetensors"
+    assert done.stdout.startswith(f"{weights}: no such file")
+    assert "install it unpacked" in done.stdout

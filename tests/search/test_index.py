@@ -351,7 +351,7 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
         ({"input_dimension": 3}, "cannot be read|whitening takes"),
         ({"whitening": {"hash": "0"}}, "not the one its header names"),
         ({"files": {}}, "cannot be read"),
-        ({"files": {"x": {"name": "../x", "bytes": 1, "sha256": ""}}}, "outside the index"),
+        ({"files": {"x": {"name": "../x", "bytes": 1, "sha256": ""}}}, "no name of a file"),
         ({"files": {"x": 3}}, "files: x: not what this version"),
     ],
 )

@@ -15,6 +15,7 @@ import pytest
 from jaxwhiten.search import build_index, load_index
 
 ROOT = Path(__file__).resolve().parents[2]
+SOAK = float(os.environ.get("JAXWHITEN_SOAK_SECONDS", "10"))
 D = 16
 EVERYTHING = np.random.default_rng(0).standard_normal((40_000, D)).astype(np.float32)
 EVERYTHING /= np.linalg.norm(EVERYTHING, axis=1, keepdims=True)
@@ -26,7 +27,7 @@ def vector(id):
 
 @pytest.mark.parametrize("backend", ["faiss-flat", "faiss-ivf", "faiss-hnsw", "jax"])
 @pytest.mark.filterwarnings("ignore:.*another writer")
-@pytest.mark.parametrize("seconds", [0.6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.6, pytest.param(SOAK, marks=pytest.mark.slow, id="soak")])
 def test_two_writers_and_six_readers(backend, seconds, tmp_path):
     """An id is a number whose vector every thread knows: a hit must have its cosine, and its text."""
     options = {"nlist": 8, "nprobe": 8} if backend == "faiss-ivf" else {}

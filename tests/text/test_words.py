@@ -89,10 +89,21 @@ def test_every_character(tokenizer):
 
 def test_a_full_table_begins_anew(tokenizer, monkeypatch):
     same(tokenizer, SENTENCES)
-    known = len(tokenizer._table._numbers)
-    monkeypatch.setattr(words, "_MOST", known - 1)
-    same(tokenizer, SENTENCES[:2])
-    assert len(tokenizer._table._numbers) < known
+    monkeypatch.setattr(words, "_MOST", tokenizer._table._bytes)
+    same(tokenizer, SENTENCES)
+    assert len(tokenizer._table._numbers) > 1
+    same(tokenizer, ["A word not seen before."])
+    assert len(tokenizer._table._numbers) == 1
+    same(tokenizer, SENTENCES)
+
+
+def test_long_words_do_not_fill_the_memory(tokenizer, monkeypatch):
+    """It is their bytes that are bounded, not their number."""
+    monkeypatch.setattr(words, "_MOST", 1 << 20)
+    for start in range(0, 100, 10):
+        tokenizer([f"{number}" + "x" * 20_000 for number in range(start, start + 10)])
+        table = tokenizer._table
+        assert sum(map(sys.getsizeof, table._numbers)) + table._known.flat.nbytes <= words._MOST
 
 
 def test_other_tokenizers_have_no_table(tiny_model, tokenizer, tmp_path):

@@ -1,0 +1,67 @@
+"""What the lock of an index costs its readers: searches of six threads with it, and of the backend alone without.
+
+    python -m benchmarks.search_threads [--documents 20000] [--rounds 21]
+
+`locked` is `Index.search`; `unlocked` is the same without the lock; `backend` is the search of the backend alone,
+without lock, ids and the order of ties. Each round is the same number of searches by six threads, in turn with the
+others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import interleave, median, ratio
+from jaxwhiten.search import Index, build_index
+
+BACKENDS = ("faiss-flat", "faiss-ivf", "faiss-hnsw", "jax")
+THREADS, SEARCHES, QUERIES, K, WIDTH = 6, 40, 4, 10, 128
+
+
+class _Open:
+    """In place of an index's lock: everyone may enter."""
+
+    reading = writing = staticmethod(contextlib.nullcontext)
+
+
+def _contestants(index: Index, queries: np.ndarray) -> dict[str, Callable[[], object]]:
+    lock, pool = index._threads, ThreadPoolExecutor(THREADS)
+
+    def side_by_side(search: Callable[[np.ndarray], Any], lock: Any) -> None:
+        index._threads = lock
+        starts = range(0, len(queries), QUERIES)
+        list(pool.map(lambda start: search(queries[start : start + QUERIES]), starts))
+
+    return {
+        "locked": lambda: side_by_side(lambda x: index.search(x, K), lock),
+        "unlocked": lambda: side_by_side(lambda x: index.search(x, K), _Open),
+        "backend": lambda: side_by_side(lambda x: index.store.search(x, K, False), _Open),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=21)
+    args = parser.parse_args()
+    rng = np.random.default_rng(0)
+    documents = rng.standard_normal((args.documents, WIDTH)).astype(np.float32)
+    queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
+    for backend in BACKENDS:
+        options = {"nlist": 64, "nprobe": 8} if backend == "faiss-ivf" else {}
+        index = build_index(documents, backend, **options)
+        seconds = interleave(_contestants(index, queries), args.rounds)
+        rates = ", ".join(f"{name} {THREADS * SEARCHES / median(s):.0f}" for name, s in seconds.items())
+        to = {peer: ratio(seconds, "locked", peer) for peer in ("unlocked", "backend")}
+        words = ", ".join(f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {peer}" for peer, r in to.items())
+        print(f"{backend}: searches/s {rates}; locked is {words}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

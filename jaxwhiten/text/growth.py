@@ -1,0 +1,58 @@
+"""How far a tokenizer's rules can lengthen a text: those of a stranger can fill the memory with one sentence."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten.errors import ModelError
+
+LIMIT = 128  # characters made of one; tokenizers of BERT can make 3, of Qwen and RoBERTa 11, of XLM-R and ALBERT 36
+_FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
+_MAY_BE_EMPTY = re.compile(r"[?*|^$(]|\{[0,]|\\[AbBgGkKyYzZ\d]")  # a pattern without these takes a character at least
+
+
+def check_growth(file: Path, text: str) -> None:
+    """ModelError, which names `file` and a rule, where the tokenizer can make more than `LIMIT` characters of one."""
+    from tokenizers import Tokenizer
+
+    raw = json.loads(text)
+    # The library applies the rules to added tokens while it reads them.
+    bare = raw | {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
+    rules = json.loads(Tokenizer.from_str(json.dumps(bare)).to_str())
+    steps = [raw["model"], rules["normalizer"] or {}, rules["pre_tokenizer"] or {}]
+    for step in steps:
+        steps += step.get("normalizers", []) + step.get("pretokenizers", [])
+    growth = max(1, json.dumps(rules["post_processor"]).count('"Sequence"') // 4)  # how often a template has it
+    for step in sorted(steps, key=_factor):
+        growth *= max(1, _factor(step))
+        if growth > LIMIT:
+            raise ModelError(
+                f"{file}: its rules, above all {json.dumps(step):.80}, can make more than {LIMIT} characters of one"
+                " and fill the memory. Take the tokenizer of the model's publisher, or remove the rule."
+            )
+
+
+def _factor(step: dict[str, Any]) -> int:
+    """Characters that a step can make of one."""
+    match step:
+        case {"type": "Replace", "pattern": {"String": pattern}, "content": content}:
+            return -(-_size(content) // len(pattern)) if pattern else 1 + _size(content)
+        case {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}:
+            return _size(content) + bool(_MAY_BE_EMPTY.search(pattern))
+        case {"type": "Prepend", "prepend": content}:
+            return 1 + _size(content)
+        case {"type": "Precompiled", "precompiled_charsmap": table}:
+            raw = base64.b64decode(table)  # the size of a trie, the trie, and what characters are replaced by
+            return max(map(_size, raw[4 + int.from_bytes(raw[:4], "little") :].decode("utf-8", "replace").split("\0")))
+    affixes = (len(step.get(name) or "") for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"))
+    return max(_FACTORS.get(step.get("type", ""), 1), max(affixes) // 16)  # a token itself takes that much memory
+
+
+def _size(text: str) -> int:
+    """Characters, fully decomposed: Unicode's own normal forms do not lengthen them any more."""
+    return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)

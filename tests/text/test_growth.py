@@ -1,0 +1,128 @@
+"""Rules of a stranger's tokenizer that make much of little: refused before they are applied to anything."""
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from jaxwhiten.errors import ModelError
+from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.text.growth import LIMIT, check_growth
+from tests.tiny import write_model
+
+PROGRAM = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+from pathlib import Path
+from jaxwhiten.errors import ModelError
+from jaxwhiten.text import BulkTokenizer
+try:
+    BulkTokenizer(Path(sys.argv[1]), 16)(["the guitar"])
+except ModelError as error:
+    print(error)
+"""
+
+
+def replace(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+BOMB = [replace({"String": old}, new * 1000) for old, new in ("ae", "eg", "gi", "it")]
+
+
+def charsmap(*made):
+    """A table of SentencePiece with an empty trie."""
+    raw = (8).to_bytes(4, "little") + bytes(8) + "\0".join(made).encode()
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(raw).decode()}
+
+
+def tokenizer(normalizer=(), pre_tokenizer=(), post_processor=None, unknown="[UNK]"):
+    """The file of a tokenizer with these rules."""
+    raw = json.loads(Tokenizer(models.WordLevel({unknown: 0}, unknown)).to_str())
+    raw["normalizer"] = {"type": "Sequence", "normalizers": list(normalizer)}
+    raw["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": list(pre_tokenizer)}
+    return json.dumps(raw | {"post_processor": post_processor})
+
+
+def state(part):
+    return json.loads(part.__getstate__())
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_file_that_would_fill_the_memory_is_refused(tmp_path, added):
+    """Also before it is read: the rules are applied to its own added tokens then."""
+    folder = write_model(tmp_path / "model")
+    file = folder / "tokenizer.json"
+    raw = json.loads(file.read_text())
+    raw["normalizer"] = {"type": "Sequence", "normalizers": BOMB}
+    if added:
+        token = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
+        raw["added_tokens"].append({"id": 200, "content": "banana", **token})
+    file.write_text(json.dumps(raw))
+    done = subprocess.run([sys.executable, "-c", PROGRAM, folder], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f'{file}: its rules, above all {{"type": "Replace"')
+    assert done.stdout.endswith("or remove the rule.\n")
+
+
+SPACES, SPACE = {"Regex": " {2,}"}, {"String": " "}
+METASPACE, BYTES = state(pre_tokenizers.Metaspace()), state(pre_tokenizers.ByteLevel())
+NMT_NFKC = charsmap("a", "\u0635\u0644\u0649 \u0627\u0644\u0644\u0647", "x" * 18)  # 18 are the most in the real one
+SPLIT = state(pre_tokenizers.Split(Regex("a"), "isolated"))
+LIKE = {
+    "bert": lambda: tokenizer([state(normalizers.BertNormalizer())], [state(pre_tokenizers.BertPreTokenizer())]),
+    "roberta": lambda: tokenizer([], [BYTES], state(processors.RobertaProcessing(("</s>", 2), ("<s>", 0)))),
+    "xlm-roberta": lambda: tokenizer([NMT_NFKC, replace(SPACES, "▁")], [{"type": "WhitespaceSplit"}, METASPACE]),
+    "albert": lambda: tokenizer(
+        [replace({"String": "``"}, '"'), {"type": "NFKD"}, {"type": "Lowercase"}, NMT_NFKC, replace(SPACES, " ")],
+        [METASPACE],
+    ),
+    "qwen": lambda: tokenizer([{"type": "NFC"}], [SPLIT, BYTES], state(processors.ByteLevel())),
+    "gemma": lambda: tokenizer([replace(SPACE, "▁")], [SPLIT]),
+    "llama": lambda: tokenizer([{"type": "Prepend", "prepend": "▁"}, replace(SPACE, "▁")]),
+    "clip": lambda: tokenizer([{"type": "NFC"}, replace({"Regex": r"\s+"}, " "), {"type": "Lowercase"}], [BYTES]),
+    "cleaning": lambda: tokenizer([replace({"Regex": "^(a|b)?$"}, "")] * 50),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_rules_of_published_models_are_far_from_the_limit(name, monkeypatch):
+    monkeypatch.setattr("jaxwhiten.text.growth.LIMIT", 36)
+    check_growth(Path(name), LIKE[name]())
+
+
+def test_shipped_tokenizers_are_read(minilm):
+    from jaxwhiten.models.loading import resolve_folder
+
+    for folder in (minilm, resolve_folder("jaxwhiten-tiny")):
+        assert len(BulkTokenizer(Path(folder), 16)(["a sentence"]).flat) == 4
+
+
+TEMPLATE = processors.TemplateProcessing(single=" ".join(["$A"] * (4 * LIMIT + 4)), pair="$A $B", special_tokens=[])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tokenizer(BOMB),
+        lambda: tokenizer([{"type": "Sequence", "normalizers": BOMB[:1]}]),
+        lambda: tokenizer([replace({"String": ""}, "a" * LIMIT)]),
+        lambda: tokenizer([replace({"Regex": "x*"}, "a" * LIMIT)]),
+        lambda: tokenizer([replace({"Regex": r"\b"}, "a" * LIMIT)]),
+        lambda: tokenizer([replace({"Regex": "a"}, "a" * (LIMIT + 1))]),
+        lambda: tokenizer([{"type": "Prepend", "prepend": "a" * LIMIT}]),
+        lambda: tokenizer([charsmap("a", "b" * (LIMIT + 1))]),
+        lambda: tokenizer([charsmap("b" * 18)] * 2),
+        lambda: tokenizer([replace({"String": "a"}, "\ufdfa"), {"type": "NFKD"}] * 2),
+        lambda: tokenizer([], [BYTES] * 3),
+        lambda: tokenizer(post_processor=state(TEMPLATE)),
+        lambda: tokenizer(unknown="u" * 5000),
+    ],
+)
+def test_every_rule_that_lengthens_is_counted(make):
+    with pytest.raises(ModelError, match=r"^here: its rules, above all \{.*than 128 characters of one"):
+        check_growth(Path("here"), make())
