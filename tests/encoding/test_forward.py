@@ -1,5 +1,6 @@
 """The compiled program on one CPU device, where batches run side by side in threads."""
 
+import threading
 from types import SimpleNamespace
 
 import jax
@@ -37,6 +38,32 @@ def test_side_by_side_gives_the_vectors_of_one_after_the_other(on_one_device, ti
     found, expected = (encoder.encode(TEXTS, pooling=names) for encoder in (on_one_device, alone))
     for name in names:
         np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_few_sentences_take_no_thread_and_have_the_same_vectors(on_one_device, monkeypatch):
+    """Those of a list of one block, to the bit, as a stream has them, which tokenises and computes in threads."""
+    streamed = {n: next(iter(on_one_device.encode_stream(TEXTS[:n]))) for n in (1, 5, 200)}
+    for kind in ("jaxwhiten.encoding.stream", "jaxwhiten.encoding.forward"):
+        monkeypatch.setattr(f"{kind}.ThreadPoolExecutor.submit", None)
+    for n in (1, 5):
+        np.testing.assert_array_equal(on_one_device.encode(TEXTS[:n]), streamed[n])
+    monkeypatch.undo()
+    np.testing.assert_array_equal(on_one_device.encode(TEXTS), streamed[200])
+
+
+def test_one_encoder_serves_eight_threads(on_one_device):
+    expected, found, callers = on_one_device.encode(TEXTS[:32]), {}, 8
+
+    def ask(first):
+        for number in range(first, 32, callers):
+            found[number] = on_one_device.encode(TEXTS[number])
+
+    threads = [threading.Thread(target=ask, args=(first,)) for first in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_allclose(np.stack([found[number] for number in range(32)]), expected, atol=1e-5)
 
 
 def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):

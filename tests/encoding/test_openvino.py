@@ -135,10 +135,10 @@ def test_no_memory_splits_the_batch(pair, monkeypatch):
     _, encoder = pair
     expected, start = encoder.encode(SENTENCES), type(encoder._engine).start
 
-    def full(self, batch, *rest):
+    def full(self, batch, *rest, **how):
         if len(batch.rows) > 3:
             raise MemoryError("std::bad_alloc")
-        return start(self, batch, *rest)
+        return start(self, batch, *rest, **how)
 
     monkeypatch.setattr(encoder._engine.layout, "token_budget", 1024)
     monkeypatch.setattr(type(encoder._engine), "start", full)
@@ -147,19 +147,26 @@ def test_no_memory_splits_the_batch(pair, monkeypatch):
 
 
 def test_what_a_batch_raises_is_raised(pair, monkeypatch):
-    monkeypatch.setattr(type(pair[1]._engine), "start", lambda *_: (_ for _ in ()).throw(RuntimeError("else")))
+    monkeypatch.setattr(type(pair[1]._engine), "start", lambda *_, **how: (_ for _ in ()).throw(RuntimeError("else")))
     with pytest.raises(RuntimeError, match="else"):
         pair[1].encode(SENTENCES)
+
+
+def test_a_batch_alone_gives_the_vectors_that_it_gives_beside_others(pair):
+    """All cores compute it instead of one: the sums are the same, but for their rounding."""
+    _, encoder = pair
+    alone, beside = encoder.encode(SENTENCES), encoder.encode(SENTENCES, batch_size=2)
+    np.testing.assert_allclose(alone, beside, atol=1e-6)
 
 
 def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):
     _, encoder = pair
     expected, start, count = encoder.encode(SENTENCES), type(encoder._engine).start, iter(range(9))
 
-    def interrupted(self, *args):
+    def interrupted(self, *args, **how):
         if next(count) == 3:
             raise KeyboardInterrupt
-        return start(self, *args)
+        return start(self, *args, **how)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(encoder._engine), "start", interrupted)
