@@ -58,7 +58,8 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with _naming(path):
             yield temporary
         with _naming(path, OSError):
-            _flush(temporary)
+            if not interrupts.unfinished & set(map(os.fspath, path.parents)):  # `whole_folder` flushes its files
+                _flush(temporary)
             umask = os.umask(0)
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
@@ -96,9 +97,9 @@ def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iter
             yield temporary
             with _naming(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
-                for file in files:
-                    _flush(temporary / file)
                 write_json(temporary / MANIFEST, {"files": [*(file.as_posix() for file in files), MANIFEST]})
+                for file in [*files, MANIFEST]:
+                    _flush(temporary / file)
                 (_exchange if check_folder(folder).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

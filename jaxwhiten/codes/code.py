@@ -150,7 +150,7 @@ class Code(VectorMethod):
         codes = np.empty((len(x), self.nbytes), np.uint8)
         constants = self.constants
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(self.transform(x[part]), constants)
+            codes[part] = self.quantise(self._mapped(x[part]), constants)
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
@@ -181,7 +181,7 @@ class Code(VectorMethod):
             bits = int(self.packing.bits.sum())
             distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
             return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits).astype(np.float32)
-        q = normalize(self.decode(queries) if coded else self.transform(queries)).astype(np.float32, copy=False)
+        q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):
             out[:, part] = q @ normalize(self._decode(codes[part])).T

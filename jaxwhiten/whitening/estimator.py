@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib
 import inspect
 import math
 import numbers
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, not_fitted, spelled, unknown_name
+from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, not_fitted, spelled, unknown_name
 
+_OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 M = TypeVar("M", bound="Method")
+V = TypeVar("V", bound="VectorMethod")
 
 
 def is_number(value: Any, kind: Any = numbers.Real) -> bool:
@@ -244,21 +248,58 @@ class Method(ABC):
 class VectorMethod(Method):
     """A method that maps vectors to vectors, which are then compared by cosine. A subclass adds `_apply`."""
 
+    _sklearn_output_config: Mapping[str, str] = {}  # the name under which scikit-learn's clones keep it
+
     @abstractmethod
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
         """Maps rows with the right number of columns; refuses rows that are not finite."""
 
-    def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
+    def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
+        """`transform` as an array, whatever `set_output` says."""
+        return self._apply(*self._state_and_rows(X))
+
+    def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
 
         Returns:
-          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.
+          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise; in a
+          data frame where `set_output`, or scikit-learn's `set_config(transform_output=...)`, asks for one.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it.
         """
-        return self._apply(*self._state_and_rows(X))
+        mapped, sklearn = self._mapped(X), sys.modules.get("sklearn")
+        usual = sklearn.get_config()["transform_output"] if sklearn else "default"
+        kind = self._sklearn_output_config.get("transform", usual)
+        if kind == "default":
+            return mapped
+        try:
+            frames, names = importlib.import_module(kind), self._names(mapped.shape[1])
+        except ImportError as error:
+            raise MissingDependencyError(f"Data frames of {kind} need that package: pip install {kind}.") from error
+        if kind == "polars":
+            return frames.DataFrame(mapped, schema=names, orient="row")
+        return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Float[np.ndarray, "n k"]:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
+
+    def set_output(self: V, *, transform: str | None = None) -> V:
+        """Has `transform` give `"pandas"` or `"polars"` data frames, or arrays by `"default"`; None changes nothing."""
+        if transform not in (None, *_OUTPUTS):
+            raise unknown_name("output of transform", transform, _OUTPUTS)
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " k"]:
+        """Names of the columns of `transform`: `whitening0` and so on. `input_features` are counted, and not used."""
+        learned = self._fitted()
+        if input_features is not None and len(input_features) != learned.d:
+            raise InputError(f"input_features should have length equal to the {learned.d} columns of the input.")
+        columns = self._apply(learned.state, np.zeros((1, learned.d), np.float32)).shape[1]
+        return np.array(self._names(columns), object)
+
+    def _names(self, columns: int) -> list[str]:
+        return [f"{type(self).__name__.lower()}{i}" for i in range(columns)]
