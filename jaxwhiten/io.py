@@ -48,16 +48,16 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     made. OutputError where it cannot be written to, or the disk is full.
     """
     path = Path(path)
-    with _naming(path, OSError):
+    with writing(path, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     interrupts.unfinished.add(name)
     os.close(handle)
     temporary = Path(name)
     try:
-        with _naming(path):
+        with writing(path):
             yield temporary
-        with _naming(path, OSError):
+        with writing(path, OSError):
             if not interrupts.unfinished & set(map(os.fspath, path.parents)):  # `whole_folder` flushes its files
                 _flush(temporary)
             umask = os.umask(0)
@@ -86,20 +86,20 @@ def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iter
         return
     folder = check_folder(path)
     temporary = folder.with_name(f".{folder.name}.writing.{secrets.token_hex(4)}")
-    with _naming(folder, OSError):
+    with writing(folder, OSError):
         for killed in folder.parent.glob(f".{glob.escape(folder.name)}.writing.*"):
             with contextlib.suppress(OSError), _locked(killed):
                 shutil.rmtree(killed)
         temporary.mkdir(parents=True)
     interrupts.unfinished.add(os.fspath(temporary))
     try:
-        with _naming(folder, *blamed), _locked(temporary):
+        with writing(folder, *blamed), _locked(temporary):
             yield temporary
-            with _naming(folder, OSError):
+            with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
                 write_json(temporary / MANIFEST, {"files": [*(file.as_posix() for file in files), MANIFEST]})
-                for file in [*files, MANIFEST]:
-                    _flush(temporary / file)
+                for name in (*files, Path(MANIFEST)):
+                    _flush(temporary / name)
                 (_exchange if check_folder(folder).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -113,7 +113,7 @@ def check_folder(path: str | os.PathLike[str]) -> Path:
       InputError: It holds anything that `whole_folder` has not written, or cannot be replaced as a whole.
       OutputError: It cannot be looked into.
     """
-    with _naming(Path(path), OSError):
+    with writing(Path(path), OSError):
         folder = put_back(Path(os.path.realpath(path)))
         if not folder.exists():
             return folder
@@ -194,15 +194,15 @@ def _flush(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _naming(path: Path, *blamed: type[Exception]) -> Iterator[None]:
-    """Has an error of the disk, or one of the class `blamed`, be an OutputError that names `path`."""
+def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
+    """Has an error of the disk in the block, or one of the classes `blamed`, be an OutputError that names `path`."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
         cause = error.__cause__ or error  # of an OutputError that names a file in `path`
-        reason = getattr(cause, "strerror", None) or str(cause)
+        reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0][-200:]
         raise OutputError(
             f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
             " place."

@@ -41,6 +41,12 @@ class Quantiser(NamedTuple):
         """Bytes of a vector's code."""
         return len(self.centroids) * self.bits // 8
 
+    def coordinates(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n coordinates"]:
+        """The coordinates that codes stand for."""
+        if self.bits == 4:
+            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        return self.centroids[np.arange(len(self.centroids)), codes].reshape(len(codes), -1)
+
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
 

@@ -155,13 +155,17 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
-    """The vectors of texts, kept in the cache unless --no-cache is given; `role` names their prompt."""
+    """The vectors of texts; those before a whitening are kept in the cache, unless --no-cache is given.
+
+    `role` names the texts' prompt.
+    """
     from jaxwhiten.encoding import EmbeddingStore
 
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
         try:
-            return EmbeddingStore().encode(encoder, texts, prompt=prompt)
+            raw = encoder.before_whitening()
+            return encoder.head.finished(EmbeddingStore().encode(raw, texts, prompt=prompt), raw.head)
         except OutputError as error:
             advice = "JAXWHITEN_CACHE_DIR names another place, and --no-cache silences this"
             warnings.warn(f"Going on without a cache ({error}): {advice}.", stacklevel=2)

@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect FILE`: what a whitening or moments file holds, and what k, β and γ to start from."""
+"""`jaxwhiten inspect FILE`: what a whitening, moments or an index hold, and what k, β and γ to start from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a whitening or moments file")
+    add(parser, "file", "a whitening or moments file, or the folder of an index")
     add(parser, "--json", "one JSON object, all eigenvalues included")
     add(parser, "--plot PNG", "draw the spectrum")
 
@@ -26,6 +27,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
+    if Path(args.file).is_dir():
+        return _inspect_index(args)
     kind, whitening = load_fitted(args.file)
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
@@ -46,6 +49,27 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(io.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(report)))
+
+
+def _inspect_index(args: argparse.Namespace) -> None:
+    """What the header of an index says."""
+    from jaxwhiten.search.header import read_header
+
+    header = read_header(args.file)
+    code, own = header.codes, "ids.json" in header.files
+    facts = {
+        "index": f"{header.backend}{''.join(f', {name} {value}' for name, value in header.options.items())}",
+        "documents": header.size,
+        "dimensions": header.dimension,
+        "code": f"{code['name']}, {code['bytes']} bytes" if code else None,
+        "whitening": f"inside, {header.input_dimension} to {header.whitening['k']}" if header.whitening else None,
+        "ids": "their own" if own else "numbers",
+        "texts": "kept" if "documents.jsonl" in header.files else "not kept",
+        **{key: value for key, value in (header.encoding or {}).items() if key != "folder"},
+    }
+    known = {name: value for name, value in facts.items() if value is not None}
+    lines = (f"{name:<12}{value}" for name, value in known.items())
+    print(json.dumps({"file": args.file, **known}, ensure_ascii=False) if args.json else "\n".join(lines))
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:

@@ -69,7 +69,7 @@ class Faiss(Backend):
         self._faiss, self._chain, self._inner, self._index = faiss, chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None) -> Faiss:
+    def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
         for name, value in dataclasses.asdict(options).items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -77,13 +77,14 @@ class Faiss(Backend):
         options, notes = dataclasses.replace(options), list[str]()
         cls._fit_options(options, n, notes)
         chain = transforms(prepare)
+        rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
         inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding), options)
         if inner.is_trained:
-            for _, x in prepared(vectors, functools.partial(_through, chain)):
+            for _, x in rows:
                 inner.add(x)
         else:
             stored = np.empty((n, d), np.float32)
-            for part, x in prepared(vectors, functools.partial(_through, chain)):
+            for part, x in rows:
                 stored[part] = x
             cls._train(faiss, inner, stored, coding)
             inner.add(stored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from jaxtyping import Float, Float32
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
+_KINDS = ("index transform", "rescoring map")  # the second in indexes written before there was one
 _TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
 
 
@@ -82,13 +85,16 @@ def prepared(
         yield part, x
 
 
-def map_tensors(prepare: Affine) -> dict[str, np.ndarray]:
-    """W and b as the files of an index hold them; empty where there is no map."""
-    return {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
+def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
+    """Writes W and b, and `more`, into a file of an index, if there are any."""
+    kernel = {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
+    if kernel or more:
+        save_tensors(file, {**kernel, **more}, kind=_KINDS[0], header={})
 
 
-def map_from(tensors: Mapping[str, np.ndarray], dimension: int, normalize: bool) -> Affine:
-    """The inverse of `map_tensors`; `dimension` is that of raw vectors."""
+def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
+    """The map of raw vectors of this dimension, and all arrays of its file, if there is one."""
+    tensors = {} if file is None else load_tensors(file, kind=_KINDS)[0]
     if "weight" not in tensors:
-        return preparation(None, dimension, normalize)
-    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize)
+        return preparation(None, dimension, normalize), tensors
+    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize), tensors

@@ -94,9 +94,9 @@ class Method(ABC):
         """The state of a `fit`, with all computed that `partial_fit` leaves to the first use."""
         return state
 
-    @abstractmethod
     def _pack(self, state: Any) -> dict[str, np.ndarray]:
-        """The state as named arrays."""
+        """The state, a named tuple unless a subclass knows better, as named arrays."""
+        return {name: np.asarray(value) for name, value in state._asdict().items()}
 
     @abstractmethod
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Any:

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index, locked
@@ -112,6 +113,20 @@ def test_two_processes_that_add_at_once_lose_nothing(index):
         processes.append(subprocess.Popen([sys.executable, "-m", "jaxwhiten.commands.cli", *words], cwd=ROOT))
     assert [process.wait(300) for process in processes] == [0, 0]
     assert len(set(load_index(index).ids)) == 7 + 2 * 200
+
+
+def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monkeypatch):
+    encode, seen = Encoder.encode, []
+
+    def unlocked(self, texts, **how):
+        with FileLock(index / ".lock", timeout=0):
+            seen.extend(texts)
+        return encode(self, texts, **how)
+
+    monkeypatch.setattr(Encoder, "encode", unlocked)
+    done = run("index", docs, "--update", "--id", "key", "--column", "text", "-o", index)
+    assert done.code == 0, done.err
+    assert len(seen) == 7
 
 
 @pytest.mark.filterwarnings("default")
