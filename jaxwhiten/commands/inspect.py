@@ -56,20 +56,14 @@ def _inspect_index(args: argparse.Namespace) -> None:
     from jaxwhiten.search.header import read_header
 
     header = read_header(args.file)
-    code, own = header.codes, "ids.json" in header.files
-    facts = {
-        "index": f"{header.backend}{''.join(f', {name} {value}' for name, value in header.options.items())}",
-        "documents": header.size,
-        "dimensions": header.dimension,
-        "code": f"{code['name']}, {code['bytes']} bytes" if code else None,
-        "whitening": f"inside, {header.input_dimension} to {header.whitening['k']}" if header.whitening else None,
-        "ids": "their own" if own else "numbers",
-        "texts": "kept" if "documents.jsonl" in header.files else "not kept",
-        **{key: value for key, value in (header.encoding or {}).items() if key != "folder"},
-    }
-    known = {name: value for name, value in facts.items() if value is not None}
-    lines = (f"{name:<12}{value}" for name, value in known.items())
-    print(json.dumps({"file": args.file, **known}, ensure_ascii=False) if args.json else "\n".join(lines))
+    told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
+    told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
+    told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
+    if args.json:
+        return print(json.dumps(io.to_json({"file": args.file, "kind": "index", **told}), ensure_ascii=False))
+    for name, value in told.items():
+        shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
+        print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:

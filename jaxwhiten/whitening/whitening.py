@@ -23,14 +23,7 @@ from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import (
-    Learned,
-    VectorMethod,
-    check_share,
-    is_number,
-    parameters,
-    stamp,
-)
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_share, is_number, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of

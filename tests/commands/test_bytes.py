@@ -72,9 +72,11 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
     assert (done.code, done.out.split()[1]) == (0, "7"), done.err
     done = run("inspect", tmp_path / "idx", "--json")
     told = json.loads(done.out)
-    assert (told["documents"], told["code"], told["ids"]) == (600, "spectrum, 8 bytes", "numbers")
-    assert (told["model"], told["pooling"], told["texts"]) == (str(tiny_model), "mean", "not kept")
-    assert "code        spectrum, 8 bytes" in run("inspect", tmp_path / "idx").out
+    assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
+    assert (told["encoding"]["model"], told["codes"]) == (str(tiny_model), {"name": "spectrum", "bytes": 8})
+    shown = run("inspect", tmp_path / "idx").out
+    assert "\n  codes       name spectrum, bytes 8\n  rescore     none\n" in shown
+    assert "pooling mean, max_length 32" in shown
 
 
 @pytest.mark.parametrize(
