@@ -20,7 +20,7 @@ from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import load_tensors
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -221,8 +221,7 @@ class Code(VectorMethod):
 
 def make_code(name: str, **params: Any) -> Any:
     """The code of that name in `CODES`, made with arguments of its constructor and not fitted yet."""
-    if name not in CODES:
-        raise unknown_name("code", name, CODES)
+    check_name("code", name, CODES)
     return CODES[name]().set_params(**params)
 
 

@@ -18,7 +18,7 @@ from jaxwhiten.commands.arguments import (
     named_values,
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError, spelled, unknown_name
+from jaxwhiten.errors import DataError, InputError, check_name, spelled
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
 
-    if args.backend not in BACKENDS:  # before the texts are encoded
-        raise unknown_name("search backend", args.backend, BACKENDS)
+    check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")
     ids, texts, skipped = _texts(args)

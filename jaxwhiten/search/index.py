@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, spelled, unknown_name
+from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, spelled
 from jaxwhiten.io import from_json, load_tensors, writing
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend
@@ -314,15 +314,13 @@ def build_index(
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
-    if backend not in BACKENDS:
-        raise unknown_name("search backend", backend, BACKENDS)
+    check_name("search backend", backend, BACKENDS)
     kind = BACKENDS[backend]
     known = [field.name for field in dataclasses.fields(kind.Options)]
     for name in options:
         if not known:
             raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
-        if name not in known:
-            raise unknown_name(f"option of {backend}", name, known)
+        check_name(f"option of {backend}", name, known)
     given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if given is not None and rescore is not None:
         raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")

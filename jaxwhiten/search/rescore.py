@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import check_name
 from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
@@ -35,8 +35,7 @@ class Rescoring:
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
         """The copy of raw vectors."""
-        if copy not in COPIES:
-            raise unknown_name("copy to rescore by", copy, COPIES)
+        check_name("copy to rescore by", copy, COPIES)
         code = None
         if copy == "int8":
             code = make_code("uint8")

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats, comparable
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.index import Index, build_index
 
 _QUERIES = 8192  # searched before their pairs are merged
@@ -98,6 +98,5 @@ def paraphrase_mining_embeddings(
 def _index(vectors: Any, score_function: str, top_k: int) -> Index:
     if top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be at least 1.")
-    if score_function not in _SCORES:
-        raise unknown_name("score function", score_function, _SCORES)
+    check_name("score function", score_function, _SCORES)
     return build_index(np.asarray(vectors, np.float32), "jax", normalize=score_function == "cosine")

@@ -25,7 +25,14 @@ from jaxtyping import Float, Shaped
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, not_fitted, spelled, unknown_name
+from jaxwhiten.errors import (
+    FormatError,
+    InputError,
+    MissingDependencyError,
+    check_name,
+    not_fitted,
+    spelled,
+)
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
@@ -224,8 +231,7 @@ class Method(ABC):
         """Changes constructor arguments; InputError for a name that the constructor does not have."""
         names = self._defaults()
         for name in params:
-            if name not in names:
-                raise unknown_name(f"parameter of {type(self).__name__}", name, names)
+            check_name(f"parameter of {type(self).__name__}", name, names)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -287,9 +293,8 @@ class VectorMethod(Method):
 
     def set_output(self: V, *, transform: str | None = None) -> V:
         """Has `transform` give `"pandas"` or `"polars"` data frames, or arrays by `"default"`; None changes nothing."""
-        if transform not in (None, *_OUTPUTS):
-            raise unknown_name("output of transform", transform, _OUTPUTS)
         if transform is not None:
+            check_name("output of transform", transform, _OUTPUTS)
             self._sklearn_output_config = {"transform": transform}
         return self
 

@@ -45,8 +45,7 @@ def moments_of(block: BlockSums) -> Moments:
 
 def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
     """matrix += sign · vᵀv in place, exactly symmetric."""
-    for start in range(0, len(v), _OUTER_ROWS):
-        rows = slice(start, start + _OUTER_ROWS)
+    for rows in blocks(len(v), _OUTER_ROWS):
         matrix[rows] += (sign * v[rows, None]) * v
 
 

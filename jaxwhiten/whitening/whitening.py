@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, check_name, spelled
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_share, is_number, parameters, stamp
@@ -346,7 +346,6 @@ class Whitening(VectorMethod):
         if isinstance(shrinkage, str):
             if shrinkage == "ledoit-wolf":
                 raise InputError("shrinkage='ledoit-wolf' became 'oas', which needs no fourth powers: fit with that.")
-            if shrinkage not in SHRINKAGES:
-                raise unknown_name("shrinkage", shrinkage, SHRINKAGES)
+            check_name("shrinkage", shrinkage, SHRINKAGES)
         elif shrinkage is not None:
             check_share("shrinkage", shrinkage)
