@@ -25,6 +25,7 @@ from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared
 from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.estimator import check_integer
 
 # k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
@@ -72,8 +73,7 @@ class Faiss(Backend):
     def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
         for name, value in dataclasses.asdict(options).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"Option {name} of {cls.name} must be a positive integer, not {value!r}.")
+            check_integer(f"Option {name} of {cls.name}", value, 1)
         options, notes = dataclasses.replace(options), list[str]()
         cls._fit_options(options, n, notes)
         chain = transforms(prepare)

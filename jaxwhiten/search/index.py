@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name, spelled
+from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name
 from jaxwhiten.io import from_json, load_tensors, writing
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend
@@ -228,8 +228,7 @@ class Index(About):
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise InputError(f"{spelled('k')} must be a positive integer, not {k!r}.")
+        check_integer("k", k, 1)
         if k > self.size:
             raise InputError(f"k = {k}, but the index holds {self.size} documents: ask for at most {self.size}.")
 

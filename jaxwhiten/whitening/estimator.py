@@ -51,10 +51,11 @@ def check_share(name: str, value: Any) -> None:
         raise InputError(f"{spelled(name)} must be a number from 0 to 1, got {value!r}.")
 
 
-def check_integer(name: str, value: Any, least: int) -> None:
-    """Raises InputError unless a parameter is an integer of at least `least`."""
-    if not (is_number(value, numbers.Integral) and value >= least):
-        raise InputError(f"{spelled(name)} must be an integer of at least {least}, got {value!r}.")
+def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
+    if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{spelled(name)} must be an integer {limits}, got {value!r}.")
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from jaxtyping import Float, Float64, Real
 from jaxwhiten.arrays import as_matrix, blocks, first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.whitening.estimator import check_integer
 from jaxwhiten.whitening.spectrum import doubling
 from jaxwhiten.whitening.whitening import Whitening
 
@@ -84,8 +85,7 @@ def tune(
     if not (ks and betas and gammas):
         raise InputError("The grid is empty: give at least one k, one β and one γ.")
     for k in ks:
-        if not 1 <= k <= d:
-            raise InputError(f"k is {k}; it must be from 1 to the {d} dimensions of the vectors.")
+        check_integer("k", k, 1, d)
     sides = [_rotated("pairs", whitening, pairs)]
     if held_out is not None:
         sides.append(_rotated("held-out pairs", whitening, held_out))
