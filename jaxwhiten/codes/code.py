@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float32, Int, Integer, UInt8
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
-from jaxwhiten.codes.product import Quantiser
+from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import load_tensors
 from jaxwhiten.whitening import Whitening
@@ -216,7 +216,8 @@ class Code(VectorMethod):
         and an `IndexPQ`. It searches by the Euclidean distance of the query's side to what the codes stand for, which
         ranks as their cosine does but for the lengths that coding changed. FAISS alone reads its file.
         """
-        return self.quantiser().to_faiss()
+        quantiser = self.quantiser()
+        return behind(transforms(quantiser.affine), quantiser.empty_pq())
 
 
 def make_code(name: str, **params: Any) -> Any:

@@ -63,10 +63,6 @@ class Quantiser(NamedTuple):
         """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
 
-    def to_faiss(self) -> Any:
-        """The `faiss.IndexPQ` behind the linear map, see `Code.to_faiss`."""
-        return behind(transforms(self.affine), self.empty_pq())
-
 
 def nearest(
     coordinates: Float32[np.ndarray, "n coordinates"], centroids: Float32[np.ndarray, "bytes 256 width"]

@@ -37,24 +37,22 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Refuses rows that are zero, not finite or beyond float32's squares; `first` is the number of the first row."""
-    # One pass in the usual case: a NaN or an infinity makes the sum of squares non-finite, too.
-    squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
-    if not np.isfinite(squares).all():
-        row = int(np.argmin(np.isfinite(squares)))
-        raise NonFiniteError(f"Row {first + row} of the {what} holds a NaN or an infinity.")
-    if not squares.all():
-        row = int(np.argmin(squares))
+    squares, limits = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind"), np.finfo(np.float32)
+    odd = ~((squares >= limits.tiny / limits.eps) & (squares <= limits.max))
+    if not odd.any():
+        return
+    row = int(np.argmax(odd))
+    where, square = f"Row {first + row} of the {what}", squares[row]
+    if not np.isfinite(square):
+        raise NonFiniteError(f"{where} holds a NaN or an infinity.")
+    if not square:
         raise InputError(
-            f"Row {first + row} of the {what} is a zero vector, which has no direction and so no nearest neighbours."
-            " Leave it out."
+            f"{where} is a zero vector: it has no direction and so no nearest neighbours. Leave it out."
         )
-    limits = np.finfo(np.float32)
-    if (odd := (squares < limits.tiny / limits.eps) | (squares > limits.max)).any():
-        row = int(np.argmax(odd))
-        raise InputError(
-            f"Row {first + row} of the {what} is {np.sqrt(squares[row]):.1e} long, whose square float32 does not hold:"
-            " scale the vectors, as jaxwhiten.normalize does where there is no whitening."
-        )
+    raise InputError(
+        f"{where} is {np.sqrt(square):.1e} long, whose square float32 does not hold: scale the vectors, as"
+        " jaxwhiten.normalize does where there is no whitening."
+    )
 
 
 def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
