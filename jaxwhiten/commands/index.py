@@ -105,7 +105,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
-    encoding = {key: value for key, value in code.provenance.items() if key in _ENCODING and value is not None}
+    encoding = {key: code.provenance[key] for key in _ENCODING if code.provenance.get(key) is not None}
     known = encoding if "fingerprint" in encoding else None
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
 

@@ -47,13 +47,8 @@ class Affine:
     host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
     carried over to the offset, so that rows far from the origin keep their digits. Other rows, and those whose map is
     made of numbers at the ends of float32's range, are mapped in float64 on the host. A map given in float32 gives
-    float32, whatever the rows are. May be called from several threads.
-
-    Args:
-      shift: Subtracted first; in float64, or float32 for a map that has no more digits.
-      matrix: A; None for the identity, whose shift and offset are zero.
-      offset: Added to the product; None for zero.
-      unit_length: Whether mapped rows are scaled to unit length; zero rows stay zero.
+    float32, whatever the rows are. May be called from several threads. No matrix is the identity, whose shift and
+    offset are zero; no offset is zero. Zero rows have no unit length and stay zero.
     """
 
     def __init__(

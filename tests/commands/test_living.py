@@ -150,7 +150,13 @@ def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     thread = threading.Thread(target=other)
     thread.start()
     held.wait(60)
-    threading.Timer(0.3, release.set).start()
+    encode = Encoder.encode
+
+    def encoded(self, *args, **how):
+        threading.Timer(0.5, release.set).start()
+        return encode(self, *args, **how)
+
+    monkeypatch.setattr(Encoder, "encode", encoded)
     rows = "".join(f'b{i},"{text}"\n' for i, text in enumerate(texts[9:]))
     done = change(run, index, "--add", f"key,text\n{rows}", "--id", "key")
     thread.join()
