@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
 import re
@@ -163,9 +164,14 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
 
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
+        raw = found = encoder.before_whitening()
+        told = encoder.head.whitening.provenance if encoder.head.whitening else {}
+        with contextlib.suppress(InputError):  # a pooling of which the folder keeps the steps alone, such as idf
+            named = encoder.with_pooling(told.get("pooling") or raw.pooling)
+            same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
+            found = named if same else raw  # under the name that it was fitted by
         try:
-            raw = encoder.before_whitening()
-            return encoder.head.finished(EmbeddingStore().encode(raw, texts, prompt=prompt), raw.head)
+            return encoder.head.finished(EmbeddingStore().encode(found, texts, prompt=prompt), raw.head)
         except OutputError as error:
             advice = "JAXWHITEN_CACHE_DIR names another place, and --no-cache silences this"
             warnings.warn(f"Going on without a cache ({error}): {advice}.", stacklevel=2)

@@ -100,7 +100,8 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
 
-    if given := [spelled(name) for name in (*_OF_TEXTS, "ids") if getattr(args, name)]:
+    named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
+    if given := [spelled(name) for name in named if getattr(args, name)]:
         raise InputError(f"{args.input}: codes are kept as they are: leave {', '.join(given)} out.")
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:

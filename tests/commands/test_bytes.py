@@ -83,6 +83,7 @@ def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_mod
     ("words", "message"),
     [
         (["--whiten"], "codes are kept as they are: leave --whiten out"),
+        (["--model", "other"], "codes are kept as they are: leave --model out"),
         (["--bytes", 4], "codes are kept as they are: leave --bytes out"),
         (["--rescore", "int8"], "Codes alone have nothing finer to score candidates by"),
     ],
@@ -94,7 +95,8 @@ def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path
     assert "holds vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
 
 
-def test_fit_and_index_encode_once(run, corpus, tiny_model, tmp_path, monkeypatch):
+@pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
+def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, monkeypatch):
     stream, encoded = Encoder.encode_stream, []
 
     def counted(self, texts, **how):
@@ -102,7 +104,8 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, tmp_path, monkeypatc
         return stream(self, texts, **how)
 
     monkeypatch.setattr(Encoder, "encode_stream", counted)
-    fit = ["fit", corpus, "--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "small/"]
+    model = ["--model", tiny_model, "--pooling", pooling, "--max-length", 32]
+    fit = ["fit", corpus, *model, "--bytes", 8, "-o", tmp_path / "small/"]
     assert run(*fit).code == 0
     done = run("index", corpus, "--model", tmp_path / "small", "-o", tmp_path / "idx")
     assert done.code == 0, done.err
