@@ -83,15 +83,10 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
 
 
-def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
-    """-k of a whitening."""
-    what = f"dimensions that the whitening keeps; default: {default}"
-    add(parser, "-k --dimension K", what, dest="n_components", type=int)
-
-
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
     """The parameters of a saved whitening, or of one to be fitted."""
-    add_dimension(parser, "all" if fitting else "the file's")
+    what = "dimensions that the whitening keeps; default: " + ("all" if fitting else "the file's")
+    add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
 

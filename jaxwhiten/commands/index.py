@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     add,
-    add_dimension,
     add_model,
     encode,
     load_encoder,
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
-    add_dimension(parser)
+    add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--bytes N", "keep each text in so many bytes, by the best code; default: float32", type=int)
     add(parser, "--codes CODES", "which code: spectrum, ubinary, int8, or pq, which FAISS trains")
     add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")

@@ -46,9 +46,7 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     if not np.isfinite(square):
         raise NonFiniteError(f"{where} holds a NaN or an infinity.")
     if not square:
-        raise InputError(
-            f"{where} is a zero vector: it has no direction and so no nearest neighbours. Leave it out."
-        )
+        raise InputError(f"{where} is a zero vector: it has no direction and so no nearest neighbours. Leave it out.")
     raise InputError(
         f"{where} is {np.sqrt(square):.1e} long, whose square float32 does not hold: scale the vectors, as"
         " jaxwhiten.normalize does where there is no whitening."

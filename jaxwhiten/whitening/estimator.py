@@ -25,14 +25,7 @@ from jaxtyping import Float, Shaped
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import (
-    FormatError,
-    InputError,
-    MissingDependencyError,
-    check_name,
-    not_fitted,
-    spelled,
-)
+from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted, spelled
 
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
