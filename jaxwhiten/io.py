@@ -251,18 +251,12 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
-    """A value read from JSON, checked against a type: the one check that a file holds what its program writes.
+    """A value that `json.loads` gave, checked against a type: the one check that a file holds what its program writes.
 
-    Args:
-      kind: A dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain type.
-        An int is taken for a float, and null for a NaN where None is not allowed.
-      value: What `json.loads` gave.
-      where: The place of the value, such as the path of its file, for the message.
-      remedy: What to do, for the message.
-      others: Whether keys that a dataclass or TypedDict does not name are left out, instead of refused.
-
-    Raises:
-      FormatError: The value is of another type; the message names the entry.
+    `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain
+    type; an int is taken for a float, and null for a NaN where None is not allowed. With `others`, keys that a
+    dataclass or TypedDict does not name are left out; else a FormatError names the entry, its file `where`, and the
+    `remedy`, as it does for a value of another type.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
 

@@ -175,9 +175,7 @@ class Method(ABC):
     def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `transform` and `partial_fit` go on.
 
-        Args:
-          path: The file to write.
-          provenance: Further JSON-representable facts, such as model and pooling.
+        `provenance` adds JSON-representable facts, such as model and pooling.
         """
         tensors = self._pack(self._fitted().state)
         header = {"provenance": self.provenance | dict(provenance or {}) | self._facts()}
