@@ -72,9 +72,10 @@ class Faiss(Backend):
     @classmethod
     def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
-        for name, value in dataclasses.asdict(options).items():
+        values, notes = dataclasses.asdict(options), list[str]()
+        for name, value in values.items():
             check_integer(f"Option {name} of {cls.name}", value, 1)
-        options, notes = dataclasses.replace(options), list[str]()
+        options = cls.Options(**{name: int(value) for name, value in values.items()})
         cls._fit_options(options, n, notes)
         chain = transforms(prepare)
         rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
