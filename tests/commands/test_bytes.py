@@ -107,9 +107,10 @@ def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, m
     model = ["--model", tiny_model, "--pooling", pooling, "--max-length", 32]
     fit = ["fit", corpus, *model, "--bytes", 8, "-o", tmp_path / "small/"]
     assert run(*fit).code == 0
+    assert len(encoded) == 600
     done = run("index", corpus, "--model", tmp_path / "small", "-o", tmp_path / "idx")
     assert done.code == 0, done.err
-    assert len(encoded) == 600
+    assert len(encoded) == 600  # none anew
     index, texts = load_index(tmp_path / "idx"), corpus.read_text().split("\n")[:-1]
     encoder = Encoder.from_pretrained(tmp_path / "small").without_code()
     (scores, ids), (own, others) = (i.search(encoder.encode(texts[:50]), 3) for i in (index, _index_of(encoder, texts)))
