@@ -161,10 +161,11 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
     if not args.no_cache:
         raw = found = encoder.before_whitening()
         told = encoder.head.whitening.provenance if encoder.head.whitening else {}
-        with contextlib.suppress(InputError):  # a pooling of which the folder keeps the steps alone, such as idf
-            named = encoder.with_pooling(told.get("pooling") or raw.pooling)
-            same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
-            found = named if same else raw  # under the name that it was fitted by
+        if (pooling := told.get("pooling")) not in (None, raw.pooling):  # kept under the name that it was fitted by
+            with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
+                named = encoder.with_pooling(pooling)
+                same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
+                found = named if same else raw
         try:
             return encoder.head.finished(EmbeddingStore().encode(found, texts, prompt=prompt), raw.head)
         except OutputError as error:
