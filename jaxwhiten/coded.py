@@ -70,10 +70,7 @@ def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     """Two arrays of vectors, `as_floats`, in one space: floats are mapped as the codes on the other side were.
 
     Floats beside codes are raw vectors or, by their width, those of `Encoder.without_code`, which are mapped already.
-
-    Raises:
-      InputError: Bytes without a code.
-      MismatchError: Codes that map vectors differently, or floats of neither width; of both, where they are equal.
+    MismatchError for codes that map vectors differently, or floats of neither width; of both, where they are equal.
     """
     first, second = as_floats(a), as_floats(b)
     mine: Any = getattr(a, "code", None)

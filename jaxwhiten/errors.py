@@ -90,6 +90,12 @@ def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
     return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
 
 
+def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
+    """Raises `unknown_name` unless a name is among the valid ones."""
+    if name not in (names := list(valid)):
+        raise unknown_name(what, name, names)
+
+
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """A module of an optional package; MissingDependencyError names the extra to install where it is missing.
 

@@ -49,17 +49,18 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     made. OutputError where it cannot be written to, or the disk is full.
     """
     path = Path(path)
-    with _naming(path, OSError):
+    with writing(path, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     interrupts.unfinished.add(name)
     os.close(handle)
     temporary = Path(name)
     try:
-        with _naming(path):
+        with writing(path):
             yield temporary
-        with _naming(path, OSError):
-            _flush(temporary)
+        with writing(path, OSError):
+            if not interrupts.unfinished & set(map(os.fspath, path.parents)):  # `whole_folder` flushes its files
+                _flush(temporary)
             umask = os.umask(0)
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
@@ -86,20 +87,20 @@ def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iter
         return
     folder = check_folder(path)
     temporary = folder.with_name(f".{folder.name}.writing.{secrets.token_hex(4)}")
-    with _naming(folder, OSError):
+    with writing(folder, OSError):
         for killed in folder.parent.glob(f".{glob.escape(folder.name)}.writing.*"):
             with contextlib.suppress(OSError), _locked(killed):
                 shutil.rmtree(killed)
         temporary.mkdir(parents=True)
     interrupts.unfinished.add(os.fspath(temporary))
     try:
-        with _naming(folder, *blamed), _locked(temporary):
+        with writing(folder, *blamed), _locked(temporary):
             yield temporary
-            with _naming(folder, OSError):
+            with writing(folder, OSError):
                 files = sorted(file.relative_to(temporary) for file in temporary.rglob("*") if file.is_file())
-                for file in files:
-                    _flush(temporary / file)
                 write_json(temporary / MANIFEST, {"files": [*(file.as_posix() for file in files), MANIFEST]})
+                for name in (*files, Path(MANIFEST)):
+                    _flush(temporary / name)
                 (_exchange if check_folder(folder).exists() else os.rename)(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -113,7 +114,7 @@ def check_folder(path: str | os.PathLike[str]) -> Path:
       InputError: It holds anything that `whole_folder` has not written, or cannot be replaced as a whole.
       OutputError: It cannot be looked into.
     """
-    with _naming(Path(path), OSError):
+    with writing(Path(path), OSError):
         folder = put_back(Path(os.path.realpath(path)))
         if not folder.exists():
             return folder
@@ -194,15 +195,15 @@ def _flush(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _naming(path: Path, *blamed: type[Exception]) -> Iterator[None]:
-    """Has an error of the disk, or one of the class `blamed`, be an OutputError that names `path`."""
+def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
+    """Has an error of the disk in the block, or one of the classes `blamed`, be an OutputError that names `path`."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
         cause = error.__cause__ or error  # of an OutputError that names a file in `path`
-        reason = getattr(cause, "strerror", None) or str(cause)
+        reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0][-200:]
         raise OutputError(
             f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
             " place."
@@ -251,18 +252,12 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
-    """A value read from JSON, checked against a type: the one check that a file holds what its program writes.
+    """A value that `json.loads` gave, checked against a type: the one check that a file holds what its program writes.
 
-    Args:
-      kind: A dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain type.
-        An int is taken for a float, and null for a NaN where None is not allowed.
-      value: What `json.loads` gave.
-      where: The place of the value, such as the path of its file, for the message.
-      remedy: What to do, for the message.
-      others: Whether keys that a dataclass or TypedDict does not name are left out, instead of refused.
-
-    Raises:
-      FormatError: The value is of another type; the message names the entry.
+    `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain
+    type; an int is taken for a float, and null for a NaN where None is not allowed. With `others`, keys that a
+    dataclass or TypedDict does not name are left out; else a FormatError names the entry, its file `where`, and the
+    `remedy`, as it does for a value of another type.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     inner = functools.partial(from_json, remedy=remedy, others=others)

@@ -80,3 +80,11 @@ def test_parameters_are_spelled_as_the_caller_writes_them():
             assert errors.spelled("k", 3) == "--config.k=3"
         assert errors.spelled("k") == "k"
     assert errors.spelled("gamma", 1) == "gamma=1"
+
+
+def test_a_name_is_checked_against_any_iterable():
+    errors.check_name("backend", "jax", (name for name in ("jax", "faiss-flat")))
+    with pytest.raises(errors.InputError, match=r"Unknown backend 'jx'. Did you mean 'jax'"):
+        errors.check_name("backend", "jx", {"jax": 1})
+    with pytest.raises(errors.InputError, match=r"Unknown backend \['jax'\]"):  # which no dictionary could look up
+        errors.check_name("backend", ["jax"], {"jax": 1})

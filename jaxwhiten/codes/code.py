@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float32, Int, Integer, UInt8
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes.levels import Packing
-from jaxwhiten.codes.product import Quantiser
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.codes.product import Quantiser, behind, transforms
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import load_tensors
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
@@ -34,8 +34,18 @@ CODES: dict[str, type[Code]] = {}
 """Every code by name: a subclass of `Code` that has a name adds itself."""
 
 
+class Plan(NamedTuple):
+    """What a fitted code does, with the parameters that it has."""
+
+    affine: Affine  # done to vectors before they are quantised
+    packing: Packing  # where the bits of each mapped column lie
+    constants: Constants  # of `quantise`: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels
+    values: Any = None  # float32 [levels, k], what a level stands for; a subclass without them has its own `_decode`
+    whitening: Whitening | None = None  # whose map `affine` is, if it is that of one
+
+
 class Code(VectorMethod):
-    """A code of vectors. A subclass says what it learns, where columns lie in bytes, and what their levels stand for.
+    """A code of vectors. A subclass says what it learns, and the plan that follows from it.
 
     `transform` gives the vectors that are quantised, which is also the side of a query. The level of a column is the
     number of thresholds below its value, unless a subclass finds it by other means.
@@ -50,29 +60,12 @@ class Code(VectorMethod):
             CODES[cls.name] = cls
 
     @property
-    def affine(self) -> Affine:
-        """What is done to vectors before they are quantised: by default nothing."""
-        return Affine(np.zeros(self.n_features_in_))
-
-    @property
-    def whitening(self) -> Whitening | None:
-        """The whitening whose map `affine` is, if it is that of one."""
-        return None
-
-    @property
     @abstractmethod
-    def packing(self) -> Packing:
-        """Where the bits of each mapped column lie."""
+    def plan(self) -> Plan:
+        """What the code of the present parameters is."""
 
-    @property
-    @abstractmethod
-    def constants(self) -> Constants:
-        """What `quantise` works with: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels."""
-
-    @property
-    def values(self) -> Float32[np.ndarray, "levels k"]:
-        """What each level of each mapped column stands for; a subclass without them has its own `_decode`."""
-        raise NotImplementedError
+    affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantised.")
+    whitening = property(lambda self: self.plan.whitening, doc="The whitening in front of the code, if there is one.")
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
@@ -106,24 +99,25 @@ class Code(VectorMethod):
         return str(graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half)))
 
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        bits, byte, shift = self.packing
+        (bits, byte, shift), values = self.plan.packing, self.plan.values
         level = (np.take(codes ^ self.flip, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
-        return self.values[level, np.arange(len(bits))]
+        return values[level, np.arange(len(bits))]
 
     @property
     def nbytes(self) -> int:
         """Bytes of a vector's code."""
-        return int(self.packing.group.max()) + 1
+        return int(self.plan.packing.group.max()) + 1
 
     @property
     def byte_of_column(self) -> Int[np.ndarray, " k"]:
         """The byte in which each mapped column lies; −1 for one that is in none."""
-        return np.where(self.packing.bits > 0, self.packing.group, -1)
+        bits, group, _ = self.plan.packing
+        return np.where(bits > 0, group, -1)
 
     @property
     def in_high_half(self) -> Bool[np.ndarray, " k"]:
         """Whether each column lies in the high four bits of its byte; InputError if one lies in both halves."""
-        bits, _, shift = self.packing
+        bits, _, shift = self.plan.packing
         if (shift % 4 + bits > 4).any():
             what = f"The columns of the code {self.name}"
             raise InputError(f"{what} do not lie in halves of bytes, as a fast scan asks for.")
@@ -145,12 +139,12 @@ class Code(VectorMethod):
         if isinstance(x, jax.Array):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
-            return self.quantise(self.affine.on_device(x), self.constants)
+            return self.quantise(self.affine.on_device(x), self.plan.constants)
         x = as_matrix(x, type(self).__name__, columns=self._fitted().d)
         codes = np.empty((len(x), self.nbytes), np.uint8)
-        constants = self.constants
+        constants = self.plan.constants
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(self.transform(x[part]), constants)
+            codes[part] = self.quantise(self._mapped(x[part]), constants)
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
@@ -177,11 +171,11 @@ class Code(VectorMethod):
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
-        if coded and (self.packing.bits <= 1).all():  # every bit is the sign of a column of its own
-            bits = int(self.packing.bits.sum())
+        if coded and (self.plan.packing.bits <= 1).all():  # every bit is the sign of a column of its own
+            bits = int(self.plan.packing.bits.sum())
             distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
             return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits).astype(np.float32)
-        q = normalize(self.decode(queries) if coded else self.transform(queries)).astype(np.float32, copy=False)
+        q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):
             out[:, part] = q @ normalize(self._decode(codes[part])).T
@@ -222,13 +216,13 @@ class Code(VectorMethod):
         and an `IndexPQ`. It searches by the Euclidean distance of the query's side to what the codes stand for, which
         ranks as their cosine does but for the lengths that coding changed. FAISS alone reads its file.
         """
-        return self.quantiser().to_faiss()
+        quantiser = self.quantiser()
+        return behind(transforms(quantiser.affine), quantiser.empty_pq())
 
 
 def make_code(name: str, **params: Any) -> Any:
     """The code of that name in `CODES`, made with arguments of its constructor and not fitted yet."""
-    if name not in CODES:
-        raise unknown_name("code", name, CODES)
+    check_name("code", name, CODES)
     return CODES[name]().set_params(**params)
 
 

@@ -11,14 +11,15 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Float32
 from jaxtyping import UInt8 as Bytes
 
 from jaxwhiten.arrays import check_finite
-from jaxwhiten.codes.code import Code, Constants
+from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, stamp
 
 P = TypeVar("P", bound="PlainCode")
@@ -62,13 +63,6 @@ class PlainCode(Code):
         """Lowest and highest value of every column."""
         return np.stack(self._fitted().state).astype(np.float32)
 
-    @property
-    def _columns(self) -> Int[np.ndarray, " d"]:
-        return np.arange(self._fitted().d)
-
-    def _pack(self, state: _Ranges) -> dict[str, np.ndarray]:
-        return state._asdict()
-
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _Ranges:
         state = _Ranges(*(tensors[name] for name in _Ranges._fields))
         if any(array.shape != (d,) or array.dtype != np.float64 for array in state):
@@ -82,15 +76,12 @@ class ScalarCode(PlainCode):
     needs_rows = True
 
     @property
-    def packing(self) -> Packing:
-        columns = self._columns
-        return Packing(np.full_like(columns, 8), columns, np.zeros_like(columns))
-
-    @property
-    def constants(self) -> Constants:
-        starts, ends = self.ranges_
+    def plan(self) -> Plan:
+        columns, (starts, ends) = np.arange(self._fitted().d), self.ranges_
         steps = (ends - starts) / np.float32(255)
-        return {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
+        packing = Packing(np.full_like(columns, 8), columns, np.zeros_like(columns))
+        constants = {"starts": starts, "steps": np.where(steps == 0, np.float32(1), steps)}
+        return Plan(Affine(np.zeros(len(columns))), packing, constants)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
@@ -107,7 +98,7 @@ class ScalarCode(PlainCode):
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         starts, ends = self.ranges_
         middle = starts + (ends - starts) / np.float32(510)  # of the lowest step
-        return (codes ^ self.flip).astype(np.float32) * self.constants["steps"] + middle
+        return (codes ^ self.flip).astype(np.float32) * self.plan.constants["steps"] + middle
 
 
 class BinaryCode(PlainCode):
@@ -117,18 +108,12 @@ class BinaryCode(PlainCode):
     """
 
     @property
-    def packing(self) -> Packing:
-        columns = self._columns
-        return Packing(np.ones_like(columns), columns // 8, 7 - columns % 8)  # the first column is the highest bit
-
-    @property
-    def constants(self) -> Constants:
-        return {"thresholds": np.zeros((1, self._fitted().d), np.float32), "places": self.packing.places}
-
-    @property
-    def values(self) -> Float32[np.ndarray, "2 d"]:
-        d = self._fitted().d
-        return np.array([[-1], [1]], np.float32).repeat(d, axis=1) / np.float32(np.sqrt(d))
+    def plan(self) -> Plan:
+        columns = np.arange(d := self._fitted().d)
+        packing = Packing(np.ones_like(columns), columns // 8, 7 - columns % 8)  # the first column is the highest bit
+        constants = {"thresholds": np.zeros((1, d), np.float32), "places": packing.places}
+        values = np.array([[-1], [1]], np.float32).repeat(d, axis=1) / np.float32(np.sqrt(d))
+        return Plan(Affine(np.zeros(d)), packing, constants, values)
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:

@@ -41,6 +41,12 @@ class Quantiser(NamedTuple):
         """Bytes of a vector's code."""
         return len(self.centroids) * self.bits // 8
 
+    def coordinates(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n coordinates"]:
+        """The coordinates that codes stand for."""
+        if self.bits == 4:
+            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
+        return self.centroids[np.arange(len(self.centroids)), codes].reshape(len(codes), -1)
+
     def empty_pq(self) -> Any:
         """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
 
@@ -56,10 +62,6 @@ class Quantiser(NamedTuple):
     def fill(self, pq: Any) -> None:
         """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
-
-    def to_faiss(self) -> Any:
-        """The `faiss.IndexPQ` behind the linear map, see `Code.to_faiss`."""
-        return behind(transforms(self.affine), self.empty_pq())
 
 
 def nearest(

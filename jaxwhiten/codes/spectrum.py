@@ -8,9 +8,9 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Int
+from jaxtyping import Int
 
-from jaxwhiten.codes.code import Code, Constants
+from jaxwhiten.codes.code import Code, Plan
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
@@ -25,46 +25,32 @@ _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
 S = TypeVar("S", bound="SpectrumCode")
 
 
-class Plan(NamedTuple):
-    """What a code of so many bytes is: what `Code` asks for, and where it comes from."""
+def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -> tuple[Plan, float]:
+    """The code of `count` bytes of a whitening of all axes, of which the first `axes` may be used; and what it loses.
 
-    whitening: Whitening
-    affine: Affine
-    packing: Packing
-    constants: dict[str, np.ndarray]
-    values: np.ndarray
-    distortion: float
-
-    @classmethod
-    def of(cls, whitening: Whitening, axes: int, count: int, halves: bool | None) -> Plan:
-        """The code of `count` bytes of a whitening of all axes, of which the first `axes` may be used."""
-        scales = whitening.scales_[:axes]
-        variances = whitening.eigenvalues_[:axes] * scales**2
-        varying = min(axes, whitening.rank_)
-        if count > varying:
-            raise InputError(
-                f"bytes is {count}; the vectors vary along {varying} axes, which fill at most as many bytes."
-            )
-        packing = _packed(variances[:varying], count, halves)
-        left = variances.copy()
-        left[:varying] *= distortions()[packing.bits]
-        k = int(np.flatnonzero(packing.bits).max()) + 1
-        packing = Packing(*(column[:k] for column in packing))
-        spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, once rows have unit length
-        most = 2 ** int(packing.bits.max())
-        thresholds, values = np.full((most - 1, k), np.inf, np.float32), np.zeros((most, k), np.float32)
-        for axis, bits in enumerate(packing.bits):
-            levels = lloyd_max(int(bits))
-            thresholds[: 2**bits - 1, axis] = levels.thresholds * spread[axis]
-            values[: 2**bits, axis] = levels.values.astype(np.float32) * np.float32(spread[axis])
-        return cls(
-            whitening.with_params(n_components=k),
-            Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True),
-            packing,
-            {"thresholds": thresholds, "places": packing.places},
-            values,
-            float(left.sum() / variances.sum()),
-        )
+    The loss is the expected share of the variance.
+    """
+    scales = whitening.scales_[:axes]
+    variances = whitening.eigenvalues_[:axes] * scales**2
+    varying = min(axes, whitening.rank_)
+    if count > varying:
+        raise InputError(f"bytes is {count}; the vectors vary along {varying} axes, which fill at most as many bytes.")
+    packing = _packed(variances[:varying], count, halves)
+    left = variances.copy()
+    left[:varying] *= distortions()[packing.bits]
+    k = int(np.flatnonzero(packing.bits).max()) + 1
+    packing = Packing(*(column[:k] for column in packing))
+    spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, once rows have unit length
+    most = 2 ** int(packing.bits.max())
+    thresholds, values = np.full((most - 1, k), np.inf, np.float32), np.zeros((most, k), np.float32)
+    for axis, bits in enumerate(packing.bits):
+        levels = lloyd_max(int(bits))
+        thresholds[: 2**bits - 1, axis] = levels.thresholds * spread[axis]
+        values[: 2**bits, axis] = levels.values.astype(np.float32) * np.float32(spread[axis])
+    constants = {"thresholds": thresholds, "places": packing.places}
+    affine = Affine(whitening.mean_, whitening.components_[:, :k] * scales[:k], unit_length=True)
+    plan = Plan(affine, packing, constants, values, whitening.with_params(n_components=k))
+    return plan, float(left.sum() / variances.sum())
 
 
 class _State(NamedTuple):
@@ -73,7 +59,7 @@ class _State(NamedTuple):
     whitening: Whitening
     axes: int
     gamma: float | None
-    plans: dict[Any, Plan]
+    plans: dict[Any, tuple[Plan, float]]
 
 
 @parameters
@@ -147,43 +133,21 @@ class SpectrumCode(Code):
 
     @property
     def plan(self) -> Plan:
-        """What the code of these parameters is."""
-        return self._plan_of(self._fitted().state)
+        return self._plan_of(self._fitted().state)[0]
 
-    def _plan_of(self, state: _State) -> Plan:
+    def _plan_of(self, state: _State) -> tuple[Plan, float]:
         gamma = state.gamma if self.gamma is None else self.gamma
         gamma = float(self.usual_gamma(state.whitening) if gamma is None else gamma)
         key = self.bytes, gamma, self.halves
         if key not in state.plans:
             whitening = state.whitening.with_params(gamma=gamma)
-            state.plans[key] = Plan.of(whitening, state.axes, self.bytes, self.halves)
+            state.plans[key] = _planned(whitening, state.axes, self.bytes, self.halves)
         return state.plans[key]
-
-    @property
-    def whitening(self) -> Whitening:
-        """The whitening in front of the code, with the columns that have bits: what a query is mapped by."""
-        return self.plan.whitening
-
-    @property
-    def affine(self) -> Affine:
-        return self.plan.affine
-
-    @property
-    def packing(self) -> Packing:
-        return self.plan.packing
-
-    @property
-    def constants(self) -> Constants:
-        return self.plan.constants
-
-    @property
-    def values(self) -> Float32[np.ndarray, "levels k"]:
-        return self.plan.values
 
     @property
     def gamma_(self) -> float:
         """The power of the scaling in use."""
-        return float(self.plan.whitening.gamma)
+        return float(self.whitening.gamma)
 
     @property
     def bits_(self) -> Int[np.ndarray, " k"]:
@@ -193,7 +157,7 @@ class SpectrumCode(Code):
     @property
     def distortion_(self) -> float:
         """Expected share of the whitened vectors' variance that the code loses, if each axis is normal."""
-        return self.plan.distortion
+        return self._plan_of(self._fitted().state)[1]
 
     def expected_loss(self, moments: Moments) -> float:
         """`distortion_` on raw vectors of these moments instead of those it was fitted on, if each axis is normal."""

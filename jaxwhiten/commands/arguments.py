@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import math
 import re
@@ -82,15 +83,10 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
 
 
-def add_dimension(parser: argparse.ArgumentParser, default: str = "all") -> None:
-    """-k of a whitening."""
-    what = f"dimensions that the whitening keeps; default: {default}"
-    add(parser, "-k --dimension K", what, dest="n_components", type=int)
-
-
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
     """The parameters of a saved whitening, or of one to be fitted."""
-    add_dimension(parser, "all" if fitting else "the file's")
+    what = "dimensions that the whitening keeps; default: " + ("all" if fitting else "the file's")
+    add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
         if knob.name != "n_components":
 
@@ -155,13 +151,23 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
-    """The vectors of texts, kept in the cache unless --no-cache is given; `role` names their prompt."""
+    """The vectors of texts; those before a whitening are kept in the cache, unless --no-cache is given.
+
+    `role` names the texts' prompt.
+    """
     from jaxwhiten.encoding import EmbeddingStore
 
     prompt = encoder.prompt_for(role) if role else None
     if not args.no_cache:
+        raw = found = encoder.before_whitening()
+        told = encoder.head.whitening.provenance if encoder.head.whitening else {}
+        if (pooling := told.get("pooling")) not in (None, raw.pooling):  # kept under the name that it was fitted by
+            with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
+                named = encoder.with_pooling(pooling)
+                same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
+                found = named if same else raw
         try:
-            return EmbeddingStore().encode(encoder, texts, prompt=prompt)
+            return encoder.head.finished(EmbeddingStore().encode(found, texts, prompt=prompt), raw.head)
         except OutputError as error:
             advice = "JAXWHITEN_CACHE_DIR names another place, and --no-cache silences this"
             warnings.warn(f"Going on without a cache ({error}): {advice}.", stacklevel=2)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import collections
+import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jaxwhiten.commands.arguments import add, add_knobs, add_model, whitened_encoder
@@ -27,42 +29,26 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.head import Normalize
 
     check_output(args.output)
-    texts = Remembered(nonempty(sentences(args.input, args.format, args.column), args.input))
+    texts = nonempty(sentences(args.input, args.format, args.column), args.input)
     encoder = whitened_encoder(args, normalize=args.normalize)
     if args.normalize and not args.whitening:
         encoder = encoder.then(Normalize())
-    n = 0
-    code = encoder.head.code
+    n = blank = 0
+    code, begun = encoder.head.code, collections.deque[list[str]]()
     with vector_writer(args.output, encoder.dimension, encoder.head.dtype, code) as write:
-        blocks: Any = encoder.encode_stream(texts, block_size=args.block_size)
+        blocks: Any = encoder.encode_stream(remembered(texts, args.block_size, begun), block_size=args.block_size)
         for block in blocks:
-            write(texts.take(len(block)), block)
-            n += len(block)
+            write(found := begun.popleft(), block)
+            n, blank = n + len(block), blank + sum(not text.strip() for text in found)
     if args.output != "-":
         what = "vectors of {} dimensions" if code is None else "codes of {} bytes"
         print(f"{args.output}: {n:,} {what.format(encoder.dimension)}", file=sys.stderr)
-    if texts.blank:
-        print(f"note: {texts.blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
+    if blank:
+        print(f"note: {blank:,} texts are blank; encode keeps them, index leaves them out", file=sys.stderr)
 
 
-class Remembered:
-    """Passes sentences on and keeps those not yet taken back, at most two blocks of an encoder's stream.
-
-    Another thread may read them meanwhile, which `itertools.tee` refuses.
-    """
-
-    def __init__(self, stream: Iterable[str]):
-        self._stream = stream
-        self._kept: list[str] = []
-        self.blank = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for sentence in self._stream:
-            self.blank += not sentence.strip()
-            self._kept.append(sentence)
-            yield sentence
-
-    def take(self, n: int) -> list[str]:
-        """The next n sentences that were passed on."""
-        taken, self._kept[:n] = self._kept[:n], []
-        return taken
+def remembered(texts: Iterator[str], size: int, begun: collections.deque[list[str]]) -> Iterator[str]:
+    """Passes texts on, those of a block put into `begun` before: an encoder reads ahead, at most two blocks."""
+    while block := list(itertools.islice(texts, size)):
+        begun.append(block)
+        yield from block

@@ -17,7 +17,7 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8")
 
@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.format not in FORMATS:
-        raise unknown_name("format", args.format, FORMATS)
+    check_name("format", args.format, FORMATS)
     if args.format != FORMATS[0] and (args.score or args.name):
         raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
     if (args.format == "int8") != (args.sentences is not None):

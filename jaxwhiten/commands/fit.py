@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add, add_knobs, add_model, check_folder, knobs, load_encoder
+from jaxwhiten.commands.arguments import add, add_knobs, add_model, check_folder, encode, knobs, load_encoder
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.whitening import Moments, Whitening
 
-_FILE, _ROWS = ".safetensors", 1 << 18
+_FILE = ".safetensors"
+_KEPT = 1 << 17  # of at most so many sentences vectors are kept in the cache, where an index of them finds them
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for the whitening alone",
     )
     add_model(parser)
+    add(parser, "--no-cache", "do not keep the vectors in the cache, as is done with those of few sentences")
 
 
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
@@ -40,22 +43,24 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
 def run(args: argparse.Namespace) -> None:
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
+    from jaxwhiten.whitening import Moments
+
     if from_vectors:
-        from jaxwhiten.arrays import blocks
         from jaxwhiten.commands.vectors import open_vectors
-        from jaxwhiten.whitening import Moments
 
         vectors, encoder = open_vectors(args.input), None
         if not len(vectors):
             raise DataError(f"{args.input}: no vectors in it.")
-        moments = Moments()
-        for part in blocks(len(vectors), _ROWS):  # codes are decoded a part at a time
-            moments.update(vectors[part])
+        moments = Moments().update(vectors)
     else:
-        filled = (text for text in sentences(args.input, args.format, args.column) if text.strip())
+        filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
         texts = nonempty(filled, args.input)
         encoder = load_encoder(args)
-        moments = encoder.moments(texts)
+        first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
+        if args.no_cache or len(first) > _KEPT:
+            moments = encoder.moments(itertools.chain(first, texts))
+        else:
+            moments = Moments().update(encode(args, encoder, first))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
     write_outputs(args, moments, {"corpus": corpus, **(encoder.encoding() if encoder else {})}, encoder)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from jaxwhiten.commands.arguments import (
     DEFAULT_MODEL,
     add,
-    add_dimension,
     add_model,
     encode,
     load_encoder,
@@ -18,22 +17,24 @@ from jaxwhiten.commands.arguments import (
     named_values,
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError, spelled, unknown_name
+from jaxwhiten.errors import DataError, InputError, check_name, spelled
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
 
 # What an index that is there has decided.
-_FIXED = ("whitening", "whiten", "n_components", "bytes", "codes", "rescore", "option", "max_length")
+_OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
+_FIXED = (*_OF_TEXTS, "rescore", "option")
+_ENCODING = ("model", "fingerprint", "pooling", "max_length", "dtype", "engine", "prompt")  # of a code's provenance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts; with --remove ids, separated by commas, or a file of them")
+    add_texts(parser, "texts, or codes in a .npy file; with --remove ids, separated by commas, or a file of them")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
-    add_dimension(parser)
+    add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
     add(parser, "--bytes N", "keep each text in so many bytes, by the best code; default: float32", type=int)
     add(parser, "--codes CODES", "which code: spectrum, ubinary, int8, or pq, which FAISS trains")
     add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")
@@ -62,8 +63,9 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
 
-    if args.backend not in BACKENDS:  # before the texts are encoded
-        raise unknown_name("search backend", args.backend, BACKENDS)
+    check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
+    if args.input.lower().endswith(".npy") and args.format is None:
+        return _save(args, _of_codes(args, options), "")
     ids, texts, skipped = _texts(args)
     Ids.of(ids, len(texts))  # refused before the texts are encoded
     encoder = load_encoder(args)
@@ -89,6 +91,27 @@ def run(args: argparse.Namespace) -> None:
         rescore=args.rescore,
         **options,
     )
+    _save(args, index, skipped)
+
+
+def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
+    """The index of a file of codes, which its code's provenance tells how to encode queries for."""
+    from jaxwhiten.commands.vectors import open_vectors
+    from jaxwhiten.search import build_index
+
+    named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
+    if given := [spelled(name) for name in named if getattr(args, name)]:
+        raise InputError(f"{args.input}: codes are kept as they are: leave {', '.join(given)} out.")
+    vectors: Any = open_vectors(args.input)
+    if (code := getattr(vectors, "code", None)) is None:
+        raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
+    encoding = {key: code.provenance[key] for key in _ENCODING if code.provenance.get(key) is not None}
+    known = encoding if "fingerprint" in encoding else None
+    return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
+
+
+def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
+    """Writes a new index, and says so."""
     index.save(args.output)
     for note in index.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -106,19 +129,28 @@ def _change(args: argparse.Namespace, how: str) -> None:
     if args.update and not args.ids:
         raise InputError("--update replaces texts by their ids: say with --id which column holds them.")
     from jaxwhiten.commands.search import open_index
-    from jaxwhiten.search import add_text, load_index, locked
+    from jaxwhiten.search import load_index, locked
     from jaxwhiten.search.header import read_header
+    from jaxwhiten.search.text import document_vectors
 
     ids, texts, skipped = (_ids(args), [], "") if args.remove else _texts(args)
     done = "added" if args.add else "replaced" if args.update else "removed"
-    read_header(args.output)  # an index: there is something to lock
+    before, vectors = read_header(args.output), None
+    if args.remove:
+        index = load_index(args.output)
+    else:
+        index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
+        vectors = document_vectors(index, encoder, texts, _as_stored(ids, index), replace=args.update)
     with locked(args.output):
-        if args.remove:
+        if read_header(args.output).checksum != before.checksum:  # another writer was there meanwhile
             index = load_index(args.output)
-            index.remove(_as_stored(ids, index))
+        ids = _as_stored(ids, index)
+        if vectors is None:
+            index.remove(ids)
         else:
-            index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
-            add_text(index, encoder, texts, _as_stored(ids, index), replace=args.update)
+            index.check_encoding(before.encoding or {})
+            change = index.update if args.update else index.add
+            change(vectors=vectors, documents=texts, ids=ids)
         index.save(args.output)
     count = len(set(ids or [])) or len(texts)
     print(f"{args.output}: {count:,} texts {done}{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")

@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect FILE`: what a whitening or moments file holds, and what k, β and γ to start from."""
+"""`jaxwhiten inspect FILE`: what a whitening, moments or an index hold, and what k, β and γ to start from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add(parser, "file", "a whitening or moments file")
+    add(parser, "file", "a whitening or moments file, or the folder of an index")
     add(parser, "--json", "one JSON object, all eigenvalues included")
     add(parser, "--plot PNG", "draw the spectrum")
 
@@ -26,6 +27,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
+    if Path(args.file).is_dir():
+        return _inspect_index(args)
     kind, whitening = load_fitted(args.file)
     facts, suggestion = spectrum(whitening), suggest(whitening)
     if args.plot:
@@ -46,6 +49,21 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(io.to_json(report), ensure_ascii=False))
     else:
         print("\n".join(_lines(report)))
+
+
+def _inspect_index(args: argparse.Namespace) -> None:
+    """What the header of an index says."""
+    from jaxwhiten.search.header import read_header
+
+    header = read_header(args.file)
+    told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
+    told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
+    told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
+    if args.json:
+        return print(json.dumps(io.to_json({"file": args.file, "kind": "index", **told}), ensure_ascii=False))
+    for name, value in told.items():
+        shown = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else value
+        print(f"  {name:<12}{shown if shown not in (None, '') else 'none'}")
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:

@@ -22,20 +22,27 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten import io
     from jaxwhiten.datasets import read_pairs
     from jaxwhiten.encoding.evaluation import evaluate
+    from jaxwhiten.whitening import ScoredPairs
 
     pairs, settings = read_pairs(args.pairs, args.columns), knobs(args)
     encoder = load_encoder(args)
     floats, fitted_on = encoder.without_code(), "its own sentences"
-    ways = {"raw": floats.before_whitening(), "whitened": floats}
+    raw, sides = floats.before_whitening(), (pairs.sentence1, pairs.sentence2)
+    texts = list(dict.fromkeys([*sides[0], *sides[1]]))
+    row, vectors = {text: row for row, text in enumerate(texts)}, raw.encode(texts)
+    ways = {"raw": raw, "whitened": floats}
     if floats.head.whitening is None:
-        texts = list(dict.fromkeys([*pairs.sentence1, *pairs.sentence2]))
-        ways["whitened"] = floats.whiten(texts, k=settings.pop("n_components", None), **settings)
+        ways["whitened"] = floats.whiten(vectors, k=settings.pop("n_components", None), **settings)
         fitted_on = f"these {len(texts):,} sentences, without their scores"
     elif settings:
         raise InputError(f"{args.model}: has a whitening of its own, which is scored as it is: leave its settings out.")
     if encoder.head.code is not None:
         ways["coded"] = encoder
-    found = {name: (way.dimension, evaluate(way, pairs)) for name, way in ways.items()}
+    found = {}
+    for name, way in ways.items():
+        given = way.head.finished(vectors, raw.head)
+        first, second = (given[[row[text] for text in side]] for side in sides)
+        found[name] = way.dimension, evaluate(way, ScoredPairs(first, second, pairs.score))
     if args.json:
         rows = {name: {"width": width, **dataclasses.asdict(e)} for name, (width, e) in found.items()}
         return print(json.dumps(io.to_json({"fitted_on": fitted_on, "rows": rows}), ensure_ascii=False))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxwhiten.commands.arguments import add
-from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.errors import DataError, InputError, check_name
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
@@ -45,8 +45,7 @@ def records(
 
     if format is None:
         format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
+    check_name("format", format, FORMATS)
     if format == "txt" and (columns or ids):
         raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
     if ids and len(columns or ()) > 1:

@@ -13,8 +13,7 @@ from jaxwhiten.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets import Pairs
-    from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Tuning, Whitening
+    from jaxwhiten.whitening import Tuning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,10 @@ def run(args: argparse.Namespace) -> None:
     check_plot(args.plot)
     _, whitening = load_fitted(args.file)
     (name, pairs), held = _pairs(args)
-    encoder = _encoder(args, whitening)
+    if args.model is None and whitening.provenance["model"] is None:
+        raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
+    encoder = load_encoder(args, whitening.provenance)
+    encoder.check_whitening(whitening, args.file)
 
     def scored(part: Pairs) -> ScoredPairs:
         first, second = (encode(args, encoder, side) for side in (part.sentence1, part.sentence2))
@@ -101,15 +103,6 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
     if held_out == split:
         raise InputError(f"--held-out {held_out} is the split that is tuned on: name another one.")
     return (f"{args.task} {split}", splits[split]), (f"{args.task} {held_out}", splits[held_out]) if held_out else None
-
-
-def _encoder(args: argparse.Namespace, whitening: Whitening) -> Encoder:
-    """The encoder the file was made with, or the one named; it must be the same, as far as the file says."""
-    if args.model is None and whitening.provenance["model"] is None:
-        raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
-    encoder = load_encoder(args, whitening.provenance)
-    encoder.check_whitening(whitening, args.file)
-    return encoder
 
 
 def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, dimension: int) -> list[str]:

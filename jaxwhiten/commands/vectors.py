@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import DataError, optional, unknown_name
+from jaxwhiten.errors import DataError, check_name, optional
 
 STDOUT = "-"
 ENDINGS = (".npy", ".parquet", ".jsonl")
@@ -30,8 +30,7 @@ Write = Callable[[Sequence[str] | None, np.ndarray], None]
 def check_output(path: str) -> str:
     """The ending that says how vectors are written; `-` stands for JSON lines."""
     ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise unknown_name(f"ending of the output {path}:", ending, ENDINGS)
+    check_name(f"ending of the output {path}:", ending, ENDINGS)
     return ending
 
 

@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Shaped
 
+from jaxwhiten.arrays import blocks
+from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean, Pooling
@@ -37,6 +39,7 @@ AUTO = "auto"  # what the model's own folder says, see `jaxwhiten.head.folder`
 PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
 ALIASES = {"last_avg": "mean"}
+_BLOCK_ROWS = 16384
 
 Steps = tuple[Step, ...]
 
@@ -196,6 +199,14 @@ class Head:
         """This head up to its last known whitening: what gives the vectors that it was fitted on."""
         places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
         return Head.of(self.steps[: places[-1]], self.form) if places else self
+
+    def finished(self, vectors: Float[np.ndarray, "n d"], begun: Head) -> Shaped[np.ndarray, "n k"]:
+        """What this head gives, from the vectors of a head with the first of its steps."""
+        if not (rest := self.steps[len(begun.steps) :]):
+            return vectors
+        parts = (jnp.asarray(vectors[part]) for part in blocks(len(vectors), _BLOCK_ROWS))
+        found = [np.asarray(functools.reduce(lambda x, step: step(x), rest, part)) for part in parts]
+        return with_code(np.concatenate(found), self.code)
 
     def then(self, *steps: Step) -> Head:
         """This head with further steps at its end."""

@@ -262,7 +262,7 @@ class Quantise(VectorStep):
     @classmethod
     def of(cls, code: Code) -> Quantise:
         """The quantiser of a fitted code, without its linear map."""
-        return cls(type(code), {name: np.asarray(value) for name, value in code.constants.items()}, code)
+        return cls(type(code), {name: np.asarray(value) for name, value in code.plan.constants.items()}, code)
 
     def __call__(self, x: Float[Array | np.ndarray, "batch d"]) -> UInt8[Array | np.ndarray, "batch bytes"]:
         """Codes in JAX; of a NumPy array in NumPy, on the host."""
@@ -287,9 +287,9 @@ class Quantise(VectorStep):
 
 def code_steps(code: Code) -> tuple[Step, ...]:
     """The steps that do what a fitted code does with vectors: its linear map, unit length, and its quantiser."""
-    steps: list[Step] = []
-    if code.affine.matrix is not None:
-        steps.append(Whiten(*code.affine.kernel, code.whitening))
-    if code.affine.unit_length:
+    affine, steps = code.plan.affine, list[Step]()
+    if affine.matrix is not None:
+        steps.append(Whiten(*affine.kernel, code.whitening))
+    if affine.unit_length:
         steps.append(Normalize())
     return (*steps, Quantise.of(code))

@@ -48,9 +48,6 @@ class _ColumnMethod(VectorMethod):
         moments = column_moments(X)
         return moments if state is None else state.merge(moments)
 
-    def _pack(self, state: ColumnMoments) -> dict[str, np.ndarray]:
-        return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
-
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> ColumnMoments:
         state = ColumnMoments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
         if state.mean.shape != (d,) or state.M2.shape != (d,) or state.n < 1 or (state.M2 < 0).any():

@@ -109,7 +109,7 @@ class Reference(NamedTuple):
 
     seen: int
     keys: np.ndarray
-    unit: np.ndarray
+    reference: np.ndarray  # of unit length
 
 
 class _ReferenceMethod(SimilarityMethod):
@@ -135,7 +135,7 @@ class _ReferenceMethod(SimilarityMethod):
         return Reference(seen + len(X), keys[order], rows[order])
 
     def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        unit = jax.device_put(state.unit)
+        unit = jax.device_put(state.reference)
         a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
         full = block_rows(len(unit), 8, _SIMILARITY_BYTES)
         out = np.empty(len(a))
@@ -149,14 +149,11 @@ class _ReferenceMethod(SimilarityMethod):
     def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
         """Similarities of one block of unit rows."""
 
-    def _pack(self, state: Reference) -> dict[str, np.ndarray]:
-        return {"seen": np.array([state.seen], np.int64), "keys": state.keys, "reference": state.unit}
-
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Reference:
         state = Reference(int(tensors["seen"].item()), tensors["keys"], tensors["reference"])
-        m, as_written = len(state.keys), state.unit.dtype == np.float32 and state.keys.ndim == 1
-        if not as_written or state.unit.shape != (m, d) or not 0 < m <= state.seen:
-            raise ValueError(f"a reference of shape {state.unit.shape} from {state.seen} rows")
+        m, as_written = len(state.keys), state.reference.dtype == np.float32 and state.keys.ndim == 1
+        if not as_written or state.reference.shape != (m, d) or not 0 < m <= state.seen:
+            raise ValueError(f"a reference of shape {state.reference.shape} from {state.seen} rows")
         return state
 
 

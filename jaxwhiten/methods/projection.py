@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import numbers
 from collections.abc import Mapping
 
 import numpy as np
 
 from jaxwhiten.arrays import check_finite
-from jaxwhiten.errors import InputError
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, is_number, parameters
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, parameters
 from jaxwhiten.whitening.whitening import Whitening
 
 
@@ -81,9 +79,8 @@ class AllButTheTop(VectorMethod):
     n_directions: int | None = None
 
     def _check_params(self, d: int) -> None:
-        D = self.n_directions
-        if D is not None and not (is_number(D, numbers.Integral) and 0 <= D < d):
-            raise InputError(f"n_directions must be None or an integer from 0 to {d - 1}, got {D!r}.")
+        if self.n_directions is not None:
+            check_integer("n_directions", self.n_directions, 0, d - 1)
 
     def _learn(self, X: np.ndarray, state: Whitening | None) -> Whitening:
         return (Whitening(gamma=0.0) if state is None else copy.copy(state)).partial_fit(X)

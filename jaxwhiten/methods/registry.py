@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import check_name
 from jaxwhiten.io import load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
@@ -46,8 +46,7 @@ METHODS: Mapping[str, Callable[..., Any]] = {
 
 def make_method(name: str, **params: Any) -> Any:
     """The method of that name in `METHODS`, made with arguments of its constructor and not fitted yet."""
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
+    check_name("method", name, METHODS)
     return METHODS[name]().set_params(**params)
 
 

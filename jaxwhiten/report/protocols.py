@@ -1,8 +1,6 @@
 """How each program measures, in words for captions: the `protocol` of a run's header."""
 
-from __future__ import annotations
-
-from typing import TypedDict
+from typing import NotRequired, TypedDict  # without `annotations` of the future, for a TypedDict reads NotRequired
 
 
 class STSProtocol(TypedDict):
@@ -30,18 +28,15 @@ class RetrievalProtocol(TypedDict):
     target: str
 
 
-class _CodesProtocol(TypedDict):
+class CodesProtocol(TypedDict):
+    """How `eval.codes` measures."""
+
     max_length: int
     quality: str
     outside: str
     rescored: str
     sts: str
-
-
-class CodesProtocol(_CodesProtocol, total=False):
-    """How `eval.codes` measures."""
-
-    classified: str
+    classified: NotRequired[str]
 
 
 class StaticProtocol(TypedDict):

@@ -27,25 +27,17 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One setting; what it scored is in the subclasses.
-
-    Attributes:
-      whitening: `"none"`, what the whitening was fitted on, or a name in `jaxwhiten.methods`.
-      beta: Of the whitening; 0 for raw vectors, None for another method. So is gamma.
-      further: Other parameters of the whitening that are not at their defaults, by name.
-      n_fit: Rows the method was fitted on.
-      transductive: Whether it was fitted on the sentences it is tested on.
-    """
+    """One setting; what it scored is in the subclasses."""
 
     model: str
     pooling: str
-    whitening: str
+    whitening: str  # "none", what the whitening was fitted on, or a name in `jaxwhiten.methods`
     k: int
-    beta: float | None
-    gamma: float | None
-    n_fit: int
-    transductive: bool
-    further: dict[str, float | str] | None = None
+    beta: float | None  # of the whitening; 0 for raw vectors, None for another method
+    gamma: float | None  # likewise
+    n_fit: int  # rows the method was fitted on
+    transductive: bool  # whether it was fitted on the sentences it is tested on
+    further: dict[str, float | str] | None = None  # parameters of the whitening that are not at their defaults
 
     @property
     def has_knobs(self) -> bool:
@@ -118,21 +110,15 @@ class Geometry:
 
 @dataclass(frozen=True, kw_only=True)
 class STSRow(Row):
-    """One setting of `eval.sts`.
+    """One setting of `eval.sts`."""
 
-    Attributes:
-      seconds: Of fitting, comparing and scoring, over all tasks.
-      bytes: Size of one fitted method's file.
-      versus_raw: By task, and under `"average"` for their mean.
-    """
-
-    seconds: float
+    seconds: float  # of fitting, comparing and scoring, over all tasks
     fit_seconds: float
-    bytes: int
+    bytes: int  # of one fitted method's file
     tasks: dict[str, TaskScores]
     geometry: Geometry | None = None
     average_interval: Estimate | None = None
-    versus_raw: dict[str, Estimate] | None = None
+    versus_raw: dict[str, Estimate] | None = None  # by task, and under "average" for their mean
 
     def scores(self, aggregate: str) -> dict[str, float]:
         """The score of each task, and under `"average"` their mean; NaN where one of them is undefined."""
@@ -190,55 +176,37 @@ class RetrievalRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeRow(Row):
-    """One code of `eval.codes`; `whitening` is what it was fitted on.
-
-    Attributes:
-      bytes: Per document.
-      rescored_mrr_at_10: Of the first results, scored again by float16 vectors.
-      sts: Mean of the STS tasks on sentences coded on both sides; None for codes that FAISS trains.
-      build_us: Microseconds per document to fit or train, code and add.
-      versus_raw: Difference of the MRR@10 to float32 vectors, in points.
-      versus_spectrum: The same to the spectrum code of the same fit that has as many bytes, or else the next more.
-      accuracy: Of classified pairs by task, in per cent.
-      accuracy_versus_raw: Difference of that to float32 vectors, in points.
-    """
+    """One code of `eval.codes`; `whitening` is what it was fitted on, differences are in points."""
 
     code: str
-    bytes: int
+    bytes: int  # per document
     mrr_at_10: float
     recall_at_10: float
     ndcg_at_10: float
-    build_us: float
+    build_us: float  # microseconds per document to fit or train, code and add
     search_ms: float
-    rescored_mrr_at_10: float | None = None
-    sts: float | None = None
-    versus_raw: Estimate | None = None
-    versus_spectrum: Estimate | None = None
-    accuracy: dict[str, Estimate] | None = None
-    accuracy_versus_raw: dict[str, Estimate] | None = None
+    rescored_mrr_at_10: float | None = None  # of the first results, scored again by float16 vectors
+    sts: float | None = None  # mean of the tasks on sentences coded on both sides; None for codes that FAISS trains
+    versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors
+    versus_spectrum: Estimate | None = None  # to the spectrum code of the fit with as many bytes, or else the next more
+    accuracy: dict[str, Estimate] | None = None  # of classified pairs by task, in per cent
+    accuracy_versus_raw: dict[str, Estimate] | None = None  # difference of that to float32 vectors
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticRow(Row):
-    """One static encoder of `eval.static`, or its teacher.
-
-    Attributes:
-      tasks: Score of each STS task, `sts` their mean.
-      megabytes: Of the table of token vectors, or of the teacher's parameters in float32.
-      mrr_at_10, sentences_per_second: None where a row is there for its STS only.
-      base: The method of the same teacher and dimensions that `versus` is the difference to.
-    """
+    """One static encoder of `eval.static`, or its teacher."""
 
     method: str
-    tasks: dict[str, float]
-    sts: float
-    megabytes: float
+    tasks: dict[str, float]  # score of each STS task
+    sts: float  # their mean
+    megabytes: float  # of the table of token vectors, or of the teacher's parameters in float32
     dev: float | None = None
-    mrr_at_10: float | None = None
+    mrr_at_10: float | None = None  # None where a row is there for its STS only, like the next
     sentences_per_second: float | None = None
     interval: Estimate | None = None
     versus: Estimate | None = None
-    base: str | None = None
+    base: str | None = None  # the method of the same teacher and dimensions that `versus` is the difference to
 
 
 @dataclass(frozen=True)
@@ -282,13 +250,7 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What produced the rows. Each program's own has its `protocol`, too: how it measures, in words for captions.
-
-    Attributes:
-      complete: Whether the last row is there.
-      seconds: Of the whole run, when it is complete.
-      resamples: Of the bootstrap intervals, which hold `level` of them; 0 for none.
-    """
+    """What produced the rows. Each program's own has its `protocol`, too: how it measures, in words for captions."""
 
     program: str
     title: str
@@ -304,9 +266,9 @@ class Header:
     config: dict[str, Any]
     warnings: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
-    complete: bool = False
-    seconds: float | None = None
-    resamples: int = 0
+    complete: bool = False  # whether the last row is there
+    seconds: float | None = None  # of the whole run, when it is complete
+    resamples: int = 0  # of the bootstrap intervals, which hold `level` of them; 0 for none
     level: float = 0.95
     format_version: int = FORMAT_VERSION
 

@@ -84,22 +84,14 @@ def table(
 
 @dataclass(frozen=True)
 class Views:
-    """How the runs of one program are shown.
+    """How the runs of one program are shown."""
 
-    Attributes:
-      tables, texts: By the section of the page; texts are shown as they are, and empty ones left out.
-      plots: By the name of the file.
-      subject: What a run is about, for the head of the page.
-      folded: HTML below the table of a section.
-      unprinted: Sections that the terminal does not show.
-    """
-
-    tables: Mapping[str, Callable[[Any], Table | None]]
+    tables: Mapping[str, Callable[[Any], Table | None]]  # by the section of the page, as are the other three
     plots: Plots
-    subject: Callable[[Any], str]
-    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
-    folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
-    unprinted: Sequence[str] = ()
+    subject: Callable[[Any], str]  # what a run is about, for the head of the page
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # shown as they are; empty ones left out
+    folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # HTML below the table
+    unprinted: Sequence[str] = ()  # sections that the terminal does not show
 
     def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
         """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.

@@ -43,8 +43,10 @@ class Backend(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, vectors: Float[np.ndarray, "n d"], options: Any, prepare: Affine, coding: Coding | None) -> Backend:
-        """Stores raw vectors that were checked, in codes if there is a coding, whose `prepare` is then the same."""
+    def build(
+        cls, vectors: Float[np.ndarray, "n d"], options: Any, prepare: Affine, coding: Coding | None, mapped: bool
+    ) -> Backend:
+        """Stores vectors that were checked, raw or `mapped` by `prepare`; in codes of a coding with the same map."""
 
     @classmethod
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxwhiten.codes import CODES, Code, Quantiser, SpectrumCode, make_code
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.search.prepare import preparation, prepared
 from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
 from jaxwhiten.whitening.affine import Affine
@@ -49,8 +49,7 @@ def choose(
         if isinstance(codes, Quantiser):
             return _computed(codes, size)
         return _computed(codes.quantiser(halves=halves), size, codes)
-    if codes not in (names := [AUTO, *CODES, "pq"]):
-        raise unknown_name("codes", codes, names)
+    check_name("codes", codes, [AUTO, *CODES, "pq"])
     if codes == "pq" and not trains:
         raise InputError("Codes 'pq' are trained by FAISS, but not by this backend; take codes='spectrum'.")
     if codes in CODES and codes != "spectrum":

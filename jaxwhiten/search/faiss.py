@@ -25,6 +25,7 @@ from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared
 from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.estimator import check_integer
 
 # k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
 _MIN_POINTS = 39
@@ -70,21 +71,22 @@ class Faiss(Backend):
         self._faiss, self._chain, self._inner, self._index = faiss, chain, inner, behind(chain, inner)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None) -> Faiss:
+    def build(cls, vectors: np.ndarray, options: Any, prepare: Affine, coding: Coding | None, mapped: bool) -> Faiss:
         faiss, n, d = cls._import(), len(vectors), prepare.outputs
-        for name, value in dataclasses.asdict(options).items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"Option {name} of {cls.name} must be a positive integer, not {value!r}.")
-        options, notes = dataclasses.replace(options), list[str]()
+        values, notes = dataclasses.asdict(options), list[str]()
+        for name, value in values.items():
+            check_integer(f"Option {name} of {cls.name}", value, 1)
+        options = cls.Options(**{name: int(value) for name, value in values.items()})
         cls._fit_options(options, n, notes)
         chain = transforms(prepare)
+        rows = prepared(vectors, functools.partial(_through, [] if mapped else chain))
         inner = cls._on_device(faiss, cls._empty(faiss, d, options, coding), options)
         if inner.is_trained:
-            for _, x in prepared(vectors, functools.partial(_through, chain)):
+            for _, x in rows:
                 inner.add(x)
         else:
             stored = np.empty((n, d), np.float32)
-            for part, x in prepared(vectors, functools.partial(_through, chain)):
+            for part, x in rows:
                 stored[part] = x
             cls._train(faiss, inner, stored, coding)
             inner.add(stored)

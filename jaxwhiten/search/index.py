@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError, spelled, unknown_name
-from jaxwhiten.io import from_json, load_tensors
+from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name
+from jaxwhiten.io import from_json, load_tensors, writing
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
 from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.coding import AUTO, choose
@@ -228,8 +228,7 @@ class Index(About):
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise InputError(f"{spelled('k')} must be a positive integer, not {k!r}.")
+        check_integer("k", k, 1)
         if k > self.size:
             raise InputError(f"k = {k}, but the index holds {self.size} documents: ask for at most {self.size}.")
 
@@ -256,20 +255,13 @@ class Index(About):
         found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
         if HEADER not in found and not all(map(LEFTOVER.fullmatch, found)):
             raise InputError(f"{folder}: not empty and not an index; nothing was written.")
-        try:
+        with writing(folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            with locked(folder), self._threads.reading():
-                seen = self._seen.get(folder.resolve())
-                about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
-                about["normalize"] = self.prepare.unit_length
-                self._seen[folder.resolve()] = replace_files(folder, about, self._write_files, seen)
-        except (OSError, RuntimeError) as error:  # FAISS raises RuntimeError
-            if isinstance(error, OutputError):
-                raise
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0][-200:]
-            raise OutputError(
-                f"{folder}: the index could not be written ({reason}); make room, or choose another place."
-            ) from error
+        with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
+            seen = self._seen.get(folder.resolve())
+            about = {name.name: getattr(self, name.name) for name in dataclasses.fields(About)}
+            about["normalize"] = self.prepare.unit_length
+            self._seen[folder.resolve()] = replace_files(folder, about, self._write_files, seen)
 
     def _write_files(self, folder: Path) -> None:
         """Writes everything but the header into an empty folder."""
@@ -301,8 +293,8 @@ def build_index(
     """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded; queries
-        are then the vectors of `Encoder.without_code`.
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then the
+        vectors of `Encoder.without_code`; with `codes=vectors.code` they are kept as they are, and queries are raw.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
@@ -321,15 +313,16 @@ def build_index(
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
-    if backend not in BACKENDS:
-        raise unknown_name("search backend", backend, BACKENDS)
+    check_name("search backend", backend, BACKENDS)
     kind = BACKENDS[backend]
     known = [field.name for field in dataclasses.fields(kind.Options)]
     for name in options:
         if not known:
             raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
-        if name not in known:
-            raise unknown_name(f"option of {backend}", name, known)
+        check_name(f"option of {backend}", name, known)
+    given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
+    if given is not None and rescore is not None:
+        raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
     vectors = check_vectors("document vectors", vectors)
     _check_documents(documents, vectors)
     table = Ids.of(ids, len(vectors))
@@ -347,18 +340,20 @@ def build_index(
         codes = AUTO if codes is None else codes
         coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves)
         prepare = coding.prepare
+        if given is not None and coding.quantiser is not None:
+            vectors = coding.quantiser.coordinates(np.asarray(given).view(np.uint8))
     inside = None
     source = codes if isinstance(codes, Code) else whitening
     if source is not None:
         provenance = dict(getattr(source, "provenance", None) or {})
         check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
-    store = kind.build(vectors, kind.Options(**options), prepare, coding)
+    store = kind.build(vectors, kind.Options(**options), prepare, coding, given is not None)
     return Index(
         backend=backend,
         options=dataclasses.asdict(store.options),
         size=len(vectors),
-        input_dimension=vectors.shape[1],
+        input_dimension=prepare.inputs,
         dimension=prepare.outputs,
         encoding=None if encoding is None else _with_folder(encoding),
         whitening=inside,

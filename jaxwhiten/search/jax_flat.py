@@ -28,11 +28,11 @@ from jaxtyping import Array, Float, Float32, Int, Shaped
 from jaxwhiten.arrays import block_rows, blocks, normalize_on_device, one_ahead, pad_rows
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import load_tensors, map_array, save_tensors
+from jaxwhiten.io import map_array
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.prepare import map_from, map_tensors, prepared
+from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.whitening.affine import Affine, linear
 
 _AXIS = "documents"
@@ -90,9 +90,12 @@ class JaxFlat(Backend):
         self._documents = jax.make_array_from_callback((rows * devices, stored.shape[1]), sharding, shard)
 
     @classmethod
-    def build(cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None) -> JaxFlat:
+    def build(
+        cls, vectors: np.ndarray, options: JaxOptions, prepare: Affine, coding: Coding | None, mapped: bool
+    ) -> JaxFlat:
         centroids = coding.quantiser.centroids if coding is not None and coding.quantiser is not None else None
-        return cls(options, prepare, _stored(vectors, prepare, centroids), centroids)
+        own = Affine(np.zeros(prepare.outputs, np.float32)) if mapped else prepare
+        return cls(options, prepare, _stored(vectors, own, centroids), centroids)
 
     def add(self, vectors: np.ndarray) -> None:
         self._place(np.concatenate([self._on_host(), _stored(vectors, self.prepare, self._centroids)]))
@@ -136,15 +139,13 @@ class JaxFlat(Backend):
     @property
     def nbytes(self) -> int:
         row = self._documents.dtype.itemsize * self._documents.shape[1]
-        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in self._tensors().values())
-
-    def _tensors(self) -> dict[str, np.ndarray]:
-        return map_tensors(self.prepare) | ({} if self._centroids is None else {"centroids": self._centroids})
+        kernel = () if self.prepare.matrix is None else self.prepare.kernel
+        centroids = () if self._centroids is None else (self._centroids,)
+        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*kernel, *centroids))
 
     def write(self, folder: Path) -> None:
         np.save(folder / (_VECTORS if self._centroids is None else _CODES), self._on_host())
-        if tensors := self._tensors():
-            save_tensors(folder / _TRANSFORM, tensors, kind="index transform", header={})
+        write_map(folder / _TRANSFORM, self.prepare, {} if self._centroids is None else {"centroids": self._centroids})
 
     @classmethod
     def read(cls, files: Mapping[str, Path], options: JaxOptions, header: Header) -> JaxFlat:
@@ -153,8 +154,8 @@ class JaxFlat(Backend):
         stored = map_array(files[_VECTORS if codes is None else _CODES])
         if stored.shape != (header.size, columns) or stored.dtype != dtype:
             raise ValueError(f"{stored.dtype} vectors of shape {stored.shape}, unlike the header")
-        tensors = load_tensors(files[_TRANSFORM], kind="index transform")[0] if _TRANSFORM in files else {}
-        prepare, centroids = map_from(tensors, header.input_dimension, header.normalize), tensors.get("centroids")
+        prepare, tensors = read_map(files.get(_TRANSFORM), header.input_dimension, header.normalize)
+        centroids = tensors.get("centroids")
         found = None if centroids is None else (len(centroids), centroids[0, 0].size * columns)
         if found != (None if codes is None else (columns, header.dimension)):
             raise ValueError(f"centroids of {found} bytes and columns, unlike the header")

@@ -43,10 +43,10 @@ class SharedLock:
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike[str], timeout: float = _SECONDS) -> Iterator[None]:
-    """Keeps other processes and threads from writing an index into a folder that is there; readers go on.
+def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS) -> Iterator[None]:
+    """Keeps other processes and threads from writing into a folder that is there; readers go on.
 
-    Hold it from `load_index` to `Index.save`, which takes it, too, and one that is held once more.
+    Of an index hold it from `load_index` to `Index.save`, which takes it, too, and one that is held once more.
 
     Raises:
       OutputError: Another writer has held it for `timeout` seconds, or the folder cannot be written to.
@@ -56,11 +56,13 @@ def locked(folder: str | os.PathLike[str], timeout: float = _SECONDS) -> Iterato
         try:
             lock.acquire(timeout=min(timeout, _PATIENCE))
         except Timeout:
-            warnings.warn(f"{folder}: another writer is at work; waiting up to {timeout:.0f} s for it.", stacklevel=3)
+            if timeout:
+                warnings.warn(f"{folder}: another writer is at work; waiting up to {timeout:.0f} s.", stacklevel=3)
             lock.acquire(timeout=timeout)
     except Timeout:
         raise OutputError(
-            f"{folder}: another writer has been at work for {timeout:.0f} s; nothing was changed. Try again after it."
+            f"{folder}: another writer is at work, after {timeout:.0f} s of waiting; nothing was changed. Try again"
+            " after it, or name another folder."
         ) from None
     except OSError as error:
         raise OutputError(f"{folder}: cannot be locked for writing ({error.strerror or error}).") from error

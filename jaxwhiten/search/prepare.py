@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from jaxtyping import Float, Float32
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
+_KINDS = ("index transform", "rescoring map")  # the second in indexes written before there was one
 _TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
 
 
@@ -34,24 +37,20 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
     """Refuses rows that are zero, not finite or beyond float32's squares; `first` is the number of the first row."""
-    # One pass in the usual case: a NaN or an infinity makes the sum of squares non-finite, too.
-    squares = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind")
-    if not np.isfinite(squares).all():
-        row = int(np.argmin(np.isfinite(squares)))
-        raise NonFiniteError(f"Row {first + row} of the {what} holds a NaN or an infinity.")
-    if not squares.all():
-        row = int(np.argmin(squares))
-        raise InputError(
-            f"Row {first + row} of the {what} is a zero vector, which has no direction and so no nearest neighbours."
-            " Leave it out."
-        )
-    limits = np.finfo(np.float32)
-    if (odd := (squares < limits.tiny / limits.eps) | (squares > limits.max)).any():
-        row = int(np.argmax(odd))
-        raise InputError(
-            f"Row {first + row} of the {what} is {np.sqrt(squares[row]):.1e} long, whose square float32 does not hold:"
-            " scale the vectors, as jaxwhiten.normalize does where there is no whitening."
-        )
+    squares, limits = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind"), np.finfo(np.float32)
+    odd = ~((squares >= limits.tiny / limits.eps) & (squares <= limits.max))
+    if not odd.any():
+        return
+    row = int(np.argmax(odd))
+    where, square = f"Row {first + row} of the {what}", squares[row]
+    if not np.isfinite(square):
+        raise NonFiniteError(f"{where} holds a NaN or an infinity.")
+    if not square:
+        raise InputError(f"{where} is a zero vector: it has no direction and so no nearest neighbours. Leave it out.")
+    raise InputError(
+        f"{where} is {np.sqrt(square):.1e} long, whose square float32 does not hold: scale the vectors, as"
+        " jaxwhiten.normalize does where there is no whitening."
+    )
 
 
 def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
@@ -82,13 +81,16 @@ def prepared(
         yield part, x
 
 
-def map_tensors(prepare: Affine) -> dict[str, np.ndarray]:
-    """W and b as the files of an index hold them; empty where there is no map."""
-    return {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
+def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
+    """Writes W and b, and `more`, into a file of an index, if there are any."""
+    kernel = {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
+    if kernel or more:
+        save_tensors(file, {**kernel, **more}, kind=_KINDS[0], header={})
 
 
-def map_from(tensors: Mapping[str, np.ndarray], dimension: int, normalize: bool) -> Affine:
-    """The inverse of `map_tensors`; `dimension` is that of raw vectors."""
+def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
+    """The map of raw vectors of this dimension, and all arrays of its file, if there is one."""
+    tensors = {} if file is None else load_tensors(file, kind=_KINDS)[0]
     if "weight" not in tensors:
-        return preparation(None, dimension, normalize)
-    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize)
+        return preparation(None, dimension, normalize), tensors
+    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize), tensors

@@ -12,16 +12,15 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import unknown_name
-from jaxwhiten.io import load_tensors, map_array, save_tensors
+from jaxwhiten.errors import check_name
+from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
-from jaxwhiten.search.prepare import map_from, map_tensors, prepared
+from jaxwhiten.search.prepare import prepared, read_map, write_map
 from jaxwhiten.whitening.affine import Affine
 
 COPIES = ("float16", "int8")
 WIDER = 4  # candidates for each result wanted
 _ROWS, _CODE, _MAP = "rescore.npy", "rescore_code.safetensors", "rescore_map.safetensors"
-_KIND = "rescoring map"
 
 
 class Rescoring:
@@ -36,8 +35,7 @@ class Rescoring:
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
         """The copy of raw vectors."""
-        if copy not in COPIES:
-            raise unknown_name("copy to rescore by", copy, COPIES)
+        check_name("copy to rescore by", copy, COPIES)
         code = None
         if copy == "int8":
             code = make_code("uint8")
@@ -75,14 +73,12 @@ class Rescoring:
         np.save(folder / _ROWS, self.rows)
         if self.code is not None:
             self.code.save(folder / _CODE)
-        if tensors := map_tensors(self.prepare):
-            save_tensors(folder / _MAP, tensors, kind=_KIND, header={})
+        write_map(folder / _MAP, self.prepare)
 
     @classmethod
     def read(cls, files: Mapping[str, Path], header: Header) -> Rescoring:
         """The reverse of `write`; ValueError or KeyError where the files do not fit the header."""
-        tensors = load_tensors(files[_MAP], kind=_KIND)[0] if _MAP in files else {}
-        prepare = map_from(tensors, header.input_dimension, header.normalize)
+        prepare, _ = read_map(files.get(_MAP), header.input_dimension, header.normalize)
         rows = map_array(files[_ROWS])
         code = load_code(files[_CODE]) if header.rescore == "int8" else None
         wanted = (header.size, prepare.outputs), np.dtype(np.float16 if code is None else np.uint8)

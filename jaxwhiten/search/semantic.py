@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats, comparable
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import check_name
 from jaxwhiten.search.index import Index, build_index
+from jaxwhiten.whitening.estimator import check_integer
 
 _QUERIES = 8192  # searched before their pairs are merged
 _SCORES = ("cosine", "dot")
@@ -75,8 +76,7 @@ def paraphrase_mining_embeddings(
     vectors = np.asarray(as_floats(embeddings), np.float32)
     if len(vectors) < 2:
         return []
-    if max_pairs < 1:
-        raise InputError(f"max_pairs is {max_pairs}; it must be at least 1.")
+    check_integer("max_pairs", max_pairs, 1)
     index = _index(vectors, score_function, top_k)
     k = min(top_k, len(vectors) - 1)
     n, best, pairs = len(vectors), np.empty(0, np.float32), np.empty(0, np.int64)  # pairs i < j as i · n + j
@@ -96,8 +96,6 @@ def paraphrase_mining_embeddings(
 
 
 def _index(vectors: Any, score_function: str, top_k: int) -> Index:
-    if top_k < 1:
-        raise InputError(f"top_k is {top_k}; it must be at least 1.")
-    if score_function not in _SCORES:
-        raise unknown_name("score function", score_function, _SCORES)
+    check_integer("top_k", top_k, 1)
+    check_name("score function", score_function, _SCORES)
     return build_index(np.asarray(vectors, np.float32), "jax", normalize=score_function == "cosine")

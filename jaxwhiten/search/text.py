@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from jaxwhiten.errors import InputError, MismatchError
 from jaxwhiten.search.index import Hit, Index
 
@@ -25,13 +28,21 @@ def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, 
     """
     if not len(texts):
         return
-    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))  # refused before texts are encoded
-    encoder, pooling = _of_index(index, encoder)
-    vectors = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+    vectors = document_vectors(index, encoder, texts, ids, replace=replace)
     if replace:
         index.update(ids, vectors, documents=texts)
     else:
         index.add(vectors, documents=texts, ids=ids)
+
+
+def document_vectors(
+    index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False
+) -> Float[np.ndarray, "n d"]:
+    """The vectors that `add_text` adds; ids that the index does not take are refused before texts are encoded."""
+    _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
+    encoder, pooling = _of_index(index, encoder)
+    found: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+    return found
 
 
 def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.head import Dense, Module, Target, VectorStep, array, step
 from jaxwhiten.losses import Loss
 from jaxwhiten.training.distillation import encode_columns
@@ -36,8 +36,7 @@ def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     kernels = {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(base) if _name(path).endswith("/kernel")}
     known = {name.split("/")[-2] for name in kernels}
     for projection in chosen:
-        if projection not in known:
-            raise unknown_name("projection", projection, known)
+        check_name("projection", projection, known)
     kernels = {name: leaf for name, leaf in kernels.items() if name.split("/")[-2] in chosen}
     if not kernels or not 1 <= rank <= min(min(leaf.shape) for leaf in kernels.values()):
         raise InputError(f"LoRA needs projections and a rank from 1 to their width: got {chosen}, rank {rank}.")

@@ -69,10 +69,6 @@ class Batches:
       seed: Seed of the order and of the generators passed to `collate`.
       process: Index and number of processes, by default JAX's. Each yields its slice of the collated global batch:
         randomness within a batch does not depend on their number.
-
-    Attributes:
-      per_epoch: Batches per epoch.
-      shapes: Padded lengths in use.
     """
 
     def __init__(
@@ -100,7 +96,7 @@ class Batches:
             parts.append(whole.map(lambda rows, length=length: (rows, length)))
         batches = grain.MapDataset.concatenate(parts).seed(seed).shuffle()
         self.per_epoch = len(batches)
-        self.shapes = tuple(length for length, _ in dealt)
+        self.shapes = tuple(length for length, _ in dealt)  # padded lengths in use
 
         def collate_own(item: tuple[Int[np.ndarray, " b"], int], rng: np.random.Generator) -> Batch:
             return {name: array[own] for name, array in collate(*item, rng).items()}

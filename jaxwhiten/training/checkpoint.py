@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxwhiten import io
-from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, MismatchError, optional
-from jaxwhiten.runtime.distributed import is_writer
+from jaxwhiten.errors import FormatError, JaxwhitenError, MismatchError, optional
 from jaxwhiten.training.step import TrainState
 
 
@@ -64,19 +63,6 @@ class Checkpoints:
                 f"{self.folder} holds a run of another recipe: {'; '.join(changes)}. Its checkpoints are unchanged. "
                 "Restore these settings to resume it, or use a new output folder."
             )
-
-    @staticmethod
-    def alone(folder: str | Path) -> contextlib.AbstractContextManager[object]:
-        """Keeps other runs out of a folder within a block; InputError where one is at work in it."""
-        import filelock
-
-        if not is_writer():
-            return contextlib.nullcontext()
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        try:
-            return filelock.FileLock(Path(folder) / ".lock").acquire(timeout=0)
-        except filelock.Timeout:
-            raise InputError(f"{folder}: another training writes into it; wait, or name another folder.") from None
 
     @property
     def latest(self) -> int | None:

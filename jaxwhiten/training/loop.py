@@ -17,6 +17,7 @@ import jax
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.distributed import check_same, from_writer, gather, is_writer
+from jaxwhiten.search import locked
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.checkpoint import Checkpoints
 from jaxwhiten.training.log import Log, plot_run
@@ -63,7 +64,7 @@ def train(
     `best` marks the best checkpoint. The recipe is everything that determines the result.
 
     Raises:
-      InputError: Another training is at work in the folder.
+      OutputError: Another training is at work in the folder.
       MismatchError: The folder's run, or another process, has another recipe.
       FormatError: Its latest checkpoint is damaged.
       NonFiniteError: The loss is NaN or infinite; the checkpoints are from earlier steps.
@@ -72,7 +73,8 @@ def train(
     check_same("the recipe of the run", dict(recipe))
     keep_compiled()
     mesh, steps = how.mesh(), how.steps
-    with Checkpoints.alone(folder):
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with locked(folder, 0) if is_writer() else contextlib.nullcontext():
         checkpoints = Checkpoints(Path(folder), recipe, best=best, keep=options.keep)
         state = create_state(plan.params, how, mesh)
         if checkpoints.latest is not None:

@@ -90,12 +90,9 @@ def mask_rules(
 def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Chooses whole words at random and masks their tokens.
 
-    Words are taken in random order until the next one would exceed the row's share. Every row has the same number of
-    places, `rules.places(length)`; unused ones have weight 0.
-
-    Returns:
-      `input_ids` [b, length] with the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32,
-      1 for chosen tokens), each [b, places].
+    Words are taken in random order until the next one would exceed the row's share. Gives `input_ids` [b, length] with
+    the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32, 1 for chosen tokens), each
+    [b, places]: every row has `rules.places(length)`.
     """
     b, length = ids.shape
     places, column = rules.places(length), np.arange(length)

@@ -11,7 +11,7 @@ from typing import Any
 from jaxtyping import Array, Scalar
 
 from jaxwhiten import losses
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.training.adapters import plan_lora, plan_on_vectors
 from jaxwhiten.training.distillation import plan_components, plan_margins, plan_scores
 from jaxwhiten.training.plan import Objective, Plan, Setup
@@ -72,8 +72,7 @@ ADAPTERS: dict[str, Callable[[Objective, losses.Loss, Setup], Plan]] = {
 
 def find_objective(name: str) -> Objective:
     """The objective of this name; InputError for an unknown one suggests the nearest."""
-    if name not in OBJECTIVES:
-        raise unknown_name("objective", name, OBJECTIVES)
+    check_name("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
 
@@ -100,8 +99,7 @@ def objective_loss(
     kind = find_objective(name)
     known = _settings(kind.loss) + _settings(kind.plan)
     for setting in settings:
-        if setting not in known:
-            raise unknown_name(f"setting of the objective {name!r}", setting, known)
+        check_name(f"setting of the objective {name!r}", setting, known)
     function = _bound(kind.loss, settings)
 
     def loss(columns: Sequence[Array], labels: Array | None, head: Mapping[str, Array]) -> Scalar:
@@ -116,7 +114,7 @@ def make_plan(name: str, setup: Setup) -> Plan:
     loss = objective_loss(name, setup.dims, setup.weights, **setup.settings)
     kind, adapter = OBJECTIVES[name], setup.adapter.kind
     kind = dataclasses.replace(kind, plan=_bound(kind.plan, setup.settings))
-    if adapter and adapter not in ADAPTERS:
-        raise unknown_name("kind of adapter", adapter, ADAPTERS)
+    if adapter:
+        check_name("kind of adapter", adapter, ADAPTERS)
     plan: Plan = (ADAPTERS[adapter] if adapter else kind.plan)(kind, loss, setup)
     return plan

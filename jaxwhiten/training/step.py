@@ -15,7 +15,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Int, Key, Scalar
 
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, check_name, spelled
 
 Params = Any
 """A pytree of float32 arrays, updated by the optimiser."""
@@ -57,10 +57,8 @@ class Optimization:
     seed: int = 0  # of the dropout noise
 
     def __post_init__(self) -> None:
-        if self.decay not in DECAYS:
-            raise unknown_name("decay", self.decay, DECAYS)
-        if self.optimizer not in OPTIMIZERS:
-            raise unknown_name("optimizer", self.optimizer, OPTIMIZERS)
+        check_name("decay", self.decay, DECAYS)
+        check_name("optimizer", self.optimizer, OPTIMIZERS)
         least = {"learning_rate": 0.0, "batch_size": 1, "accumulate": 1, "weight_decay": 0.0, "clip_norm": 0.0}
         for name, low in least.items():
             value = getattr(self, name)

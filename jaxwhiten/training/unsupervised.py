@@ -118,10 +118,9 @@ class Decoder(nnx.Module):
 def delete_tokens(
     input_ids: Int[Array, "batch length"], lengths: Int[Array, " batch"], share: float, key: Array
 ) -> tuple[Int[Array, "batch room"], Int[Array, " batch"]]:
-    """Deletes a share of each sentence's tokens at random; the first and the last, [CLS] and [SEP], and one more stay.
+    """The tokens left of each sentence when a share is deleted at random, in their order, and how many they are.
 
-    Returns:
-      The tokens left, in their order, in as many columns as the longest input can need, and how many they are.
+    The first and the last, [CLS] and [SEP], and one more stay.
     """
     length = input_ids.shape[1]
     place, inner = jnp.arange(length), (lengths - 2)[:, None]

@@ -12,19 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Float32, Shaped
 
-from jaxwhiten.arrays import (
-    block_rows,
-    blocks,
-    check_finite,
-    device_block,
-    first_nonfinite_row,
-    normalize,
-    normalize_on_device,
-    one_ahead,
-    pad_rows,
-    row_bucket,
-    work_dtype,
-)
+from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
 from jaxwhiten.runtime import blas, hardware
 
@@ -59,13 +47,8 @@ class Affine:
     host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
     carried over to the offset, so that rows far from the origin keep their digits. Other rows, and those whose map is
     made of numbers at the ends of float32's range, are mapped in float64 on the host. A map given in float32 gives
-    float32, whatever the rows are. May be called from several threads.
-
-    Args:
-      shift: Subtracted first; in float64, or float32 for a map that has no more digits.
-      matrix: A; None for the identity, whose shift and offset are zero.
-      offset: Added to the product; None for zero.
-      unit_length: Whether mapped rows are scaled to unit length; zero rows stay zero.
+    float32, whatever the rows are. May be called from several threads. No matrix is the identity, whose shift and
+    offset are zero; no offset is zero. Zero rows have no unit length and stay zero.
     """
 
     def __init__(
@@ -109,20 +92,20 @@ class Affine:
         """Maps a JAX array where it lies, also inside a compiled function."""
         if self.matrix is not None:
             x = linear(x.astype(jnp.float32), *self.kernel)
-        return normalize_on_device(x) if self.unit_length else x
+        return arrays.normalize_on_device(x) if self.unit_length else x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Maps rows that `arrays.as_matrix` has checked: to float32, or to float64 where they have more digits.
 
         Refuses rows that are not finite, or whose results do not fit the dtype.
         """
-        out_dtype = min(work_dtype(X.dtype), self.shift.dtype, key=lambda dtype: dtype.itemsize)
+        out_dtype = min(arrays.work_dtype(X.dtype), self.shift.dtype, key=lambda dtype: dtype.itemsize)
         if self.matrix is None:
-            check_finite(X)
+            arrays.check_finite(X)
             mapped = np.asarray(X, out_dtype)
         else:
             mapped = self._mapped(X, out_dtype)
-        return normalize(mapped) if self.unit_length else mapped
+        return arrays.normalize(mapped) if self.unit_length else mapped
 
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
@@ -130,8 +113,8 @@ class Affine:
         on_host = dtype == np.float64 or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
-            check_finite(X[part], part.start)
-            row = first_nonfinite_row(out[part])
+            arrays.check_finite(X[part], part.start)
+            row = arrays.first_nonfinite_row(out[part])
             if row is not None:
                 raise InputError(
                     f"Row {part.start + row} of the input leaves the range of {out.dtype}: scale the input."
@@ -154,7 +137,7 @@ class Affine:
         constants, doubtful = self._in(dtype), list[slice]()
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
         full = rows * max(1, _HOST_BLOCK_BYTES // _CHUNK_BYTES)
-        for part in blocks(n, full):  # an interrupt waits for one block, not for all rows
+        for part in arrays.blocks(n, full):  # an interrupt waits for one block, not for all rows
             shares = blas.deal(range(part.start, part.stop), rows, hardware.cores())
             for found in blas.on_cores(lambda share: _map_chunks(X, out, share, *constants), shares):
                 doubtful += found
@@ -163,16 +146,16 @@ class Affine:
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
         """Fills `out`, each block dispatched before the last one is fetched; returns the same as on the host."""
         n, d = X.shape
-        full = block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
+        full = arrays.block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
         if "device" not in self._constants:
             self._constants["device"] = tuple(jax.device_put(a) for a in self._in(out.dtype))
         constants, doubtful = self._constants["device"], []
 
         def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
-            block = device_block(X[part])
-            return part, *_map_block(pad_rows(block, row_bucket(len(block), full)), *constants)
+            block = arrays.device_block(X[part])
+            return part, *_map_block(arrays.pad_rows(block, arrays.row_bucket(len(block), full)), *constants)
 
-        for part, mapped, finite in one_ahead(map(dispatch, blocks(n, full))):
+        for part, mapped, finite in arrays.one_ahead(map(dispatch, arrays.blocks(n, full))):
             out[part] = np.asarray(mapped)[: part.stop - part.start]
             if not finite:
                 doubtful.append(part)

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib
 import inspect
 import math
 import numbers
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, no_type_check
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from jaxwhiten import io
 from jaxwhiten._version import __version__
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import FormatError, InputError, not_fitted, spelled, unknown_name
+from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, check_name, not_fitted, spelled
 
+_OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 M = TypeVar("M", bound="Method")
+V = TypeVar("V", bound="VectorMethod")
 
 
 def is_number(value: Any, kind: Any = numbers.Real) -> bool:
@@ -40,10 +44,11 @@ def check_share(name: str, value: Any) -> None:
         raise InputError(f"{spelled(name)} must be a number from 0 to 1, got {value!r}.")
 
 
-def check_integer(name: str, value: Any, least: int) -> None:
-    """Raises InputError unless a parameter is an integer of at least `least`."""
-    if not (is_number(value, numbers.Integral) and value >= least):
-        raise InputError(f"{spelled(name)} must be an integer of at least {least}, got {value!r}.")
+def check_integer(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raises InputError unless a parameter is an integer of at least `least`, and at most `most`."""
+    if not (is_number(value, numbers.Integral) and value >= least and (most is None or value <= most)):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise InputError(f"{spelled(name)} must be an integer {limits}, got {value!r}.")
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
@@ -90,9 +95,9 @@ class Method(ABC):
         """The state of a `fit`, with all computed that `partial_fit` leaves to the first use."""
         return state
 
-    @abstractmethod
     def _pack(self, state: Any) -> dict[str, np.ndarray]:
-        """The state as named arrays."""
+        """The state, a named tuple unless a subclass knows better, as named arrays."""
+        return {name: np.asarray(value) for name, value in state._asdict().items()}
 
     @abstractmethod
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Any:
@@ -170,9 +175,7 @@ class Method(ABC):
     def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `transform` and `partial_fit` go on.
 
-        Args:
-          path: The file to write.
-          provenance: Further JSON-representable facts, such as model and pooling.
+        `provenance` adds JSON-representable facts, such as model and pooling.
         """
         tensors = self._pack(self._fitted().state)
         header = {"provenance": self.provenance | dict(provenance or {}) | self._facts()}
@@ -220,8 +223,7 @@ class Method(ABC):
         """Changes constructor arguments; InputError for a name that the constructor does not have."""
         names = self._defaults()
         for name in params:
-            if name not in names:
-                raise unknown_name(f"parameter of {type(self).__name__}", name, names)
+            check_name(f"parameter of {type(self).__name__}", name, names)
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -244,21 +246,57 @@ class Method(ABC):
 class VectorMethod(Method):
     """A method that maps vectors to vectors, which are then compared by cosine. A subclass adds `_apply`."""
 
+    _sklearn_output_config: Mapping[str, str] = {}  # the name under which scikit-learn's clones keep it
+
     @abstractmethod
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
         """Maps rows with the right number of columns; refuses rows that are not finite."""
 
-    def transform(self, X: Any) -> Float[np.ndarray, "n k"]:
+    def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
+        """`transform` as an array, whatever `set_output` says."""
+        return self._apply(*self._state_and_rows(X))
+
+    def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
 
         Returns:
-          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise.
+          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise; in a
+          data frame where `set_output`, or scikit-learn's `set_config(transform_output=...)`, asks for one.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it.
         """
-        return self._apply(*self._state_and_rows(X))
+        mapped, sklearn = self._mapped(X), sys.modules.get("sklearn")
+        usual = sklearn.get_config()["transform_output"] if sklearn else "default"
+        kind = self._sklearn_output_config.get("transform", usual)
+        if kind == "default":
+            return mapped
+        try:
+            frames, names = importlib.import_module(kind), self._names(mapped.shape[1])
+        except ImportError as error:
+            raise MissingDependencyError(f"Data frames of {kind} need that package: pip install {kind}.") from error
+        if kind == "polars":
+            return frames.DataFrame(mapped, schema=names, orient="row")
+        return frames.DataFrame(mapped, X.index if isinstance(X, frames.DataFrame) else None, names)
 
-    def fit_transform(self, X: Any, y: Any = None) -> Float[np.ndarray, "n k"]:
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
+
+    def set_output(self: V, *, transform: str | None = None) -> V:
+        """Has `transform` give `"pandas"` or `"polars"` data frames, or arrays by `"default"`; None changes nothing."""
+        if transform is not None:
+            check_name("output of transform", transform, _OUTPUTS)
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " k"]:
+        """Names of the columns of `transform`: `whitening0` and so on. `input_features` are counted, and not used."""
+        learned = self._fitted()
+        if input_features is not None and len(input_features) != learned.d:
+            raise InputError(f"input_features should have length equal to the {learned.d} columns of the input.")
+        columns = self._apply(learned.state, np.zeros((1, learned.d), np.float32)).shape[1]
+        return np.array(self._names(columns), object)
+
+    def _names(self, columns: int) -> list[str]:
+        return [f"{type(self).__name__.lower()}{i}" for i in range(columns)]

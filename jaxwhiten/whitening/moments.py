@@ -12,12 +12,13 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from jaxwhiten import io
-from jaxwhiten.arrays import as_matrix
+from jaxwhiten.arrays import as_matrix, blocks
+from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
-_OUTER_ROWS = 64
+_OUTER_ROWS, _CODED_ROWS = 64, 1 << 18
 
 
 def moments_of(block: BlockSums) -> Moments:
@@ -44,8 +45,7 @@ def moments_of(block: BlockSums) -> Moments:
 
 def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
     """matrix += sign · vᵀv in place, exactly symmetric."""
-    for start in range(0, len(v), _OUTER_ROWS):
-        rows = slice(start, start + _OUTER_ROWS)
+    for rows in blocks(len(v), _OUTER_ROWS):
         matrix[rows] += (sign * v[rows, None]) * v
 
 
@@ -79,11 +79,16 @@ class Moments:
 
         Args:
           block: [n, d] rows in float16, bfloat16, float32, float64 or integers; a memory map is read block by block.
-            Rows of 16 bits and float32 are reduced in float32, others in float64; codes are decoded. n may be 0.
+            Rows of 16 bits and float32 are reduced in float32, others in float64; codes are decoded, part by part. n
+            may be 0.
 
         Raises:
           NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
         """
+        if isinstance(block, CodedArray):
+            for part in blocks(len(block), _CODED_ROWS):
+                self.add(as_matrix(block[part]))
+            return self
         return self.add(as_matrix(block))
 
     def add(self, X: Shaped[np.ndarray, "n d"]) -> Moments:

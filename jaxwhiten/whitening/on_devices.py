@@ -29,12 +29,7 @@ class DeviceMoments:
         self._n = 0
 
     def add(self, rows: Float[jax.Array, "rows devices ... d"], counts: Bool[np.ndarray, "rows devices ..."]) -> None:
-        """Starts to add rows, and returns at once.
-
-        Args:
-          rows: float32 [row of its device, device, ..., d], the second axis over the mesh.
-          counts: Of the same shape without d: which rows count. The others hold any finite numbers.
-        """
+        """Starts to add rows, the second axis over the mesh, and returns at once; others than `counts` are finite."""
         counted = jax.device_put(counts.astype(np.float32), NamedSharding(self._mesh, _DEALT))
         if self._about is None:
             self._about = _centre_and_scale(rows, counted)

@@ -16,18 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxwhiten.arrays import (
-    BLOCK_BYTES,
-    block_rows,
-    blocks,
-    check_finite,
-    device_block,
-    one_ahead,
-    pad_rows,
-    release_pages,
-    row_bucket,
-    work_dtype,
-)
+from jaxwhiten import arrays
 from jaxwhiten.runtime import blas, hardware
 
 # Of a block on the host, which copies only chunks of it. Two blocks of a file are resident while they are read, and an
@@ -74,9 +63,9 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
     The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite.
     """
     n, d = X.shape
-    dtype = work_dtype(X.dtype)
+    dtype = arrays.work_dtype(X.dtype)
     on_host = len(devices) == 1 and devices[0].platform == "cpu"
-    full = block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else BLOCK_BYTES)
+    full = arrays.block_rows(d, dtype.itemsize, _HOST_BLOCK_BYTES if on_host else arrays.BLOCK_BYTES)
 
     def dispatch(rows: slice) -> BlockSums:
         block = X[rows]
@@ -84,15 +73,15 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
         sums = sums_on_host(block, *about) if on_host else sums_on_devices(block, *about, devices, full)
         return BlockSums(rows, sums, *about)
 
-    for found in one_ahead(map(dispatch, blocks(n, full))):
+    for found in arrays.one_ahead(map(dispatch, arrays.blocks(n, full))):
         block = X[found.rows]
         yield found if found.usable() else sums_in_float64(block, found.rows)
-        release_pages(block)
+        arrays.release_pages(block)
 
 
 def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
     """The sums of rows whose squares leave the range of float32; NonFiniteError if the rows are not finite."""
-    check_finite(block, rows.start)
+    arrays.check_finite(block, rows.start)
     about = centre_and_scale(block, np.dtype(np.float64))
     return BlockSums(rows, sums_on_host(block, *about), *about)
 
@@ -166,19 +155,19 @@ def sums_on_devices(
 ) -> Sums:
     """Starts the sums of one block on all devices and returns at once. Rows that do not divide are padded."""
     n, d = block.shape
-    x = device_block(block)
+    x = arrays.device_block(block)
     no_double = centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
     if no_double or scale > 2.0**90:  # so small that some rows lie where XLA flushes to zero
         dtype = np.dtype(np.float32) if no_double else centre.dtype
         with np.errstate(all="ignore"):
             x = ((x - centre) * scale).astype(dtype)
         centre, scale = np.zeros(d, dtype), 1.0
-    rows = row_bucket(n, full, len(devices))
+    rows = arrays.row_bucket(n, full, len(devices))
     each = rows // len(devices)
     with jax.enable_x64(centre.dtype == np.float64):
         return _device_sums(tuple(devices))(
-            pad_rows(x, rows).reshape(len(devices), each, d),
-            pad_rows(np.ones(n, centre.dtype), rows).reshape(len(devices), each),
+            arrays.pad_rows(x, rows).reshape(len(devices), each, d),
+            arrays.pad_rows(np.ones(n, centre.dtype), rows).reshape(len(devices), each),
             centre,
             np.asarray(scale, centre.dtype),
         )

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float64, Real
 
-from jaxwhiten.arrays import as_matrix, first_nonfinite_row
+from jaxwhiten.arrays import as_matrix, blocks, first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
+from jaxwhiten.whitening.estimator import check_integer
 from jaxwhiten.whitening.spectrum import doubling
 from jaxwhiten.whitening.whitening import Whitening
 
@@ -84,8 +85,7 @@ def tune(
     if not (ks and betas and gammas):
         raise InputError("The grid is empty: give at least one k, one β and one γ.")
     for k in ks:
-        if not 1 <= k <= d:
-            raise InputError(f"k is {k}; it must be from 1 to the {d} dimensions of the vectors.")
+        check_integer("k", k, 1, d)
     sides = [_rotated("pairs", whitening, pairs)]
     if held_out is not None:
         sides.append(_rotated("held-out pairs", whitening, held_out))
@@ -132,8 +132,7 @@ def _prefix_cosines(
     """Cosines over the first k directions, for every k of an ascending list."""
     starts = [0, *ks[:-1]]
     out = np.empty((len(ks), len(side.gold)))
-    for begin in range(0, len(side.gold), _BLOCK_ROWS):
-        rows = slice(begin, begin + _BLOCK_ROWS)
+    for rows in blocks(len(side.gold), _BLOCK_ROWS):
         a, b = ((x[rows, : ks[-1]] - shift[: ks[-1]]) * scales[: ks[-1]] for x in (side.first, side.second))
         dot, aa, bb = (np.cumsum(np.add.reduceat(p, starts, axis=1), axis=1) for p in (a * b, a * a, b * b))
         lengths = np.sqrt(aa) * np.sqrt(bb)

@@ -7,7 +7,6 @@ host; mean, axes and eigenvalues make the map. Every k, β, γ and shrinkage onl
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import sys
 import threading
 import warnings
@@ -20,17 +19,10 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, check_name, spelled
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import (
-    Learned,
-    VectorMethod,
-    check_share,
-    is_number,
-    parameters,
-    stamp,
-)
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, check_share, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of
@@ -343,17 +335,13 @@ class Whitening(VectorMethod):
 
     def _check_params(self, d: int) -> None:
         k, shrinkage = self.n_components, self.shrinkage
-        if k is not None and not (is_number(k, numbers.Integral) and 1 <= k <= d):
-            raise InputError(
-                f"{spelled('n_components')} must be None or an integer from 1 to the {d} columns of the input, got"
-                f" {k!r}."
-            )
+        if k is not None:
+            check_integer("n_components", k, 1, d)
         for name in ("beta", "gamma", "eigenvalue_floor"):
             check_share(name, getattr(self, name))
         if isinstance(shrinkage, str):
             if shrinkage == "ledoit-wolf":
                 raise InputError("shrinkage='ledoit-wolf' became 'oas', which needs no fourth powers: fit with that.")
-            if shrinkage not in SHRINKAGES:
-                raise unknown_name("shrinkage", shrinkage, SHRINKAGES)
+            check_name("shrinkage", shrinkage, SHRINKAGES)
         elif shrinkage is not None:
             check_share("shrinkage", shrinkage)

@@ -42,7 +42,7 @@ def test_the_expected_loss_is_the_loss(code):
     y = whitening.transform(new)
     k = len(code.bits_)
     kept = np.sqrt(whitening.eigenvalues_[:k] * whitening.scales_[:k] ** 2)
-    z = code._decode(code.quantise((y[:, :k] / np.linalg.norm(kept)).astype(np.float32), code.constants))
+    z = code._decode(code.quantise((y[:, :k] / np.linalg.norm(kept)).astype(np.float32), code.plan.constants))
     seen = ((y[:, :k] - z * np.linalg.norm(kept)) ** 2).sum() + (y[:, k:] ** 2).sum()
     assert loss == pytest.approx(seen / (y**2).sum(), rel=0.02)
     assert loss > 1.5 * code.distortion_

@@ -77,7 +77,7 @@ def test_bits_follow_the_variances_and_fill_every_byte(moments):
     assert code.bits_[0] > code.bits_[-1]
     one = SpectrumCode(bytes=4, gamma=1.0).fit(moments)
     np.testing.assert_array_equal(one.bits_, np.ones(32))
-    assert (code.packing.bits > 1).any()
+    assert (code.plan.packing.bits > 1).any()
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
@@ -88,7 +88,7 @@ def test_jax_and_numpy_give_the_same_bytes(vectors, moments, gamma):
     assert compiled.dtype == np.uint8
     rows = np.unique(np.nonzero(compiled != host)[0])
     assert len(rows) < 0.01 * N
-    y, thresholds = code.transform(vectors), code.constants["thresholds"]
+    y, thresholds = code.transform(vectors), code.plan.constants["thresholds"]
     nearest = np.abs(y[:, None] - thresholds[None]).min(axis=(1, 2))
     assert (nearest[rows] < 1e-5).all()
 

@@ -1,5 +1,7 @@
 """Files of codes: bytes with their code beside them, read as what they stand for, refused without it."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from jaxwhiten import Encoder, Moments, Whitening
 from jaxwhiten.codes import load_code
 from jaxwhiten.commands.vectors import open_vectors
+from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -51,6 +54,76 @@ def test_fit_and_apply_read_codes_as_what_they_stand_for(run, codes, tmp_path):
     assert done.code == 0, done.err
     wanted = Whitening.load(tmp_path / "w.safetensors").transform(decoded)
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), wanted)
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss-flat"])
+def test_an_index_of_codes_is_that_of_their_vectors(run, codes, corpus, tiny_model, backend, tmp_path):
+    done = run("index", codes, "-o", tmp_path / "idx", "--backend", backend)
+    assert done.code == 0, done.err
+    index, found = load_index(tmp_path / "idx"), open_vectors(str(codes))
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    vectors = encoder.encode(corpus.read_text().split("\n")[:-1])
+    same = build_index(vectors, backend, codes=found.code, encoding=encoder.encoding())
+    assert (index.size, index.input_dimension, index.codes) == (600, 32, {"name": "spectrum", "bytes": 8})
+    for mine, theirs in zip(index.search(vectors[:50], 5), same.search(vectors[:50], 5), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    text = corpus.read_text().split("\n")[7]
+    done = run("search", tmp_path / "idx", text, "-k", 1)  # the code says which encoder its queries take
+    assert (done.code, done.out.split()[1]) == (0, "7"), done.err
+    done = run("inspect", tmp_path / "idx", "--json")
+    told = json.loads(done.out)
+    assert (told["backend"], told["size"], told["ids"], told["texts"]) == (backend, 600, "numbers", False)
+    assert (told["encoding"]["model"], told["codes"]) == (str(tiny_model), {"name": "spectrum", "bytes": 8})
+    shown = run("inspect", tmp_path / "idx").out
+    assert "\n  codes       name spectrum, bytes 8\n  rescore     none\n" in shown
+    assert "pooling mean, max_length 32" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--whiten"], "codes are kept as they are: leave --whiten out"),
+        (["--model", "other"], "codes are kept as they are: leave --model out"),
+        (["--bytes", 4], "codes are kept as they are: leave --bytes out"),
+        (["--rescore", "int8"], "Codes alone have nothing finer to score candidates by"),
+    ],
+)
+def test_what_an_index_of_codes_cannot_have(run, codes, words, message, tmp_path):
+    done = run("index", codes, "-o", tmp_path / "idx", *words)
+    assert (done.code, message in done.err) == (2, True), done.err
+    np.save(tmp_path / "floats.npy", np.eye(8, dtype=np.float32))
+    assert "holds vectors" in run("index", tmp_path / "floats.npy", "-o", tmp_path / "idx").err
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first_last_avg"])
+def test_fit_and_index_encode_once(run, corpus, tiny_model, pooling, tmp_path, monkeypatch):
+    stream, encoded = Encoder.encode_stream, []
+
+    def counted(self, texts, **how):
+        encoded.extend(texts)
+        return stream(self, texts, **how)
+
+    monkeypatch.setattr(Encoder, "encode_stream", counted)
+    model = ["--model", tiny_model, "--pooling", pooling, "--max-length", 32]
+    fit = ["fit", corpus, *model, "--bytes", 8, "-o", tmp_path / "small/"]
+    assert run(*fit).code == 0
+    assert len(encoded) == 600
+    done = run("index", corpus, "--model", tmp_path / "small", "-o", tmp_path / "idx")
+    assert done.code == 0, done.err
+    assert len(encoded) == 600  # none anew
+    index, texts = load_index(tmp_path / "idx"), corpus.read_text().split("\n")[:-1]
+    encoder = Encoder.from_pretrained(tmp_path / "small").without_code()
+    (scores, ids), (own, others) = (i.search(encoder.encode(texts[:50]), 3) for i in (index, _index_of(encoder, texts)))
+    np.testing.assert_allclose(scores, own, atol=1e-5)
+    assert (ids == others).mean() > 0.99
+    shutil.rmtree(tmp_path / "cache")
+    assert run(*fit, "--no-cache").code == 0
+    assert not (tmp_path / "cache" / "embeddings").exists()
+
+
+def _index_of(encoder, texts):
+    code = Encoder.from_pretrained(encoder.name).head.code
+    return build_index(encoder.encode(texts), codes=code.quantiser(mapped=True))
 
 
 @pytest.mark.parametrize("command", ["fit", "apply"])

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from collections import deque
 
 import numpy as np
 import pytest
@@ -160,7 +161,7 @@ def test_mistakes_are_told_in_one_line(run, tiny_model, tmp_path, words, message
 
 def test_memory_does_not_grow_with_the_corpus(tiny_model):
     """Sentences come from a generator that notes how far it is ahead of what was written."""
-    from jaxwhiten.commands.encode import Remembered
+    from jaxwhiten.commands.encode import remembered
 
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
     ahead, read = [], 0
@@ -171,9 +172,9 @@ def test_memory_does_not_grow_with_the_corpus(tiny_model):
             read += 1
             yield text
 
-    texts, written = Remembered(stream()), 0
-    for block in encoder.encode_stream(texts, block_size=50):
-        assert len(texts.take(len(block))) == len(block)
+    begun, written = deque(), 0
+    for block in encoder.encode_stream(remembered(stream(), 50, begun), block_size=50):
+        assert len(begun.popleft()) == len(block)
         written += len(block)
         ahead.append(read - written)
     assert written == 1000

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import filelock
 import numpy as np
 import pytest
 
@@ -12,7 +11,6 @@ from jaxwhiten import CrossEncoder, Encoder, io
 from jaxwhiten.encoding.quantised import Quantised
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import load_model, resolve_folder
-from jaxwhiten.training.checkpoint import Checkpoints
 
 
 @pytest.fixture
@@ -148,11 +146,16 @@ def test_a_module_outside_the_folder(hostile, kind, path):
         Encoder.from_pretrained(hostile)
 
 
-def test_two_trainings_in_one_folder(tmp_path):
-    with Checkpoints.alone(tmp_path), pytest.raises(InputError, match="another training writes into it"):
-        Checkpoints.alone(tmp_path)
-    with Checkpoints.alone(tmp_path), pytest.raises(filelock.Timeout):
-        filelock.FileLock(tmp_path / ".lock").acquire(timeout=0)
+def test_a_file_of_a_whole_folder_is_flushed_once(tmp_path, monkeypatch):
+    flushed, fsync = [], os.fsync
+    monkeypatch.setattr("jaxwhiten.io.os.fsync", lambda handle: flushed.append(handle) or fsync(handle))
+    with io.whole_folder(tmp_path / "out") as whole:
+        io.write_text(whole / "a", "a")
+        (whole / "b").write_text("b")
+    assert len(flushed) == 3  # a, b and the manifest
+    assert sorted(os.listdir(tmp_path / "out")) == ["a", "b", io.MANIFEST]
+    io.write_text(tmp_path / "alone", "a")
+    assert len(flushed) == 4
 
 
 @pytest.mark.filterwarnings("default")

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from jaxwhiten import Encoder
 from jaxwhiten.search import build_index, load_index, locked
@@ -114,6 +115,20 @@ def test_two_processes_that_add_at_once_lose_nothing(index):
     assert len(set(load_index(index).ids)) == 7 + 2 * 200
 
 
+def test_the_index_is_not_locked_while_texts_are_encoded(run, index, docs, monkeypatch):
+    encode, seen = Encoder.encode, []
+
+    def unlocked(self, texts, **how):
+        with FileLock(index / ".lock", timeout=0):
+            seen.extend(texts)
+        return encode(self, texts, **how)
+
+    monkeypatch.setattr(Encoder, "encode", unlocked)
+    done = run("index", docs, "--update", "--id", "key", "--column", "text", "-o", index)
+    assert done.code == 0, done.err
+    assert len(seen) == 7
+
+
 @pytest.mark.filterwarnings("default")
 def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     """Both have read their texts before either writes; the second waits, and says so."""
@@ -135,7 +150,13 @@ def test_two_adds_at_once_lose_nothing(run, index, tmp_path, monkeypatch):
     thread = threading.Thread(target=other)
     thread.start()
     held.wait(60)
-    threading.Timer(0.3, release.set).start()
+    encode = Encoder.encode
+
+    def encoded(self, *args, **how):
+        threading.Timer(0.5, release.set).start()
+        return encode(self, *args, **how)
+
+    monkeypatch.setattr(Encoder, "encode", encoded)
     rows = "".join(f'b{i},"{text}"\n' for i, text in enumerate(texts[9:]))
     done = change(run, index, "--add", f"key,text\n{rows}", "--id", "key")
     thread.join()

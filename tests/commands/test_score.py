@@ -89,3 +89,21 @@ def test_columns_that_are_not_there(run, tmp_path):
     (tmp_path / "p.csv").write_text("one,two,gold,more\na,b,1,2\n")
     done = run("score", tmp_path / "p.csv", "--model", "absent")
     assert (done.code, "no column 'sentence1'" in done.err) == (2, True)
+
+
+def test_every_sentence_is_encoded_once(run, tiny_model, table, tmp_path, monkeypatch):
+    encoder, encoded = Encoder.from_pretrained(tiny_model, pooling="mean"), []
+    whitening = Whitening(n_components=16).fit(encoder.encode([f"{i} plans" for i in range(300)]))
+    encoder.with_code(SpectrumCode(bytes=8).fit(whitening)).save(tmp_path / "small")
+    encode = Encoder.encode
+
+    def counted(self, texts, **how):
+        encoded.extend(texts)
+        return encode(self, texts, **how)
+
+    monkeypatch.setattr(Encoder, "encode", counted)
+    for model, pooling in ((tiny_model, "mean"), (tmp_path / "small", "auto")):
+        encoded.clear()
+        done = run("score", table("p.tsv"), "--model", model, "--pooling", pooling)
+        assert done.code == 0, done.err
+        assert len(encoded) == len(set(encoded)) > 60

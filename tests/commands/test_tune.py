@@ -92,7 +92,7 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
         (["--task", "STS-C"], "'STS-B'"),
         (["--task", "sts_sample", "--split", "dev"], "Valid: test"),
         (["--task", "sts_sample", "--held-out", "test"], "name another one"),
-        (["--task", "sts_sample", "-k", "99"], "k is 99"),
+        (["--task", "sts_sample", "-k", "99"], "-k must be an integer from 1 to 32, got 99"),
         (["--task", "sts_sample", "--gamma", "2"], "gamma must be"),
         (["--task", "sts_sample", "--plot", "x.svg"], "Valid: .png"),
         (["--pairs", "{dev}", "--split", "dev"], "with --pairs give --held-out-pairs"),

@@ -102,7 +102,7 @@ def test_without_a_corpus(teacher):
     for how, message in (
         ({"fit": True}, "needs a corpus"),
         ({"sif": 0.0}, "above 0"),
-        ({"k": 999}, "from 1 to the 32 columns"),
+        ({"k": 999}, "from 1 to 32, got 999"),
     ):
         with pytest.raises(InputError, match=message):
             distil(read, **how)

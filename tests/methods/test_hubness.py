@@ -118,13 +118,13 @@ def test_the_reference_is_a_uniform_sample_whatever_the_parts(rows):
     parts = MutualProximity(max_reference=100, seed=7)
     for start in range(0, 1000, 90):
         parts.partial_fit(x[start : start + 90])
-    np.testing.assert_array_equal(parts._fitted().state.unit, whole._fitted().state.unit)
-    assert whole._fitted().state.unit.shape == (100, 2)
-    chosen = np.sort(np.round(whole._fitted().state.unit[:, 1] / whole._fitted().state.unit[:, 0]))
+    np.testing.assert_array_equal(parts._fitted().state.reference, whole._fitted().state.reference)
+    assert whole._fitted().state.reference.shape == (100, 2)
+    chosen = np.sort(np.round(whole._fitted().state.reference[:, 1] / whole._fitted().state.reference[:, 0]))
     assert len(np.unique(chosen)) == 100
     assert 430 < chosen.mean() < 570
     other = MutualProximity(max_reference=100, seed=8).fit(x)
-    assert not np.array_equal(other._fitted().state.unit, whole._fitted().state.unit)
+    assert not np.array_equal(other._fitted().state.reference, whole._fitted().state.reference)
 
 
 def test_parameters_are_checked(rows):

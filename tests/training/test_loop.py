@@ -4,12 +4,13 @@ import json
 import os
 import signal
 
+import filelock
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten.errors import NonFiniteError
+from jaxwhiten.errors import NonFiniteError, OutputError
 from jaxwhiten.training.log import Log, plot_run, read_metrics
 from jaxwhiten.training.loop import RunOptions, train
 from jaxwhiten.training.plan import Plan
@@ -61,6 +62,12 @@ def test_files_and_scores(tmp_path):
     assert toy.evaluate(trained.params)["toy dev"] == pytest.approx(scores[best], abs=1e-4)
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_another_training_in_the_folder(tmp_path):
+    with filelock.FileLock(tmp_path / ".lock"), pytest.raises(OutputError, match="another writer is at work"):
+        run(tmp_path)
+    assert os.listdir(tmp_path) == [".lock"]
 
 
 def test_the_best_parameters_come_back_though_later_ones_are_worse(tmp_path):

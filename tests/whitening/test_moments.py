@@ -102,7 +102,7 @@ def test_few_large_rows_among_small_ones(count):
 
 
 def test_blocks_cross_their_borders(monkeypatch, tmp_path):
-    monkeypatch.setattr(reduction, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr("jaxwhiten.arrays.BLOCK_BYTES", 1 << 12)
     monkeypatch.setattr(reduction, "_HOST_BLOCK_BYTES", 1 << 12)
     X = sample(1111, 8, offset=50.0).astype(np.float32)
     np.save(tmp_path / "x.npy", X)

@@ -103,7 +103,7 @@ def test_large_sets_are_scored_in_blocks(whitening, pairs, monkeypatch):
 def test_refusals(whitening, pairs):
     with pytest.raises(NotFittedError):
         tune(Whitening(), pairs)
-    with pytest.raises(InputError, match="k is 25"):
+    with pytest.raises(InputError, match="k must be an integer from 1 to 24, got 25"):
         tune(whitening, pairs, ks=[25])
     with pytest.raises(InputError, match="beta must be"):
         tune(whitening, pairs, betas=[1.5])
