@@ -15,5 +15,6 @@ def get_config():
     config.poolings = "cls,mean,first_last_avg"
     config.ks = "0,192,128,96,64,32"
     config.geometry = True
+    config.baselines = "tfidf,tfidf-pieces,bm25,layer0,centred"
     config.out = "runs/miniature/raw"
     return config

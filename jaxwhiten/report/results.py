@@ -123,7 +123,7 @@ class STSRow(Row):
     Attributes:
       seconds: Of fitting, comparing and scoring, over all tasks.
       bytes: Size of one fitted method's file.
-      versus_raw: By task, and under `"average"` for their mean.
+      versus_raw: By task, and under `"average"` for their mean. So is `versus_words`, the difference to TF-IDF.
     """
 
     seconds: float
@@ -133,6 +133,7 @@ class STSRow(Row):
     geometry: Geometry | None = None
     average_interval: Estimate | None = None
     versus_raw: dict[str, Estimate] | None = None
+    versus_words: dict[str, Estimate] | None = None
 
     def scores(self, aggregate: str) -> dict[str, float]:
         """The score of each task, and under `"average"` their mean; NaN where one of them is undefined."""
@@ -162,7 +163,7 @@ class Reranked:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalRow(Row):
-    """One setting of `eval.retrieval` on one index."""
+    """One setting of `eval.retrieval` on one index; `versus_words` is the difference to TF-IDF."""
 
     backend: str
     options: dict[str, Any]
@@ -185,6 +186,7 @@ class RetrievalRow(Row):
     peak_rss_gb: float | None
     mrr_interval: Estimate | None = None
     versus_raw: Estimate | None = None
+    versus_words: Estimate | None = None
     reranked: Reranked | None = None
 
 
