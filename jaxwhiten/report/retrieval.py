@@ -70,7 +70,10 @@ def quality_table(run: RetrievalRun) -> Table:
         figures["of exact@10"] = figure("index_recall_at_10", 4)
         caption += f" Of exact@10: {protocol['index_recall']}."
     if any(row.mrr_interval for row in run.rows):
-        first: dict[str, views.Cell] = {"MRR@10": figures.pop("MRR@10"), "its interval": lambda row: ends(row.mrr_interval, 4)}
+        first: dict[str, views.Cell] = {
+            "MRR@10": figures.pop("MRR@10"),
+            "its interval": lambda row: ends(row.mrr_interval, 4),
+        }
         first["vs. raw"] = lambda row: change(row.versus_raw, 4) or number(None)
         if any(row.versus_words for row in run.rows):
             first["vs. words"] = lambda row: change(row.versus_words, 4) or number(None)
