@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import tables as benchmarks
+from eval import tables
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
@@ -129,6 +131,44 @@ def test_commands_and_files_named_are_there(page):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+# Tables with figures that are made of no run kept in docs/runs or benchmarks/results, by their heads. A table that gets a run
+# leaves this list, and none comes to it.
+WITHOUT_A_RUN = {
+    "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
+    "docs/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
+    "docs/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
+    "docs/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
+    "docs/files.md": ["| folder |"],  # versions, not figures
+    "docs/miniature.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
+    "docs/protocol.md": ["| baseline |"],  # parameters
+    "docs/scaling.md": ["| | | |"],  # assumptions of a calculation
+}
+MISSING_RUNS = {
+    "docs/methods.md": {"methods", "poolings"},
+    "docs/miniature.md": {"miniature/nli", "miniature/nli-mrpc", "miniature/nli-quora"},
+}
+_MADE = re.compile(r"^<!-- (?:table|aot) .*?^<!-- end -->", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_table_has_its_run(page, tmp_path, monkeypatch):
+    """A table is what `make tables` makes of a run in the repository; others are listed above."""
+    text = page.read_text(encoding="utf-8")
+    bare = re.sub(r"^```.*?^```", "", _MADE.sub("", text), flags=re.DOTALL | re.MULTILINE)
+    found = [table[0] for table in re.finditer(r"(?:^\|.*\n)+", bare, re.MULTILINE) if re.search(r"\d\.\d", table[0])]
+    known = WITHOUT_A_RUN.get(name(page), [])
+    assert len(found) == len(known), [table.splitlines()[0] for table in found]
+    assert all(table.startswith(head) for table, head in zip(found, known, strict=True))
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(tables, "MADE", tmp_path)  # only what is kept counts
+    monkeypatch.setattr(benchmarks, "MADE", tmp_path)
+    copy = tmp_path / "page.md"
+    copy.write_text(text, encoding="utf-8")
+    assert set(tables.fill(copy)) == MISSING_RUNS.get(name(page), set())
+    assert copy.read_text(encoding="utf-8") == text, "run `make tables`"
 
 
 def test_the_repository_is_named_once():
