@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -13,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tables as benchmarks
-from eval import tables
 from jaxwhiten.commands import cli
 from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import MissingDependencyError
@@ -133,8 +132,8 @@ def test_commands_and_files_named_are_there(page):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-# Tables with figures, by their heads, that are made of no run in docs/runs or benchmarks/results. A table that gets a run leaves
-# this list, and none comes to it.
+# Tables with figures, by their heads, that are made of no run in docs/runs or benchmarks/results. A table that gets a run
+# leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
     "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
     "docs/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
@@ -152,8 +151,26 @@ MISSING_RUNS = {
 _MADE = re.compile(r"^<!-- (?:table|aot) .*?^<!-- end -->", re.DOTALL | re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Every page as `make tables` writes it from the runs in the repository alone, and what it says of each."""
+    folder = tmp_path_factory.mktemp("pages")
+    for page in PAGES:
+        copy = folder / name(page)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy)
+    (folder / "benchmarks").mkdir()
+    for kept in ("docs/runs", "benchmarks/results"):
+        (folder / kept).symlink_to(ROOT / kept)
+    command = [sys.executable, "-m", "eval.tables", *map(name, PAGES)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, dict(re.findall(r"^(\S+\.md): (.*)$", done.stderr, re.MULTILINE))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_table_has_its_run(page, tmp_path, monkeypatch):
+def test_every_table_has_its_run(page, made):
     """A table is what `make tables` makes of a run in the repository; others are listed above."""
     text = page.read_text(encoding="utf-8")
     bare = re.sub(r"^```.*?^```", "", _MADE.sub("", text), flags=re.DOTALL | re.MULTILINE)
@@ -161,14 +178,10 @@ def test_every_table_has_its_run(page, tmp_path, monkeypatch):
     known = WITHOUT_A_RUN.get(name(page), [])
     assert len(found) == len(known), [table.splitlines()[0] for table in found]
     assert all(table.startswith(head) for table, head in zip(found, known, strict=True))
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(tables, "MADE", tmp_path)  # only what is kept counts
-    monkeypatch.setattr(benchmarks, "MADE", tmp_path)
-    copy = tmp_path / "page.md"
-    copy.write_text(text, encoding="utf-8")
-    assert set(tables.fill(copy)) == MISSING_RUNS.get(name(page), set())
-    assert copy.read_text(encoding="utf-8") == text, "run `make tables`"
+    folder, said = made
+    missing = said[name(page)].partition("the runs are not there: ")[2]
+    assert set(missing.split(", ")) - {""} == MISSING_RUNS.get(name(page), set())
+    assert (folder / name(page)).read_text(encoding="utf-8") == text, "run `make tables`"
 
 
 def test_the_repository_is_named_once():
