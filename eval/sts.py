@@ -18,6 +18,7 @@ from eval.common import Notes, Settings, finish, header_fields, load_encoder, py
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
+from eval.probes import PROBES, load_probe
 from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
@@ -36,14 +37,14 @@ def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     settings = Settings.read(config)
     whitenings = settings.whitenings
-    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
+    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
     (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
     methods = choices("methods", config.methods, tuple(METHODS)) if config.methods else ()
     if "centred" in settings.baselines:
         methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    tasks = [load_sts(name, settings.data_dir) for name in task_names]
+    tasks = [(load_probe if name in PROBES else load_sts)(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))

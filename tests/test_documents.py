@@ -132,7 +132,7 @@ def test_commands_and_files_named_are_there(page):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
 
 
-# Tables with figures, by their heads, that are made of no run in docs/runs or benchmarks/results. A table that gets a run
+# Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
     "README.md": ["| your encoder |"],  # advice, in figures of the tables below it

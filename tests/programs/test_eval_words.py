@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from configs import demo, quora
-from eval import retrieval, sts, words
+from eval import probes, retrieval, sts, words
 from jaxwhiten import Encoder, evaluate, metrics, report
-from jaxwhiten.datasets import load_sts
+from jaxwhiten.datasets import Pairs, STSTask, load_sts
 from jaxwhiten.datasets.retrieval import read_pairs_file
 from jaxwhiten.errors import InputError, MissingDependencyError
 from tests.programs.test_eval_retrieval import generate
@@ -167,3 +167,33 @@ def test_mistakes_in_baselines_are_named(tmp_path, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
     with pytest.raises(MissingDependencyError, match=r"scikit-learn.*\[eval\]"):
         sts.main(sts_config(tmp_path, model))
+
+
+def test_probes_are_made_from_the_tasks(monkeypatch):
+    rows = [
+        ("a red house near", "a red house near"),
+        ("a red house near", "one big blue lake"),
+        ("a blue house", "a blue lake"),
+    ]
+    pairs = Pairs(*map(list, zip(*rows * 4, strict=True)), np.tile([5.0, 0.0, 4.0], 4), [""] * 12)
+    monkeypatch.setattr(probes, "load_sts", lambda name, _: STSTask(name, {"test": pairs}))
+    least, most = (probes.load_probe(f"{name}-overlap", None).splits["test"] for name in ("low", "high"))
+    assert len(least) == len(most) == 7 * 3
+    assert set(least.score) == {0.0}
+    assert set(most.score) == {5.0}
+    changed = probes.load_probe("swapped", None).splits["test"]
+    half = len(changed) // 2
+    assert half == 7 * 4  # equal sentences are left out
+    assert changed.score.tolist() == [1.0] * half + [0.0] * half
+    for same, other in zip(changed.sentence2[:half], changed.sentence2[half:], strict=True):
+        assert same == "a blue lake"
+        assert sorted(other.split()) == sorted(same.split())
+
+
+def test_words_cannot_tell_swapped_words():
+    texts = ["The small dog chased the other cat.", "The small cat chased the other dog."]
+    changed = probes.swapped(texts[0], np.random.default_rng(0))
+    assert changed != texts[0]
+    assert bag(changed) == bag(texts[0])
+    assert probes.swapped("a dog of it", np.random.default_rng(0)) is None
+    assert probes.overlap(*texts) == 1
