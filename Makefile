@@ -185,7 +185,7 @@ distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-Mini
 # beside full fine-tuning.
 KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
 HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv --config.max_length=32 --config.ks=0
-adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
+adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
 	@for seed in $(SEEDS); do for setting in $(KINDS); do \
 	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \
@@ -195,7 +195,7 @@ adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside 
 	      --config.out=$$out-beside-$${beside%%:*} || exit 1; \
 	  done; \
 	done; kind=full; \
-	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean \
+	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean --config.baselines=tfidf,bm25 \
 	  --config.out=runs/adapter/untuned-$$seed || exit 1; done
 
 # A cross-encoder learns duplicates, none of whose questions is in what it re-ranks: a tuned encoder's results and those of
