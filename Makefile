@@ -95,18 +95,19 @@ reproduce: $(call stamp,cpu-data) ## Every row of the paper's two tables; needs 
 	    --config.out=runs/reproduce/quora-$$name $(reproduce_QUORA_ARGS) || exit 1; \
 	done
 
-# Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and two retrieval tables.
+# Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and three retrieval tables.
 PAIRS ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_sae.tsv.gz
 RETRIEVE = $(BIN)/python -m eval.retrieval --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
+BASELINES = --config.baselines=tfidf,tfidf-pieces,bm25,layer0,centred
 
-miniature: $(call stamp,cpu-data-train) ## The paper's tables on the encoder that ships here; needs the data folder
+miniature: $(call stamp,cpu-data-train-eval) ## The paper's tables on the encoder that ships here; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@$(BIN)/python -m eval.sts --config configs/miniature.py
 	@$(BIN)/python -m train.sbert --config configs/nli_small.py
 	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/nli-small/model --config.out=runs/miniature/nli
 	@for setting in raw:jaxwhiten-tiny nli:runs/nli-small/model; do \
-	  for data in mrpc quora:$(PAIRS); do \
-	    $(RETRIEVE) --config.model=$${setting#*:} --config.dataset=$${data#*:} \
+	  for data in mrpc pydocs quora:$(PAIRS); do \
+	    $(RETRIEVE) $(BASELINES) --config.model=$${setting#*:} --config.dataset=$${data#*:} \
 	      --config.out=runs/miniature/$${setting%%:*}-$${data%%:*} || exit 1; \
 	  done; \
 	done
@@ -169,7 +170,7 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	    $(TRAIN) --config.seed=$$seed$$stage --config.model=$$model || exit 1; model=$$out/model; \
 	  done; else $(TRAIN) --config.seed=$$seed || exit 1; fi; \
 	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.geometry=False \
-	    --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
+	    --config.baselines= --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
 	done; done
 
 distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/finetune.md; needs the data folder
@@ -177,14 +178,14 @@ distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-Mini
 	  $(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT) --config.seed=$$seed \
 	    --config.output=$$out || exit 1; \
 	  $(BIN)/python -m eval.sts --config configs/miniature.py --config.model=$$out/model --config.poolings=mean \
-	    --config.ks=0 --config.geometry=False --config.out=$$out-sts || exit 1; \
+	    --config.baselines= --config.ks=0 --config.geometry=False --config.out=$$out-sts || exit 1; \
 	done
 
 # Each kind with its rate, for equal steps; then search among the questions held out, beside the un-tuned encoder and
 # beside full fine-tuning.
 KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
 HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv --config.max_length=32 --config.ks=0
-adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
+adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
 	@for seed in $(SEEDS); do for setting in $(KINDS); do \
 	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \
@@ -194,7 +195,7 @@ adapters: $(call stamp,cpu-data-train) ## Adapters on Quora's duplicates beside 
 	      --config.out=$$out-beside-$${beside%%:*} || exit 1; \
 	  done; \
 	done; kind=full; \
-	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean \
+	$(HELD_OUT) --config.model=jaxwhiten-tiny --config.poolings=mean --config.baselines=tfidf,bm25 \
 	  --config.out=runs/adapter/untuned-$$seed || exit 1; done
 
 # A cross-encoder learns duplicates, none of whose questions is in what it re-ranks: a tuned encoder's results and those of

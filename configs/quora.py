@@ -31,6 +31,9 @@ def get_config():
     config.rerank = ""  # folder of a cross-encoder that re-ranks the first results; empty for none
     config.rerank_depth = 100  # results that it re-ranks
     config.rerank_queries = 1000  # queries with gold whose results it re-ranks; 0 for all
+    # Controls beside the encoder, fitted as the whitenings are: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
+    # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
+    config.baselines = ""
     config.max_length = 64  # tokens, special tokens counted
     config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs

@@ -31,6 +31,9 @@ def get_config():
     # Or sts_sample, the pairs that ship with the package.
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
     config.aggregate = "wmean"  # shown in the table; or mean, all: all three are stored
+    # Controls beside the encoder, fitted as the whitenings are: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
+    # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
+    config.baselines = ""
     config.max_length = 64  # tokens, special tokens counted
     config.dtype = "float32"  # or bfloat16: what matrix products run in; with openvino also int8
     config.engine = "jax"  # or openvino, on CPUs

@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 import jaxwhiten
 from eval.encoding import pooling_names
 from eval.settings import choices, integers, parameters
+from eval.words import BASELINES, LAYER0, WORDS, scikit_learn
 from jaxwhiten import Encoder
 from jaxwhiten.datasets import NLIRows, load_nli
 from jaxwhiten.errors import InputError
@@ -41,23 +42,44 @@ class Settings:
     ks: tuple[int, ...]  # 0 is the full dimension
     out: Path
     data_dir: str | None
+    baselines: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, config: ConfigDict) -> Settings:
         """The settings, checked; makes the folder for results, before anything slow."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
+        baselines = choices("baselines", config.baselines, BASELINES) if config.baselines else ()
+        layer0 = (LAYER0,) if "layer0" in baselines else ()
         settings = cls(
-            pooling_names(config.poolings),
+            tuple(dict.fromkeys((*pooling_names(config.poolings), *layer0))),
             choices("whitening", config.whitening, WHITENINGS),
             parameters(config),
             integers("ks", config.ks),
             Path(config.out),
             config.data_dir or None,
+            baselines,
         )
+        if settings.words and settings.whitenings == ("none",):
+            raise InputError(
+                f"config.baselines: {', '.join(settings.words)} count words on what a whitening is fitted on; "
+                "add target or nli to config.whitening."
+            )
+        if settings.words:
+            scikit_learn()
         if distributed.is_writer():
             make_folder(settings.out)
         return settings
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The baselines that know words alone."""
+        return tuple(name for name in self.baselines if name in WORDS)
+
+    @property
+    def protocol(self) -> dict[str, dict[str, str]]:
+        """What the header of a run says about them."""
+        return {"words": {name: WORDS[name] for name in self.words}} if self.words else {}
 
     def load_nli(self) -> NLIRows | None:
         """The NLI rows, or None where no whitening is fitted on them."""

@@ -9,6 +9,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from eval.tasks import TaskIndex
+from eval.words import TFIDF, beside
 from jaxwhiten.metrics import bootstrap
 from jaxwhiten.report import results
 
@@ -44,7 +45,7 @@ def with_intervals(
     """The rows with intervals of one aggregate, from what `resampled` drew: of every task, and of their mean.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`.
+    in `versus_raw`. `versus_words` is the same to TF-IDF fitted on the same texts, and of raw vectors to the first one.
     """
     scores = [row.scores(aggregate) for row in rows]
 
@@ -59,13 +60,15 @@ def with_intervals(
         return found
 
     raw = {row.pooling: number for number, row in enumerate(rows) if row.whitening == "none"}
+    words = {row.whitening: number for number, row in enumerate(rows) if row.pooling == TFIDF}
     complete = []
     for number, row in enumerate(rows):
-        of, base = estimates(number), raw.get(row.pooling, number)
+        of, bases = estimates(number), (raw.get(row.pooling), beside(words, row.whitening))
+        versus, versus_words = (None if base in (None, number) else estimates(number, base) for base in bases)
         tasks_of = {
             name: dataclasses.replace(scores_of, low=of[name].low, high=of[name].high)
             for name, scores_of in row.tasks.items()
         }
-        versus = estimates(number, base) if base != number else None
-        complete.append(dataclasses.replace(row, tasks=tasks_of, average_interval=of["average"], versus_raw=versus))
+        intervals = {"average_interval": of["average"], "versus_raw": versus, "versus_words": versus_words}
+        complete.append(dataclasses.replace(row, tasks=tasks_of, **intervals))
     return complete

@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
+from scipy.sparse import csr_matrix
 
 from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
 from eval.settings import RAW, choices, row_fields
+from eval.words import CENTRED, TFIDF, beside, count, fits, nearest, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import RetrievalData, load_retrieval
@@ -37,6 +39,7 @@ from jaxwhiten.runtime import distributed
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 
 FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
+_UNTIMED = ("time_with_whitening_ms", "single_p50_ms", "single_p99_ms", "single_text_p50_ms", "single_text_p99_ms")
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,22 @@ def main(config: ConfigDict) -> None:
     if not distributed.is_writer():
         return
 
-    run = report.Run(make_header(config, encoder, searches, encoded_in))
+    run = report.Run(make_header(config, encoder, searches, encoded_in, settings))
     report.remove_views(settings.out)
     documents, queries = ([number[text] for text in texts] for texts in (data.documents, data.queries))
     notes = Notes()
+    words_ranks: dict[str, np.ndarray] = {}
+    for name in settings.words:
+        counts = count(name, [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
+        fitted_on = {"documents": documents}  # as BM25 is defined
+        if name != "bm25":
+            fitted_on = fits(settings.whitenings, [*documents, *queries], len(number), counts.shape[0])
+        for row, ranks in score_words(name, counts, documents, queries, fitted_on, data.gold):
+            if name == TFIDF:
+                words_ranks[row.whitening] = ranks
+            base = None if name == TFIDF else beside(words_ranks, row.whitening)
+            estimates = intervals(ranks, None, config.bootstrap, config.seed, base)
+            run.rows.append(dataclasses.replace(row, **estimates))
     raw_ranks: dict[tuple[str, str], np.ndarray] = {}
     if other is not None:
         found = store.encode(other, list(number))
@@ -112,12 +127,13 @@ def main(config: ConfigDict) -> None:
     kept: dict[bool, tuple[results.RetrievalRow, Index]] = {}  # the best raw and the best whitened index
     for pooling in poolings:
         vectors = Vectors(encoder.name, pooling, raw[pooling][documents], raw[pooling][queries])
-        for whitening in settings.whitenings:
+        for whitening in (*settings.whitenings, *[CENTRED] * ("centred" in settings.baselines)):
+            base = beside(words_ranks, whitening)
             found = whitened(whitening, vectors, moments.get(pooling), settings, ks[pooling], notes)
             for setting, inside in found:
                 for row, index, ranks in score(setting, inside, vectors, encoder, searches):
                     key, is_raw = (pooling, row.backend), inside is None
-                    estimates = intervals(ranks, raw_ranks.get(key), config.bootstrap, config.seed)
+                    estimates = intervals(ranks, raw_ranks.get(key), config.bootstrap, config.seed, base)
                     run.rows.append(dataclasses.replace(row, **estimates))
                     if is_raw:
                         raw_ranks[key] = ranks
@@ -139,12 +155,18 @@ def whitened(
 ) -> Iterator[tuple[dict[str, Any], Whitening | None]]:
     """The fields of every setting of a pooling and a whitening, with what goes inside the index.
 
-    `target` is fitted on documents and queries. Without whitening there is one setting, at the full dimension.
+    `target` is fitted on documents and queries. Without whitening, and centred alone, there is one setting, at the full
+    dimension.
     """
     setting = {"model": vectors.model, "pooling": vectors.pooling, "whitening": whitening}
-    setting |= {"transductive": whitening == "target"}
+    setting |= {"transductive": whitening in ("target", CENTRED)}
     if whitening == "none":
         yield setting | {"k": vectors.documents.shape[1], **row_fields(RAW), "n_fit": 0}, None
+        return
+    if whitening == CENTRED:
+        inside = Whitening(gamma=0.0).fit(np.concatenate([vectors.documents, vectors.queries]))
+        fields = {"k": inside.kernel[0].shape[1], "beta": None, "gamma": None, "n_fit": int(inside.n_samples_seen_)}
+        yield setting | fields, inside
         return
     with notes.of(whitening, vectors.pooling):
         fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents).update(vectors.queries)
@@ -191,9 +213,7 @@ def score(
             **setting,
             backend=backend,
             options=index.options,
-            mrr_at_10=float(ranks.mean()) if len(ranks) else math.nan,
-            **{f"recall_at_{k}": metrics.recall_at_k(ids, data.gold, k) for k in (1, 10, 100)},
-            ndcg_at_10=metrics.ndcg_at_k(ids, data.gold, 10),
+            **quality(ids, ranks, data.gold),
             index_recall_at_10=exact[reference].recall(ids[searches.exact][:, :first]),
             time_ms=1000 * seconds / len(prepared),
             time_with_whitening_ms=1000 * seconds_raw / len(prepared),
@@ -210,6 +230,60 @@ def score(
         )
         say(f"{row.name}, {backend}: MRR@10 {row.mrr_at_10:.4f}, {row.time_ms:.4f} ms per query")
         yield row, index, ranks
+
+
+def score_words(
+    name: str,
+    counts: csr_matrix,
+    documents: Sequence[int],
+    queries: Sequence[int],
+    fitted_on: Mapping[str, Sequence[int]],
+    gold: metrics.Gold,
+) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
+    """For each fit a row of a baseline of `eval.words`, and the reciprocal rank of each query with gold.
+
+    Documents, queries and what is fitted on are rows of the counts. Nothing is searched one by one.
+    """
+    for whitening, rows in fitted_on.items():
+        started = time.perf_counter()
+        as_queries, as_documents = weigh(name, counts, counts[rows])
+        stored, asked = as_documents[documents], as_queries[queries]
+        built = time.perf_counter()
+        ids = nearest(asked, stored, min(DEEP, len(documents)))
+        seconds, size = time.perf_counter() - built, stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
+        ranks = metrics.reciprocal_ranks(ids, gold, FIRST)
+        row = results.RetrievalRow(
+            model="words",
+            pooling=name,
+            whitening=whitening,
+            k=counts.shape[1],
+            beta=None,
+            gamma=None,
+            n_fit=len(rows),
+            transductive=whitening == "target",
+            backend="sparse",
+            options={},
+            **quality(ids, ranks, gold),
+            index_recall_at_10=1.0,
+            time_ms=1000 * seconds / len(queries),
+            queries_per_second=len(queries) / seconds,
+            **dict.fromkeys(_UNTIMED, math.nan),
+            memory_gib=size / 2**30,
+            index_bytes=size,
+            build_seconds=built - started,
+            peak_rss_gb=machine().peak_rss_gb,
+        )
+        say(f"{row.name}: MRR@10 {row.mrr_at_10:.4f}")
+        yield row, ranks
+
+
+def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str, float]:
+    """The figures of a row that tell what was found."""
+    return {
+        "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
+        **{f"recall_at_{k}": metrics.recall_at_k(ids, gold, k) for k in (1, 10, 100)},
+        "ndcg_at_10": metrics.ndcg_at_k(ids, gold, 10),
+    }
 
 
 def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
@@ -233,11 +307,14 @@ def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
     )
 
 
-def intervals(ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int) -> dict[str, results.Estimate]:
-    """The MRR with its bootstrap interval and, given the raw row's ranks, the paired difference to it with its own."""
+def intervals(
+    ranks: np.ndarray, raw: np.ndarray | None, resamples: int, seed: int, words: np.ndarray | None = None
+) -> dict[str, results.Estimate]:
+    """The MRR with its bootstrap interval and, given the ranks of the raw row or of TF-IDF, the paired differences."""
     if not resamples or not len(ranks):
         return {}
-    compared = {"mrr_interval": ranks} | ({} if raw is None else {"versus_raw": ranks - raw})
+    others = {"versus_raw": raw, "versus_words": words}
+    compared = {"mrr_interval": ranks} | {name: ranks - base for name, base in others.items() if base is not None}
     return {name: estimate(values, resamples, seed) for name, values in compared.items()}
 
 
@@ -261,7 +338,7 @@ def examples(
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: results.Encoding
+    config: ConfigDict, encoder: Encoder, searches: Searches, encoding: results.Encoding, settings: Settings
 ) -> results.RetrievalHeader:
     """What `run.json` says about the rows."""
     data = searches.data
@@ -279,6 +356,7 @@ def make_header(
             "single": f"{len(searches.single):,} queries one after another",
             "memory": "documents × k × 4 bytes / 2^30",
             "target": "fitted on documents and queries",
+            **settings.protocol,
         },
         **header_fields(config, encoder, encoding),
     )

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from eval.common import Notes
 from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
+from eval.words import cosines, weigh
 from jaxwhiten import Moments, Whitening, metrics
 from jaxwhiten.methods import make_method, pair_similarity
 from jaxwhiten.metrics import geometry
@@ -156,6 +158,27 @@ def score_method(
         reduced = method.transform(encoded.x[:1]) if hasattr(method, "transform") else encoded.x
         setting = {"k": reduced.shape[1], "beta": None, "gamma": None, "bytes": _file_bytes(method)}
         yield tally.row(encoded, name, fit_seconds=fit_seconds, **setting)
+
+
+def score_words(
+    name: str, counts: csr_matrix, tasks: Sequence[TaskIndex], fits: Mapping[str, np.ndarray | None]
+) -> Iterator[Scored]:
+    """Rows of a baseline of `eval.words`, one for each fit: cosines of what its documents are weighed as.
+
+    `counts` are of the unique sentences first. `fits` has by name the rows of it that words are counted on; None for
+    the sentences that `target` is fitted on, task by task.
+    """
+    for whitening, rows in fits.items():
+        tally, fit_seconds = _Tally(), 0.0
+        for task in tasks:
+            started = time.perf_counter()
+            fit_on = counts[task.fit if rows is None else rows]
+            _, weights = weigh(name, counts, fit_on)
+            fit_seconds += time.perf_counter() - started
+            tally.add(task, cosines(weights, task.left, task.right), fit_on.shape[0])
+            tally.seconds += time.perf_counter() - started
+        setting = {"k": counts.shape[1], "beta": None, "gamma": None, "bytes": 8 * counts.shape[1]}
+        yield tally.row(Encoded("words", name, counts, tasks), whitening, fit_seconds=fit_seconds, **setting)
 
 
 def rank(x: np.ndarray, task: TaskIndex) -> results.Ranking:

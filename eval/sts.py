@@ -18,9 +18,11 @@ from eval.common import Notes, Settings, finish, header_fields, load_encoder, py
 from eval.encoding import EMPTY, encode, expand_poolings, first_plain, nli_moments
 from eval.figures import add_heat_map, add_spectrum, shown_task
 from eval.intervals import resampled, with_intervals
-from eval.scoring import fit, score, score_method
+from eval.probes import PROBES, load_probe
+from eval.scoring import fit, score, score_method, score_words
 from eval.settings import choices
 from eval.tasks import Encoded, index_sentences
+from eval.words import CENTRED, count, fits
 from jaxwhiten import Encoder, metrics, report
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, NLIRows, load_sts
@@ -35,12 +37,14 @@ def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     settings = Settings.read(config)
     whitenings = settings.whitenings
-    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE))
+    task_names = choices("tasks", config.tasks, (*STS_TASKS, SAMPLE, *PROBES))
     (aggregate,) = choices("aggregate", [config.aggregate], metrics.AGGREGATES)
     methods = choices("methods", config.methods, tuple(METHODS)) if config.methods else ()
+    if "centred" in settings.baselines:
+        methods = tuple(dict.fromkeys((CENTRED, *methods)))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    tasks = [load_sts(name, settings.data_dir) for name in task_names]
+    tasks = [(load_probe if name in PROBES else load_sts)(name, settings.data_dir) for name in task_names]
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     sentences, indices = index_sentences(tasks, test_only=not ("target" in whitenings or methods))
@@ -59,10 +63,16 @@ def main(config: ConfigDict) -> None:
     if not distributed.is_writer():
         return
 
-    run = report.Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in))
+    run = report.Run(make_header(config, encoder, task_names, aggregate, nli, encoded_in, settings))
     report.remove_views(settings.out)
     notes, similarities = Notes(), []
     measured = indices[shown_task(indices)] if config.geometry else None
+    for name in settings.words:
+        counts = count(name, [*sentences, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
+        fitted_on = fits(whitenings, None, len(sentences), counts.shape[0])
+        for row, found in score_words(name, counts, indices, fitted_on):
+            run.rows.append(row)
+            similarities.append(found)
     of_spectrum = "nli" if "nli" in whitenings else "target"
     of_heat_map = "target" if "target" in whitenings else "nli"
     for pooling in poolings:
@@ -70,17 +80,17 @@ def main(config: ConfigDict) -> None:
         for whitening in (*whitenings, *methods):
             if whitening in whitenings:
                 gamma = max(parameters["gamma"] for parameters in settings.parameters)
-                fits = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
-                scored = score(encoded, fits, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
+                fitted = fit(whitening, encoded, moments.get(pooling), max(ks[pooling]), notes, gamma=gamma)
+                scored = score(encoded, fitted, settings.parameters, ks[pooling], measured, config.seed, config.ranking)
             else:
                 scored = score_method(whitening, encoded, ks[pooling], notes, measured, config.seed)
             for row, found in scored:
                 run.rows.append(row)
                 similarities.append(found)
             if whitening == of_spectrum:
-                run = add_spectrum(run, encoded, fits)
+                run = add_spectrum(run, encoded, fitted)
             if whitening == of_heat_map and run.header.similarity is None:
-                run = add_heat_map(run, encoded, fits, tasks, max(ks[pooling]))
+                run = add_heat_map(run, encoded, fitted, tasks, max(ks[pooling]))
             run = run.with_header(warnings=notes.texts())
             run.save(settings.out)
 
@@ -105,6 +115,7 @@ def make_header(
     aggregate: str,
     nli: NLIRows | None,
     encoding: results.Encoding,
+    settings: Settings,
 ) -> results.STSHeader:
     """What `run.json` says about the rows."""
     fitted_on = {"target": "fitted on both sides of all scored pairs of the task, all splits"}
@@ -124,6 +135,7 @@ def make_header(
             "similarity": "cosine",
             "whitening": fitted_on,
             "methods": "fitted as target",
+            **settings.protocol,
         },
         nli=None if nli is None else tuple(nli.summary().splitlines()),
         **header_fields(config, encoder, encoding),

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -129,6 +130,55 @@ def test_commands_and_files_named_are_there(page):
         assert command in cli.COMMANDS, command
     for target in re.findall(r"\bmake ([a-z-]+)\b", " ".join(re.findall(r"`(make [^`]*)`", text))):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
+
+
+# Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
+# leaves this list, and none comes to it.
+WITHOUT_A_RUN = {
+    "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
+    "docs/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
+    "docs/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
+    "docs/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
+    "docs/files.md": ["| folder |"],  # versions, not figures
+    "docs/miniature.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
+    "docs/protocol.md": ["| baseline |"],  # parameters
+    "docs/scaling.md": ["| | | |"],  # assumptions of a calculation
+}
+MISSING_RUNS = {"docs/methods.md": {"methods", "poolings"}}
+_MADE = re.compile(r"^<!-- (?:table|aot) .*?^<!-- end -->", re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Every page as `make tables` writes it from the runs in the repository alone, and what it says of each."""
+    folder = tmp_path_factory.mktemp("pages")
+    for page in PAGES:
+        copy = folder / name(page)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, copy)
+    (folder / "benchmarks").mkdir()
+    for kept in ("docs/runs", "benchmarks/results"):
+        (folder / kept).symlink_to(ROOT / kept)
+    command = [sys.executable, "-m", "eval.tables", *map(name, PAGES)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, dict(re.findall(r"^(\S+\.md): (.*)$", done.stderr, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_table_has_its_run(page, made):
+    """A table is what `make tables` makes of a run in the repository; others are listed above."""
+    text = page.read_text(encoding="utf-8")
+    bare = re.sub(r"^```.*?^```", "", _MADE.sub("", text), flags=re.DOTALL | re.MULTILINE)
+    found = [table[0] for table in re.finditer(r"(?:^\|.*\n)+", bare, re.MULTILINE) if re.search(r"\d\.\d", table[0])]
+    known = WITHOUT_A_RUN.get(name(page), [])
+    assert len(found) == len(known), [table.splitlines()[0] for table in found]
+    assert all(table.startswith(head) for table, head in zip(found, known, strict=True))
+    folder, said = made
+    missing = said[name(page)].partition("the runs are not there: ")[2]
+    assert set(missing.split(", ")) - {""} == MISSING_RUNS.get(name(page), set())
+    assert (folder / name(page)).read_text(encoding="utf-8") == text, "run `make tables`"
 
 
 def test_the_repository_is_named_once():

@@ -31,7 +31,7 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
             panels.setdefault(row.label + row.knobs, []).append(row)
     if not panels:
         return None
-    poolings = list(dict.fromkeys(row.pooling for row in run.rows))
+    poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.has_knobs or row.whitening == "none"))
     colours = {pooling: COLOURS[i % len(COLOURS)] for i, pooling in enumerate(poolings)}
     with new_panels(path, list(panels)) as (figure, axes):
         for axis, rows in zip(axes, panels.values(), strict=False):

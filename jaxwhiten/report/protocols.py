@@ -3,8 +3,12 @@
 from typing import NotRequired, TypedDict  # without `annotations` of the future, for a TypedDict reads NotRequired
 
 
-class STSProtocol(TypedDict):
-    """How `eval.sts` scores; `whitening` says by name what each was fitted on."""
+class _WordsProtocol(TypedDict, total=False):
+    words: dict[str, str]
+
+
+class STSProtocol(_WordsProtocol):
+    """How `eval.sts` scores; `whitening` says by name what each was fitted on, `words` what each baseline is."""
 
     max_length: int
     empty_sentence: str
@@ -15,8 +19,8 @@ class STSProtocol(TypedDict):
     methods: str
 
 
-class RetrievalProtocol(TypedDict):
-    """How `eval.retrieval` measures."""
+class RetrievalProtocol(_WordsProtocol):
+    """How `eval.retrieval` measures; `words` as for `eval.sts`."""
 
     max_length: int
     quality: str

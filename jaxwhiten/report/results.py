@@ -119,6 +119,7 @@ class STSRow(Row):
     geometry: Geometry | None = None
     average_interval: Estimate | None = None
     versus_raw: dict[str, Estimate] | None = None  # by task, and under "average" for their mean
+    versus_words: dict[str, Estimate] | None = None  # likewise, the difference to TF-IDF
 
     def scores(self, aggregate: str) -> dict[str, float]:
         """The score of each task, and under `"average"` their mean; NaN where one of them is undefined."""
@@ -148,7 +149,7 @@ class Reranked:
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalRow(Row):
-    """One setting of `eval.retrieval` on one index."""
+    """One setting of `eval.retrieval` on one index; `versus_words` is the difference to TF-IDF."""
 
     backend: str
     options: dict[str, Any]
@@ -171,6 +172,7 @@ class RetrievalRow(Row):
     peak_rss_gb: float | None
     mrr_interval: Estimate | None = None
     versus_raw: Estimate | None = None
+    versus_words: Estimate | None = None
     reranked: Reranked | None = None
 
 

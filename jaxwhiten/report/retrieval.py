@@ -70,12 +70,22 @@ def quality_table(run: RetrievalRun) -> Table:
         figures["of exact@10"] = figure("index_recall_at_10", 4)
         caption += f" Of exact@10: {protocol['index_recall']}."
     if any(row.mrr_interval for row in run.rows):
-        first = {"MRR@10": figures.pop("MRR@10"), "its interval": lambda row: ends(row.mrr_interval, 4)}
-        figures = {**first, "vs. raw": lambda row: change(row.versus_raw, 4) or number(None), **figures}
+        first: dict[str, views.Cell] = {
+            "MRR@10": figures.pop("MRR@10"),
+            "its interval": lambda row: ends(row.mrr_interval, 4),
+        }
+        first["vs. raw"] = lambda row: change(row.versus_raw, 4) or number(None)
+        if any(row.versus_words for row in run.rows):
+            first["vs. words"] = lambda row: change(row.versus_words, 4) or number(None)
+        figures = {**first, **figures}
         caption += (
             f" Intervals: {header.level:.0%} bootstrap over queries; {SIGNIFICANT}: the interval of the paired "
             "difference to the raw vectors of the same pooling and index leaves out 0."
+            + " Vs. words: the same to TF-IDF, its idf counted on what the whitening was fitted on."
+            * ("vs. words" in first)
         )
+    seen = {row.pooling for row in run.rows}
+    caption += "".join(f" {name}: {text}." for name, text in protocol.get("words", {}).items() if name in seen)
     notes = [TRANSDUCTIVE_NOTE] if any(row.transductive for row in run.rows) else []
     best = {head: [getattr(row, name) for row in run.rows] for head, name in _QUALITY.items()}
     return _table(run, figures, caption, notes=[*notes, *header.warnings], best=best)

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxwhiten.report import page, views
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
-from jaxwhiten.report.results import SIGNIFICANT, STSRow
+from jaxwhiten.report.results import SIGNIFICANT, Estimate, STSRow
 from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.table import Table, model_name, number
 from jaxwhiten.report.views import change, ends, figure
@@ -53,8 +53,9 @@ def _caption(run: STSRun) -> str:
     ]
     if len(parameters) == 1:
         parts.append(f"Whitening with {', '.join(f'{name} = {value}' for name, value in parameters[0].items())}.")
-    seen = {row.whitening for row in run.rows}
-    parts += [f"{name}: {text}." for name, text in header.protocol["whitening"].items() if name in seen]
+    seen = {name for row in run.rows for name in (row.whitening, row.pooling)}
+    told = header.protocol["whitening"] | header.protocol.get("words", {})
+    parts += [f"{name}: {text}." for name, text in told.items() if name in seen]
     return " ".join(parts)
 
 
@@ -88,9 +89,9 @@ def average_table(run: STSRun) -> Table:
 
 
 def _vectors(row: STSRow) -> str:
-    """What was done to the vectors of a row, in words where there are any."""
+    """What was done to the vectors of a row, in words where there are any; nothing to baselines of words."""
     if not row.has_knobs:
-        return "raw" if row.whitening == "none" else row.whitening
+        return {"none": "raw", "target": "", "nli": ""}.get(row.whitening, row.whitening)
     names = {", β=1, γ=1": "whitened", ", β=1, γ=0": "PCA"}
     return names.get(row.knobs, row.knobs.removeprefix(", "))
 
@@ -145,8 +146,27 @@ def difference_table(run: STSRun) -> Table | None:
         f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
         "of the pairs within each subset)."
     )
-    figures: dict[str, Any] = {name: lambda row, name=name: change(row.versus_raw[name]) for name in header.scored}
-    figures["its interval"] = lambda row: ends(row.versus_raw[header.scored[-1]], signed=True)
+    return _differences(run, rows, "versus_raw", caption)
+
+
+def words_table(run: STSRun) -> Table | None:
+    """What each setting adds to TF-IDF fitted on the same texts; None for a run without that baseline."""
+    rows = [row for row in run.rows if row.versus_words is not None]
+    caption = (
+        "Difference to TF-IDF whose idf is counted on the texts that the whitening was fitted on. "
+        f"{SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap)."
+    )
+    return _differences(run, rows, "versus_words", caption) if rows else None
+
+
+def _differences(run: STSRun, rows: Sequence[STSRow], field: str, caption: str) -> Table:
+    def of(row: STSRow, name: str) -> Estimate:
+        found: Estimate = getattr(row, field)[name]
+        return found
+
+    scored = run.header.scored
+    figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in scored}
+    figures["its interval"] = lambda row: ends(of(row, scored[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
 
 
@@ -225,6 +245,7 @@ _VIEWS = views.Views(
     {
         "Scores": sts_table,
         "Against the raw vectors": difference_table,
+        "Against words alone": words_table,
         "Geometry": geometry_table,
         "Ranks of similar pairs": ranking_table,
         "Cost": cost_table,

@@ -1,0 +1,199 @@
+"""Baselines of words, and the rows they make in `eval.sts` and `eval.retrieval`."""
+
+import math
+import re
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from configs import demo, quora
+from eval import probes, retrieval, sts, words
+from jaxwhiten import Encoder, evaluate, metrics, report
+from jaxwhiten.datasets import Pairs, STSTask, load_sts
+from jaxwhiten.datasets.retrieval import read_pairs_file
+from jaxwhiten.errors import InputError, MissingDependencyError
+from tests.programs.test_eval_retrieval import generate
+from tests.tiny import write_model
+
+BASELINES = "tfidf,tfidf-pieces,bm25,layer0,centred"
+TEXTS = ["A dog, a DOG and 2 cats.", "dogs bark", "the cat sat: the cat ran", "", "a cat"]
+FIT = ["a dog", "the cat", "a cat and the dog", "dogs"]
+
+
+def bag(text):
+    return Counter(re.findall(r"\w+", text.lower()))
+
+
+def plain_idf(fit):
+    """By word what TF-IDF and BM25 count; a word that is in no text has the idf of 0 texts."""
+    having = Counter(word for text in fit for word in bag(text))
+    n = len(fit)
+    return (
+        lambda word: math.log((1 + n) / (1 + having[word])) + 1,
+        lambda word: math.log(1 + (n - having[word] + 0.5) / (having[word] + 0.5)),
+    )
+
+
+def plain_cosine(a, b, weight):
+    products = sum(weight(a, word) * weight(b, word) for word in a)
+    norms = [math.sqrt(sum(weight(text, word) ** 2 for word in text)) for text in (a, b)]
+    return products / math.prod(norms) if all(norms) else 0.0
+
+
+def test_tfidf_and_bm25_are_their_formulas():
+    tfidf, bm25 = plain_idf(FIT)
+    mean = sum(bag(text).total() for text in FIT) / len(FIT)
+
+    def weighed(text, word):
+        return (1 + math.log(text[word])) * tfidf(word) if text[word] else 0.0
+
+    def damped(text, word):
+        return bm25(word) * text[word] * 2.5 / (text[word] + 1.5 * (0.25 + 0.75 * text.total() / mean))
+
+    counts = words.count("tfidf", [*TEXTS, *FIT], None)
+    fit, bags = counts[len(TEXTS) :], [bag(text) for text in TEXTS]
+    left, right = (side.ravel() for side in np.indices((len(TEXTS), len(TEXTS))))
+    for name, weight in (("tfidf", weighed), ("bm25", damped)):
+        queries, documents = words.weigh(name, counts, fit)
+        expected = [plain_cosine(bags[i], bags[j], weight) for i, j in zip(left, right, strict=True)]
+        np.testing.assert_allclose(words.cosines(documents, left, right), expected, atol=1e-12)
+    products = (queries @ documents.T).toarray()
+    for i, j in zip(left, right, strict=True):
+        assert products[i, j] == pytest.approx(sum(n * damped(bags[j], word) for word, n in bags[i].items()))
+
+
+def test_the_nearest_come_first_and_equal_ones_by_number():
+    counts = words.count("tfidf", ["x", "x y", "z", "x", "x y", "y"], None)
+    found = words.nearest(counts[[0, 1]], counts, 5)
+    assert found.tolist() == [[0, 1, 3, 4, -1], [1, 4, 0, 3, 5]]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("tiny") / "tiny-model")
+
+
+def sts_config(folder, model, **changes):
+    config = demo.get_config()
+    changes = {"whitening": "none,target", "poolings": "mean", "ks": "0", "gamma": "1", "bootstrap": 50} | changes
+    config.update({"model": str(model), "baselines": BASELINES, "out": str(folder / "out"), **changes})
+    return config
+
+
+def test_baselines_are_rows_of_sts(tmp_path, model):
+    sts.main(sts_config(tmp_path, model))
+    run = report.Run.load(tmp_path / "out")
+    assert [(row.model, row.pooling, row.whitening, row.n_fit) for row in run.rows] == [
+        *(("words", name, "target", 780) for name in words.WORDS),
+        *(
+            (str(model), pooling, *fit)
+            for pooling in ("mean", "layers:0")
+            for fit in (("none", 0), ("target", 780), ("centre", 780))
+        ),
+    ]
+    assert run.header.protocol["words"] == words.WORDS
+    tfidf, *others = run.rows
+    assert tfidf.versus_words is None
+    for row in others:
+        found = row.versus_words["average"]
+        assert found.value == pytest.approx(row.average("wmean") - tfidf.average("wmean"))
+        assert found.low <= found.value <= found.high
+    assert len(report.sts.words_table(run).rows) == len(others)
+    pairs = load_sts("sts_sample").splits["test"]
+    encoder = Encoder.from_pretrained(model, pooling="layers:0", max_length=64)
+    raw = next(row for row in run.rows if (row.pooling, row.whitening) == ("layers:0", "none"))
+    assert raw.tasks["sts_sample"].all == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
+    text = (tmp_path / "out" / "results.md").read_text()
+    assert "Difference to TF-IDF" in text
+    assert words.WORDS["bm25"] in text
+
+
+def test_words_are_counted_on_the_nli_rows_too(tmp_path, model):
+    (tmp_path / "nli").mkdir()
+    rows = "".join(f"A man sleeps {i}.\tHe rests {i}.\tneutral\n" for i in range(150))
+    (tmp_path / "nli" / "pairs_nli.tsv").write_text(f"premise\thypothesis\tlabel\n{rows}")
+    changes = {"whitening": "none,target,nli", "baselines": "tfidf", "data_dir": str(tmp_path)}
+    sts.main(sts_config(tmp_path, model, **changes))
+    target, nli, raw, whitened, on_nli = report.Run.load(tmp_path / "out").rows
+    assert [(row.whitening, row.n_fit, row.transductive) for row in (target, nli)] == [
+        ("target", 780, True),
+        ("nli", 300, False),
+    ]
+    assert target.average("wmean") != nli.average("wmean")
+    for row, base in ((raw, target), (whitened, target), (on_nli, nli)):
+        difference = row.average("wmean") - base.average("wmean")
+        assert row.versus_words["average"].value == pytest.approx(difference)
+
+
+def test_baselines_are_rows_of_retrieval(tmp_path, model, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    path, config = generate(tmp_path / "pairs.tsv", 300), quora.get_config()
+    changes = {"model": str(model), "dataset": str(path), "poolings": "mean", "ks": "0", "backends": "jax"}
+    changes |= {"bootstrap": 200, "exact_queries": 20, "single_queries": 2, "baselines": BASELINES}
+    config.update({**changes, "out": str(tmp_path / "out")})
+    retrieval.main(config)
+    run = report.Run.load(config.out)
+    assert [(row.pooling, row.whitening) for row in run.rows] == [
+        ("tfidf", "target"),
+        ("tfidf-pieces", "target"),
+        ("bm25", "documents"),
+        *((pooling, fit) for pooling in ("mean", "layers:0") for fit in ("none", "target", "centre")),
+    ]
+    tfidf, *others = run.rows
+    assert tfidf.mrr_at_10 > 0.5  # duplicates are the same words in another order
+    for row in others:
+        assert row.versus_words.value == pytest.approx(row.mrr_at_10 - tfidf.mrr_at_10, abs=1e-6)
+    data = read_pairs_file(path)
+    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=64)
+    x, y = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
+    mean = np.concatenate([x, y]).mean(axis=0)
+    x, y = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x - mean, y - mean))
+    centred = next(row for row in run.rows if (row.pooling, row.whitening) == ("mean", "centre"))
+    expected = metrics.mrr_at_k(np.argsort(-(y @ x.T), axis=1, kind="stable")[:, :10], data.gold)
+    assert centred.mrr_at_10 == pytest.approx(expected, abs=0.005)
+    text = report.retrieval.quality_table(run).markdown()
+    assert "vs. words" in text
+    assert words.WORDS["tfidf-pieces"] in text
+
+
+def test_mistakes_in_baselines_are_named(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(Encoder, "encode", lambda *_, **__: pytest.fail("encoded"))
+    with pytest.raises(InputError, match="Did you mean 'tfidf'"):
+        sts.main(sts_config(tmp_path, model, baselines="tfdif"))
+    with pytest.raises(InputError, match="add target or nli"):
+        sts.main(sts_config(tmp_path, model, whitening="none"))
+    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
+    with pytest.raises(MissingDependencyError, match=r"scikit-learn.*\[eval\]"):
+        sts.main(sts_config(tmp_path, model))
+
+
+def test_probes_are_made_from_the_tasks(monkeypatch):
+    rows = [
+        ("a red house near", "a red house near"),
+        ("a red house near", "one big blue lake"),
+        ("a blue house", "a blue lake"),
+    ]
+    pairs = Pairs(*map(list, zip(*rows * 4, strict=True)), np.tile([5.0, 0.0, 4.0], 4), [""] * 12)
+    monkeypatch.setattr(probes, "load_sts", lambda name, _: STSTask(name, {"test": pairs}))
+    least, most = (probes.load_probe(f"{name}-overlap", None).splits["test"] for name in ("low", "high"))
+    assert len(least) == len(most) == 7 * 3
+    assert set(least.score) == {0.0}
+    assert set(most.score) == {5.0}
+    changed = probes.load_probe("swapped", None).splits["test"]
+    half = len(changed) // 2
+    assert half == 7 * 4  # equal sentences are left out
+    assert changed.score.tolist() == [1.0] * half + [0.0] * half
+    for same, other in zip(changed.sentence2[:half], changed.sentence2[half:], strict=True):
+        assert same == "a blue lake"
+        assert sorted(other.split()) == sorted(same.split())
+
+
+def test_words_cannot_tell_swapped_words():
+    texts = ["The small dog chased the other cat.", "The small cat chased the other dog."]
+    changed = probes.swapped(texts[0], np.random.default_rng(0))
+    assert changed != texts[0]
+    assert bag(changed) == bag(texts[0])
+    assert probes.swapped("a dog of it", np.random.default_rng(0)) is None
+    assert probes.overlap(*texts) == 1
