@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import interleave, median, ratio
+from benchmarks.harness import interleave, median, ratio, save
 from jaxwhiten.search import Index, build_index
 
 BACKENDS = ("faiss-flat", "faiss-ivf", "faiss-hnsw", "jax")
@@ -53,14 +53,18 @@ def main() -> None:
     rng = np.random.default_rng(0)
     documents = rng.standard_normal((args.documents, WIDTH)).astype(np.float32)
     queries = rng.standard_normal((THREADS * SEARCHES * QUERIES, WIDTH)).astype(np.float32)
+    found = {}
     for backend in BACKENDS:
         options = {"nlist": 64, "nprobe": 8} if backend == "faiss-ivf" else {}
         index = build_index(documents, backend, **options)
         seconds = interleave(_contestants(index, queries), args.rounds)
-        rates = ", ".join(f"{name} {THREADS * SEARCHES / median(s):.0f}" for name, s in seconds.items())
-        to = {peer: ratio(seconds, "locked", peer) for peer in ("unlocked", "backend")}
-        words = ", ".join(f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {peer}" for peer, r in to.items())
-        print(f"{backend}: searches/s {rates}; locked is {words}", flush=True)
+        found[backend] = {
+            "searches_per_second": {name: THREADS * SEARCHES / median(s) for name, s in seconds.items()},
+            "of_unlocked": ratio(seconds, "locked", "unlocked"),
+            "of_backend": ratio(seconds, "locked", "backend"),
+        }
+        print(f"{backend}: {found[backend]}", flush=True)
+    save("search_threads", {"documents": args.documents, "threads": THREADS, "backends": found})
 
 
 if __name__ == "__main__":

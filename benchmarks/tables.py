@@ -130,6 +130,16 @@ def codes_table(result: Result) -> Table:
     return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
 
 
+def threads_table(result: Result) -> Table:
+    """Searches of several threads with the lock of their index, beside those without."""
+    rows = [
+        [name, f"{row['searches_per_second']['locked']:,.0f}", times(row["of_unlocked"]), times(row["of_backend"])]
+        for name, row in result["backends"].items()
+    ]
+    columns = ("backend", "searches per s", "of the rate without lock", "of the backend alone")
+    return Table(columns, rows, notes=(machine(result),))
+
+
 def _encode(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
     for part in result["results"]:
         what = f"encode {part['texts']} texts, {part['encoder']}, {part['tokens_a_text']:.0f} tokens"
@@ -207,6 +217,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "lists_table": lists_table,
     "graphs_table": lambda result: lists_table(result, "hnsw"),
     "codes_table": codes_table,
+    "threads_table": threads_table,
 }
 
 

@@ -274,7 +274,7 @@ def test_another_number_of_columns_is_refused():
     assert state.n == 3
 
 
-@pytest.mark.parametrize("d", [1, 2, 257, 4096])
+@pytest.mark.parametrize("d", [1, 2, 257, 1025])
 def test_widths(d):
     X = np.random.default_rng(d).standard_normal((3, d)).astype(np.float32)
     found = Moments().update(X)
