@@ -29,6 +29,7 @@ from jaxwhiten.whitening import Moments
 from jaxwhiten.whitening.on_devices import DeviceMoments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
+_FEW = 16  # sentences that are encoded before a bar is drawn
 _FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 
@@ -259,7 +260,8 @@ def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]
 
 
 def progress(sentences: Iterable[object] = (), show: bool | None = None) -> tqdm:
-    """A bar over sentences; None shows one on a terminal when it takes over a second."""
+    """A bar over sentences; None shows one on a terminal when it takes over a second, for more than a few."""
     total = len(sentences) if isinstance(sentences, Sized) else None
-    how = {"disable": None if show is None else not show, "delay": 1 if show is None else 0}
+    few = total is not None and total <= _FEW
+    how = {"disable": few or None if show is None else not show, "delay": 1 if show is None else 0}
     return tqdm(total=total, desc="encode", unit="sent", leave=False, **how)
