@@ -26,7 +26,7 @@ search_real_ARGS ?= --documents 15000
 search_scale_ARGS ?= --documents 100000 --queries 20000 --sample 500 --exact-queries 1024 --rounds 2 --slices 4
 # Arguments so small that a run shows only that everything runs.
 encode_SMOKE := --rounds 1 --tokens 400 --no-base
-latency_SMOKE := --rounds 1 --queries 4 --documents 2000 --tokens 1024
+latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
 cold_start_SMOKE := --rounds 1
 search_threads_SMOKE := --documents 2000 --rounds 1
 whitening_fit_SMOKE := --rows 4000 --width 64 --rounds 1
