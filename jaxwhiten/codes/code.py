@@ -99,7 +99,8 @@ class Code(VectorMethod):
         return str(graph.op("Where", graph.op("Less", x, half), graph.op("Add", x, half), graph.op("Sub", x, half)))
 
     def _decode(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        (bits, byte, shift), values = self.plan.packing, self.plan.values
+        plan = self.plan
+        (bits, byte, shift), values = plan.packing, plan.values
         level = (np.take(codes ^ self.flip, byte, axis=1) >> shift.astype(np.uint8)) & (2**bits - 1).astype(np.uint8)
         return values[level, np.arange(len(bits))]
 
@@ -139,12 +140,12 @@ class Code(VectorMethod):
         if isinstance(x, jax.Array):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
                 raise InputError(f"{type(self).__name__} takes [n, {self.n_features_in_}], got an array of {x.shape}.")
-            return self.quantise(self.affine.on_device(x), self.plan.constants)
+            plan = self.plan
+            return self.quantise(plan.affine.on_device(x), plan.constants)
         x = as_matrix(x, type(self).__name__, columns=self._fitted().d)
-        codes = np.empty((len(x), self.nbytes), np.uint8)
-        constants = self.plan.constants
+        plan, codes = self.plan, np.empty((len(x), self.nbytes), np.uint8)
         for part in blocks(len(x), block_rows(x.shape[1], 4, _BLOCK_BYTES)):
-            codes[part] = self.quantise(self._mapped(x[part]), constants)
+            codes[part] = self.quantise(self._mapped(x[part]), plan.constants)
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
@@ -171,10 +172,10 @@ class Code(VectorMethod):
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
-        if coded and (self.plan.packing.bits <= 1).all():  # every bit is the sign of a column of its own
-            bits = int(self.plan.packing.bits.sum())
+        bits = self.plan.packing.bits
+        if coded and (bits <= 1).all():  # every bit is the sign of a column of its own
             distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
-            return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits).astype(np.float32)
+            return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits.sum()).astype(np.float32)
         q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
         out = np.empty((len(q), len(codes)), np.float32)
         for part in blocks(len(codes), _SCORE_ROWS):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # What an index that is there has decided.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
 _FIXED = (*_OF_TEXTS, "rescore", "option")
-_ENCODING = ("model", "fingerprint", "pooling", "max_length", "dtype", "engine", "prompt")  # of a code's provenance
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,6 +97,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     """The index of a file of codes, which its code's provenance tells how to encode queries for."""
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
+    from jaxwhiten.search.header import ENCODING
 
     named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
     if given := [spelled(name) for name in named if getattr(args, name)]:
@@ -105,7 +105,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
-    encoding = {key: code.provenance[key] for key in _ENCODING if code.provenance.get(key) is not None}
+    encoding = {key: code.provenance[key] for key in ENCODING if code.provenance.get(key) is not None}
     known = encoding if "fingerprint" in encoding else None
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
 

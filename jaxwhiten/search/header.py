@@ -22,9 +22,9 @@ KIND = "index"
 # What a `save` that was killed leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
-# Entries of `encoding`, which may hold others besides, and lack some.
-_OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")
-_ENCODING = {"max_length": int} | dict.fromkeys(("model", "fingerprint", "pooling", *_OPTIONAL), str)
+_OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")  # entries that `encoding` may lack
+ENCODING = {"max_length": int} | dict.fromkeys(("model", "fingerprint", "pooling", *_OPTIONAL), str)
+"""Entries of `encoding` (`Encoder.encoding`), each with its type. It may hold others besides."""
 
 
 class Codes(TypedDict):
@@ -86,7 +86,7 @@ def _typed(found: Any, path: Path) -> Header:
     """The header; FormatError where an entry is of a type or a size that no index has."""
     header: Header = from_json(Header, found, path, _AGAIN, others=True)
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError for what could not be written again
-    for name, kind in _ENCODING.items():
+    for name, kind in ENCODING.items():
         if header.encoding is not None:
             from_json(kind, (_OPTIONAL | header.encoding).get(name), f"{path}: encoding: {name}", _AGAIN)
     counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]

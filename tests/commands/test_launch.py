@@ -102,7 +102,7 @@ def test_messages_name_parameters_as_the_config_does_and_warnings_are_one_line(s
     ]
 
 
-@pytest.mark.parametrize("program", ["tables", "verdict"])
+@pytest.mark.parametrize("program", [pytest.param("tables", marks=pytest.mark.slow), "verdict"])
 def test_programs_without_a_config_say_what_they_take(program):
     def run(*words):
         return subprocess.run(

@@ -144,6 +144,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "key", "message"), KEYS.values(), ids=KEYS)
 def test_keys_of_a_program(program, key, message):
     command = [sys.executable, "-m", program, f"--config.{key}"]

@@ -77,6 +77,7 @@ def test_what_a_folder_does_already_comes_before_the_whitening(tiny_model, tmp_p
     np.testing.assert_allclose(read_by(library, out), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 @each_library
 def test_the_real_minilm(minilm, tmp_path, library):
     encoder = Encoder.from_pretrained(minilm, pooling="auto")

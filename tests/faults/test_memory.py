@@ -42,7 +42,11 @@ def encoder(tiny_model):
 
 @pytest.mark.parametrize(
     ("late", "pooling"),
-    [(False, "mean"), pytest.param(True, ("mean", "cls"), marks=pytest.mark.devices), (True, "mean")],
+    [
+        (False, "mean"),
+        pytest.param(True, ("mean", "cls"), marks=[pytest.mark.devices, pytest.mark.slow]),
+        (True, "mean"),
+    ],
 )
 def test_batches_are_halved_until_they_fit(encoder, late, pooling):
     expected = encoder.encode(TEXTS, pooling=pooling)

@@ -77,6 +77,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_says_what_to_do_and_a_spawned_one_encodes(tiny_model, tmp_path):
     first, ended, second, also, same = run(PROCESSES, tmp_path, tiny_model).splitlines()

@@ -88,6 +88,7 @@ def test_constant_similarity_gives_nan_intervals(pairs):
     assert all(np.isnan(interval).all() for interval in found.values())
 
 
+@pytest.mark.slow
 def test_coverage_of_the_interval():
     """95 % intervals hold the true correlation about 95 % of the time."""
     rho = 0.6

@@ -65,6 +65,7 @@ def test_every_contestant_is_timed_in_every_place():
     assert {name: len(found) for name, found in seconds.items()} == {"a": 3, "b": 3, "c": 3}
 
 
+@pytest.mark.slow
 def test_lists_are_compared_at_the_recall_asked_for():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2000, 160), np.float32) * np.arange(1, 161, dtype=np.float32) ** -0.5 + 0.2

@@ -1,5 +1,6 @@
 """One job over several real processes on this machine, gloo between them, beside the same job in one process."""
 
+import functools
 import json
 import os
 import re
@@ -337,14 +338,17 @@ def test_processes_with_different_settings_refuse_to_start(tiny_model, cache, tm
     assert not (tmp_path / "out").exists()
 
 
+_slow = functools.partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--distributed"], "no Slurm, TPU pod, Open MPI or Kubernetes environment was found"),
-        (["--distributed=localhost,0,2"], "expected ADDRESS:PORT,INDEX,COUNT"),
-        (["--distributed=localhost:99,2,2"], "INDEX below COUNT"),
+        _slow(["--distributed=localhost,0,2"], "expected ADDRESS:PORT,INDEX,COUNT"),
+        _slow(["--distributed=localhost:99,2,2"], "INDEX below COUNT"),
         (["--distributed", "localhost:99,0,2"], "behind an equals sign: --distributed=localhost:99,0,2"),
-        (["--distribute"], "Did you mean '--distributed'"),
+        _slow(["--distribute"], "Did you mean '--distributed'"),
     ],
 )
 def test_a_mistaken_flag_is_one_line_and_exit_code_2(arguments, message):

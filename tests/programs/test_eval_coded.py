@@ -32,6 +32,7 @@ def decoded(folder, texts):
     return unit(encoder.head.code.decode(np.asarray(encoder.encode(texts))))
 
 
+@pytest.mark.slow
 def test_sts(coded, tmp_path):
     config = demo.get_config()
     config.update({"model": str(coded), "poolings": "auto", "ks": "0,4", "out": str(tmp_path), "bootstrap": 0})

@@ -16,6 +16,8 @@ from jaxwhiten.report.results import Estimate
 from tests.commands.conftest import generated
 from tests.programs.test_eval_retrieval import generate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tiny_model, tmp_path_factory):

@@ -16,6 +16,8 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.methods import METHODS
 from tests.tiny import write_model
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("centre", "random-projection", "local-scaling", "shrunk-whitening")
 
 

@@ -109,6 +109,7 @@ def test_scores_are_those_of_plain_numpy(config):
         assert row.recall_at_100 == pytest.approx(recall_at_k(ranked, data.gold, 100), abs=2e-3)
 
 
+@pytest.mark.slow
 def test_raw_rows_are_compared_with_another_model_query_by_query(config, tiny_model, tmp_path):
     from tests.tiny import write_model
 

@@ -386,6 +386,7 @@ def test_published_tables_are_complete():
     assert {p.setting["aggregate"] for p in known} == {"wmean", "all"}
 
 
+@pytest.mark.slow
 def test_from_the_command_line(tmp_path, model):
     """The program as users start it: overrides, table on stdout, exit code; a typo gives one line and code 2."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ONE_DEVICE}

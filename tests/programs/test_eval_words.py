@@ -82,6 +82,7 @@ def sts_config(folder, model, **changes):
     return config
 
 
+@pytest.mark.slow
 def test_baselines_are_rows_of_sts(tmp_path, model):
     sts.main(sts_config(tmp_path, model))
     run = report.Run.load(tmp_path / "out")

@@ -108,6 +108,7 @@ def test_the_folder_a_run_leaves(config, tmp_path, capsys):
     assert peer(**tokenizer("a man plays", return_tensors="pt")).logits.shape[-1] == len(tokenizer) == 150
 
 
+@pytest.mark.slow
 def test_going_on_from_a_model_and_its_vocabulary(config, shallow_model, tmp_path, capsys):
     config.model = str(shallow_model)
     mlm.main(config)

@@ -188,7 +188,7 @@ def test_mistakes_are_named(config, changes, message):
     [
         ("mnr", ("one", "two"), {"scale": 20.0}),
         ("simcse", ("one",), {"temperature": 0.05}),
-        ("tsdae", ("one",), {"deletion": 0.5}),
+        pytest.param("tsdae", ("one",), {"deletion": 0.5}, marks=pytest.mark.slow),
     ],
 )
 def test_objectives_without_labels_train_with_their_settings(config, objective, columns, settings):

@@ -43,6 +43,7 @@ def run(mesh, steps=4, rate=1e-3, accumulate=1, batch_size=16, **how):
     return found, state, rebuild
 
 
+@pytest.mark.slow
 def test_the_order_is_learned():
     losses, state, rebuild = run(ONE_DEVICE, steps=200, rate=3e-3, dropout=0.0)
     assert losses[0] == pytest.approx(np.log(VOCAB), abs=0.5)

@@ -147,7 +147,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
 
 
 @pytest.mark.devices
-@pytest.mark.parametrize("name", ["softmax", "mnr"])
+@pytest.mark.parametrize("name", [pytest.param("softmax", marks=pytest.mark.slow), "mnr"])
 def test_eight_devices_give_the_losses_of_one(shallow_model, name):
     """Dropout included; for MNR the negatives of all eight count."""
     setup = Setup(shallow_model, name, rows=40)
@@ -185,7 +185,10 @@ def test_simcse_passes_differ_by_dropout(shallow_model, still_model):
     assert noisy != pytest.approx(still, abs=1e-3)
 
 
-@pytest.mark.parametrize("name", list(CASES))
+_OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "mnr"]
+
+
+@pytest.mark.parametrize("name", ["mnr", *_OTHERS])
 def test_the_loss_falls(still_model, name):
     one = ONE_DEVICE
     found = Setup(still_model, name, dims=(32, 8)).run(one, steps=30, rate=2e-3)

@@ -83,6 +83,7 @@ def test_the_decoder_sees_the_tokens_before_and_the_vector_alone(setup):
     assert np.abs(before - logits(ids, vectors + 1)).max(axis=(1, 2)).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_tsdae_needs_the_vector(setup):
     """A few sentences are soon restored, and less well by the same decoder when it is given no vector."""
     plan, batch = planned(setup, "tsdae", deletion=0.3), batch_of(setup)
