@@ -23,7 +23,7 @@ KIND = "index"
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
 _OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")  # entries that `encoding` may lack
-ENCODING = {"max_length": int} | dict.fromkeys(("model", "fingerprint", "pooling", *_OPTIONAL), str)
+ENCODING = dict.fromkeys(("model", "fingerprint", "pooling"), str) | {"max_length": int} | dict.fromkeys(_OPTIONAL, str)
 """Entries of `encoding` (`Encoder.encoding`), each with its type. It may hold others besides."""
 
 
