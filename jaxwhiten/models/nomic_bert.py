@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.config import EncoderConfig, read_rotary, rotary_json, typed
 from jaxwhiten.models.family import Family, Names, Part
 
 _LAYER = "encoder.layers.*"
@@ -72,11 +72,11 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
-    return {"rotary_theta": read_rotary_theta(raw, None, "rotary_emb_base", 1000.0)}
+    return {"rotary_theta": read_rotary(raw, None, "rotary_emb_base", 1000.0)[0]}
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
+    return {"rope_parameters": rotary_json(config.rotary_theta)}
 
 
 NOMIC_BERT = Family(

@@ -42,6 +42,16 @@ _MODERNBERT = {
     "pad_token_id": 0,
     "local_attention": 4,
 }
+_QWEN3 = {
+    **{name: size for name, size in _SIZES.items() if name != "layer_norm_eps"},
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "rms_norm_eps": 0.02,
+    "pad_token_id": 12,  # also a token of sentences, as the end of a sentence is of published models
+}
+_SLIDING = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 2}
 # Name of the case -> transformers' class and its configuration.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", _SIZES),
@@ -62,6 +72,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
     ),
     "nomic_bert": ("NomicBertModel", _SIZES),
+    "qwen3": ("Qwen3Model", {**_QWEN3, **_SLIDING, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "qwen3, bidirectional": ("Qwen3Model", {**_QWEN3, **_SLIDING, "attention_bias": True, "is_causal": False}),
 }
 TOKEN_TYPES = ("bert", "roberta, other padding", "electra", "albert", "nomic_bert")
 

@@ -29,6 +29,8 @@ SIZES = {
 }
 DISTILBERT = {"vocab_size": 120, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48}
 MODERNBERT = {**SIZES, "pad_token_id": 0, "local_attention": 8}
+QWEN3 = {**SIZES, "num_hidden_layers": 5, "num_key_value_heads": 2, "head_dim": 10, "pad_token_id": 7}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}
 # Name of the case -> transformers' architecture and its configuration.
 CASES = {
     "bert": ("BertModel", SIZES),
@@ -48,6 +50,9 @@ CASES = {
         {**MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
     ),
     "nomic_bert": ("NomicBertModel", SIZES),
+    "qwen3": ("Qwen3Model", QWEN3),
+    "qwen3, windows": ("Qwen3Model", {**QWEN3, **WINDOWS}),
+    "qwen3, bidirectional": ("Qwen3Model", {**QWEN3, **WINDOWS, "attention_bias": True, "is_causal": False}),
 }
 LENGTH = {"mpnet": 260}  # beyond every boundary of the relative buckets
 
@@ -114,7 +119,9 @@ def assert_golden_states(folder, case):
 
 def test_every_family_has_a_case():
     _, transformers = parity()
-    assert {getattr(transformers, name).config_class.model_type for name, _ in CASES.values()} == set(FAMILIES)
+    assert {FAMILIES[getattr(transformers, name).config_class.model_type].stem for name, _ in CASES.values()} == {
+        family.stem for family in FAMILIES.values()
+    }
 
 
 @pytest.mark.parametrize("case", CASES)
