@@ -29,12 +29,14 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "layer_groups": (0, 512),
     "relative_buckets": (0, 4096),
     "relative_distance": (1, 1_048_576),
+    "experts": (0, 1024),
     "local_window": (0, 1_048_576),
     "layer_norm_eps": (1e-30, 0.5),
     "dropout": (0.0, 0.99),
     "attention_dropout": (0.0, 0.99),
     "initializer_range": (0.0, 1e6),
 }
+_MOST_THETA, _MOST_FACTOR = 1e30, 1e6
 _MAX_PARAMETERS = 40_000_000_000
 
 
@@ -129,6 +131,9 @@ class EncoderConfig:
       query_scalar: Scores are divided by its square root; 0 means the width of a head.
       head_norm: Whether each head of queries and keys is normalised, before it is rotated.
       causal: Whether tokens see none of those after them.
+      expert_layers: Layers, counted from 0, with experts in the place of a feed-forward layer.
+      experts: Experts of such a layer, each as wide as a feed-forward layer.
+      experts_taken: Experts that each token takes.
       relative_distance: From this distance on, relative positions share the last bucket.
       rotary_scaling, local_rotary_scaling: How rotary positions are stretched, those of local layers apart.
     """
@@ -175,6 +180,9 @@ class EncoderConfig:
     query_scalar: float = 0.0
     head_norm: bool = False
     causal: bool = False
+    expert_layers: tuple[int, ...] = ()
+    experts: int = 0
+    experts_taken: int = 0
     relative_distance: int = 128
     rotary_scaling: RotaryScaling | None = None
     local_rotary_scaling: RotaryScaling | None = None
@@ -202,6 +210,7 @@ class EncoderConfig:
             (any(heads % kind.kv_heads for kind in kinds), f"{heads} heads do not share {self.num_kv_heads} evenly"),
             (self.rotary_theta and any(w % 2 for w in widths), f"heads of {widths} are odd; rotary ones must be even"),
             (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token"),
+            (not 0 <= self.experts_taken <= self.experts, f"{self.experts_taken} of {self.experts} experts are taken"),
             (self.longest_input < 1, f"{self.max_positions} positions leave none after an offset of the padding id"),
             (self.layer_groups > self.num_layers, f"{self.layer_groups} groups for {self.num_layers} layers"),
             (self.parameters > _MAX_PARAMETERS, f"{self.parameters:.1e} parameters are more than are read"),
@@ -225,7 +234,8 @@ class EncoderConfig:
     def layer_flops(self) -> int:
         """Floating-point operations of an average layer's dense products per token, without those of attention."""
         heads = sum((self.num_heads + kind.kv_heads) * kind.head_size for kind in self.attention) // self.num_layers
-        return 2 * self.hidden_size * (2 * heads + (2 + self.gated) * self.intermediate_size)
+        inner = self.num_layers + (self.experts - 1) * len(self.expert_layers)
+        return 2 * self.hidden_size * (2 * heads + (2 + self.gated) * self.intermediate_size * inner // self.num_layers)
 
     @property
     def longest_input(self) -> int:
@@ -280,11 +290,17 @@ def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> Non
 
 
 def read_rotary(
-    raw: Mapping[str, Any], kind: str | None, older_key: str, default: float, types: Collection[str] = ("default",)
-) -> tuple[float, RotaryScaling | None]:
+    raw: Mapping[str, Any],
+    kind: str | None,
+    older_key: str,
+    default: float,
+    types: Collection[str] = ("default",),
+    prefix: str = "",
+) -> dict[str, Any]:
     """The base of a rotary position embedding and its scaling, from `rope_parameters` or the keys of older files.
 
-    `kind` is the entry of `rope_parameters` to read, or None if it is not nested; `types` are the scalings to accept.
+    `kind` is the entry of `rope_parameters` to read, or None if it is not nested; `types` are the scalings to accept;
+    `prefix` is that of the two fields.
     """
     parameters, older = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
     if kind is not None and isinstance(parameters, Mapping):
@@ -300,9 +316,10 @@ def read_rotary(
         )
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
     theta: float = typed(value, "float", "rope_theta")
-    if not (least := float(name == "yarn")) < theta < math.inf:
-        raise ModelError(f"rope_theta is {theta}; it must be above {least:g}.")
-    return theta, None if name == "default" else _read_scaling(parameters, name == "yarn")
+    if not (least := float(name == "yarn")) < theta < _MOST_THETA:
+        raise ModelError(f"rope_theta is {theta}; expected a number above {least:g}, below {_MOST_THETA:g}.")
+    scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
+    return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
 
 
 def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
@@ -314,8 +331,8 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
         return found
 
     factor = number("factor")
-    if factor < 1:
-        raise ModelError(f"factor is {factor}; it must be at least 1.")
+    if not 1 <= factor <= _MOST_FACTOR:
+        raise ModelError(f"factor is {factor}; expected a number from 1 to {_MOST_FACTOR:g}.")
     if not yarn:
         return RotaryScaling(factor)
     check_supported(parameters, {"truncate": True})
@@ -330,21 +347,26 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
     return RotaryScaling(factor, original, *turns, attention, number("llama_4_scaling_beta"))
 
 
+def write_rotary(config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `read_rotary` for one kind of layers: the key `rope_parameters`."""
+    return {"rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling)}
+
+
 def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str, Any]:
-    """The inverse of `read_rotary`: what `rope_parameters` holds."""
+    """What `rope_parameters` holds of layers of one kind."""
     if scaling is None:
         return {"rope_type": "default", "rope_theta": theta}
+    linear = {"rope_type": "linear", "rope_theta": theta, "factor": scaling.factor}
     if not scaling.original:
-        return {"rope_type": "linear", "rope_theta": theta, "factor": scaling.factor}
+        return linear
     return {
+        **linear,
         "rope_type": "yarn",
-        "rope_theta": theta,
-        "factor": scaling.factor,
         "original_max_position_embeddings": scaling.original,
         "beta_fast": scaling.fast,
         "beta_slow": scaling.slow,
         "attention_factor": scaling.attention,
-        "llama_4_scaling_beta": scaling.growth,
+        **({"llama_4_scaling_beta": scaling.growth} if scaling.growth else {}),
     }
 
 

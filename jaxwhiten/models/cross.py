@@ -20,7 +20,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.models.layers import EncoderOutput, activation, linear
 from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
-from jaxwhiten.models.registry import pair_form
+from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
@@ -37,7 +37,7 @@ class PairClassifier(nnx.Module):
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
-        form = pair_form(config)
+        form = head_form(config, "pairs")
         if form.dense or encoder.pooler is None:
             encoder.pooler = nnx.data(None if form.dense else linear(width, width, config, dtype, rngs))
         encoder.config = self.config = dataclasses.replace(config, pooler=not form.dense)
@@ -88,7 +88,7 @@ def load_pair_classifier(
       The classifier and its folder.
     """
     encoder, config, folder = load_model(model, **reading)
-    form = pair_form(config)
+    form = head_form(config, "pairs")
     tensors, where = checkpoint.open_weights(folder)
     (found, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
     found = 0 if not form.dense and encoder.pooler is None else found
@@ -115,5 +115,5 @@ def save_pair_classifier(
       more: Further keys of `config.json`.
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    head, form = nnx.state(model, _HEAD), pair_form(model.config)
+    head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")
     save_with_head(model.encoder, folder, "ForSequenceClassification", head, form, {**labels, **more}, dtype)

@@ -18,6 +18,8 @@ class Part(NamedTuple):
     parts: int
 
 
+THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # of a tensor that fuses them
+
 # Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of
 # a layer. Of several tensor names the first is written, and all are read.
 Place = str | Part

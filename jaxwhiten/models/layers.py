@@ -322,6 +322,35 @@ class FeedForward(nnx.Module):
         return self.down(inner if self.gate is None else inner * self.gate(x))
 
 
+class Experts(nnx.Module):
+    """Feed-forward layers of which each token takes the few that a router gives the most weight.
+
+    Every token goes through all of them, the others with a weight of 0: no token's place in a batch changes its sums.
+
+    References:
+      Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", section 2.
+    """
+
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
+        self.config, self.activation = config, activation(config.hidden_act)
+        rows = config.experts * config.intermediate_size
+        init = nnx.initializers.normal(config.initializer_range)
+        self.router = linear(config.hidden_size, config.experts, config, dtype, rngs, bias=False)
+        self.w1 = nnx.Param(init(rngs.params(), (rows, config.hidden_size)))
+        self.w2 = nnx.Param(init(rngs.params(), (rows, config.hidden_size)))
+        self.bias = nnx.Param(jnp.zeros(config.hidden_size))
+
+    def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
+        weights = jax.nn.softmax(self.router(x).astype(jnp.float32), axis=-1)
+        taken, which = jax.lax.top_k(weights, self.config.experts_taken)
+        weights = jnp.sum(taken[..., None] * jax.nn.one_hot(which, self.config.experts), axis=-2)
+        precision = matmul_precision(x.dtype)
+        inner = self.activation(jnp.matmul(x, self.w1[...].T.astype(x.dtype), precision=precision))
+        inner = inner * jnp.repeat(weights, self.config.intermediate_size, axis=-1).astype(x.dtype)
+        outer = jnp.matmul(inner, self.w2[...].astype(x.dtype), precision=precision)
+        return outer + self.bias[...].astype(x.dtype)
+
+
 class TransformerLayer(nnx.Module):
     """Attention and feed-forward, each with dropout, a residual and a norm.
 
@@ -336,7 +365,8 @@ class TransformerLayer(nnx.Module):
         width, outputs = config.hidden_size, config.output_norms
         self.attention_norm = None if normed else norm(width, config, dtype, rngs)
         self.attention_output_norm = norm(width, config, dtype, rngs) if outputs else None
-        self.feed_forward = FeedForward(config, dtype=dtype, rngs=rngs)
+        inner = Experts if index in config.expert_layers else FeedForward
+        self.feed_forward = inner(config, dtype=dtype, rngs=rngs)
         self.feed_forward_norm = norm(width, config, dtype, rngs)
         self.feed_forward_output_norm = norm(width, config, dtype, rngs) if outputs else None
         self.dropout = nnx.Dropout(config.dropout)

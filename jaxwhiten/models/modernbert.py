@@ -73,8 +73,8 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
         return every < 1 or layer % every > 0
 
     return {
-        "rotary_theta": read_rotary(raw, FULL, "global_rope_theta", 160_000.0)[0],
-        "local_rotary_theta": read_rotary(raw, LOCAL, "local_rope_theta", 10_000.0)[0],
+        **read_rotary(raw, FULL, "global_rope_theta", 160_000.0),
+        **read_rotary(raw, LOCAL, "local_rope_theta", 10_000.0, prefix="local_"),
         "local_layers": read_local_layers(raw, fields["num_layers"], is_local),
         "local_window": window // 2,
     }

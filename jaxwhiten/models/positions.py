@@ -27,7 +27,8 @@ class Rotary(NamedTuple):
 
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
         """The angles of tokens at these positions."""
-        return Rotary(*(part if part is None else jnp.take(part, position, axis=0, mode="clip") for part in self))
+        growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
+        return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2]), growth)
 
 
 def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | None = None) -> Rotary | None:
@@ -47,10 +48,9 @@ def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | N
         angles = position[:, None] * frequencies
         return Rotary(jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles)))
     angles = position[:, None] * (frequencies * _stretch(head_size, theta, scaling))
-    turns = (jnp.asarray(scaling.attention * turn(angles)) for turn in (np.cos, np.sin))
-    if not scaling.growth:
-        return Rotary(*turns)
-    return Rotary(*turns, jnp.asarray(1 + scaling.growth * np.log1p(position // scaling.original), jnp.float32))
+    cos, sin = (jnp.asarray(scaling.attention * turn(angles)) for turn in (np.cos, np.sin))
+    growth = 1 + scaling.growth * np.log1p(position // max(scaling.original, 1))
+    return Rotary(cos, sin, jnp.asarray(growth, jnp.float32) if scaling.growth else None)
 
 
 def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.ndarray, " half"]:

@@ -8,10 +8,10 @@ References:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxwhiten.models.config import EncoderConfig, layer_types, read_local_layers, read_rotary, rotary_json, typed
+from jaxwhiten.models.config import EncoderConfig, layer_types, read_local_layers, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, Names
 
 # Of the decoders after Llama; the activation is applied to what files call the gate.
@@ -68,34 +68,41 @@ def window_reach(window: int, causal: bool) -> int:
     return max(window - causal, 0)
 
 
-def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def read_decoder(
+    raw: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    theta: float,
+    slides: bool,
+    is_local: Callable[[int], bool] = lambda _: True,
+) -> dict[str, Any]:
+    """What decoders share: `is_causal`, rotary positions with this default base, windows of some layers."""
     causal = is_causal(raw, fields["causal"])
-    theta, scaling = read_rotary(raw, None, "rope_theta", 10_000.0, SCALINGS)
-    slides = bool(raw.get("use_sliding_window")) and raw.get("sliding_window") is not None
-    window = typed(raw["sliding_window"], "int", "sliding_window") if slides else 0
-    first = typed(raw.get("max_window_layers", 28), "int", "max_window_layers")
-    local = read_local_layers(raw, fields["num_layers"], lambda layer: slides and layer >= first)
     return {
-        "model_type": "qwen3",
         "causal": causal,
-        "rotary_theta": theta,
-        "rotary_scaling": scaling,
-        "local_layers": local if slides else (),
-        "local_rotary_theta": theta,
-        "local_rotary_scaling": scaling,
-        "local_window": window_reach(window, causal),
+        **read_rotary(raw, None, "rope_theta", theta, SCALINGS),
+        **read_rotary(raw, None, "rope_theta", theta, SCALINGS, prefix="local_"),
+        "local_layers": read_local_layers(raw, fields["num_layers"], is_local) if slides else (),
+        "local_window": window_reach(typed(raw.get("sliding_window"), "int", "sliding_window"), causal)
+        if slides
+        else 0,
     }
+
+
+def write_decoder(config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `read_decoder`, but for which layers are local."""
+    window = config.local_window + config.causal if config.local_layers else None
+    return {**write_rotary(config), "is_causal": config.causal, "sliding_window": window}
+
+
+def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    slides = bool(raw.get("use_sliding_window")) and raw.get("sliding_window") is not None
+    first = typed(raw.get("max_window_layers", 28), "int", "max_window_layers")
+    return {"model_type": "qwen3", **read_decoder(raw, fields, 10_000.0, slides, lambda layer: layer >= first)}
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    slides = bool(config.local_layers)
-    return {
-        "is_causal": config.causal,
-        "rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling),
-        "layer_types": layer_types(config),
-        "use_sliding_window": slides,
-        "sliding_window": config.local_window + config.causal if slides else None,
-    }
+    more = {"layer_types": layer_types(config), "use_sliding_window": bool(config.local_layers)}
+    return {**write_decoder(config), **more}
 
 
 _DEFAULTS = DEFAULTS | {"head_size": 128, "head_norm": True, "causal": True}

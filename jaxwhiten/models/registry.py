@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import Family, MaskedForm, PairForm
+from jaxwhiten.models.eurobert import EUROBERT
+from jaxwhiten.models.family import Family
+from jaxwhiten.models.gemma3 import GEMMA3
+from jaxwhiten.models.gte import GTE
+from jaxwhiten.models.jina_v3 import JINA_V3
 from jaxwhiten.models.modernbert import MODERNBERT
-from jaxwhiten.models.nomic_bert import NOMIC_BERT
+from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.qwen3 import BIDIRECTIONAL_QWEN3, QWEN3
+from jaxwhiten.models.t5 import T5
 
 FAMILIES: dict[str, Family] = {
     "bert": bert.BERT,
@@ -20,26 +27,25 @@ FAMILIES: dict[str, Family] = {
     "mpnet": bert.MPNET,
     "modernbert": MODERNBERT,
     "nomic_bert": NOMIC_BERT,
+    "nomic_bert_moe": NOMIC_BERT_MOE,  # in files, nomic_bert
     "qwen3": QWEN3,
     "bidirectional_pplx_qwen3": BIDIRECTIONAL_QWEN3,
+    "gemma3_text": GEMMA3,
+    "t5": T5,
+    "eurobert": EUROBERT,
+    "gte": GTE,
+    "new": GTE,
+    "jina_embeddings_v3": JINA_V3,
 }
 
 
-def masked_form(config: EncoderConfig) -> MaskedForm:
-    """The head of the family's masked language models; ModelError where there is none."""
-    family = FAMILIES.get(config.model_type)
-    if family is None or family.masked is None:
-        raise _no_head("masked language models", config, [name for name, each in FAMILIES.items() if each.masked])
-    return family.masked
+HEADS = {"masked": "masked language models", "pairs": "classifiers of sentence pairs"}
 
 
-def pair_form(config: EncoderConfig) -> PairForm:
-    """The head of the family's classifiers of sentence pairs; ModelError where there is none."""
-    family = FAMILIES.get(config.model_type)
-    if family is None or family.pairs is None:
-        raise _no_head("classifiers of sentence pairs", config, [name for name, each in FAMILIES.items() if each.pairs])
-    return family.pairs
-
-
-def _no_head(what: str, config: EncoderConfig, able: list[str]) -> ModelError:
-    return ModelError(f"{config.model_type}: no {what} of this family; take {', '.join(able)}.")
+def head_form(config: EncoderConfig, head: str) -> Any:
+    """The family's head of a kind of `HEADS`; ModelError where there is none."""
+    form = getattr(FAMILIES.get(config.model_type), head, None)
+    if form is None:
+        able = ", ".join(name for name, family in FAMILIES.items() if getattr(family, head) is not None)
+        raise ModelError(f"{config.model_type}: no {HEADS[head]} of this family; take {able}.")
+    return form

@@ -13,6 +13,7 @@ from jaxwhiten.models.registry import FAMILIES
 from tests.fuzz.common import ODD, attempt, fuzz, json_text
 from tests.tiny import tiny_config
 
+DECODER = {"rotary_theta": 1e4, "local_window": 8, "local_layers": (1,)}
 CHANGES = {
     "roberta": {"position_offset": 1},
     "xlm-roberta": {"position_offset": 1},
@@ -22,9 +23,11 @@ CHANGES = {
     "mpnet": {"relative_buckets": 32, "position_offset": 2},
     "modernbert": {"learned_positions": False, "rotary_theta": 1e4, "local_rotary_theta": 1e4, "local_window": 8},
     "nomic_bert": {"learned_positions": False, "rotary_theta": 1e4},
-    **dict.fromkeys(
-        ("qwen3", "bidirectional_pplx_qwen3"), {"rotary_theta": 1e4, "local_window": 8, "local_layers": (1,)}
-    ),
+    "nomic_bert_moe": {"rotary_theta": 1e4, "experts": 4, "experts_taken": 2, "expert_layers": (1,)},
+    **dict.fromkeys(("qwen3", "bidirectional_pplx_qwen3"), DECODER),
+    "gemma3_text": DECODER | {"local_rotary_theta": 1e3, "query_scalar": 8.0},
+    **{name: {"rotary_theta": 1e4} for name in ("eurobert", "gte", "new", "jina_embeddings_v3")},
+    "t5": {"relative_buckets": 32},
 }
 
 
