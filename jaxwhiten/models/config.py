@@ -336,20 +336,26 @@ def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
     if not yarn:
         return RotaryScaling(factor)
     check_supported(parameters, {"truncate": True})
-    scale, of_all = number("mscale"), number("mscale_all_dim")
-    grown = 0.1 * math.log(factor)
+    scale, of_all, grown = number("mscale"), number("mscale_all_dim"), 0.1 * math.log(factor)
     attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
-    original = typed(parameters.get("original_max_position_embeddings"), "int", "original_max_position_embeddings")
+    original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
     if not 1 <= original < 1 << 31:
-        raise ModelError(f"original_max_position_embeddings is {original}; it must be at least 1.")
+        raise ModelError(f"{key} is {original}; it must be at least 1.")
     turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0
-    attention = number("attention_factor", attention)
-    return RotaryScaling(factor, original, *turns, attention, number("llama_4_scaling_beta"))
+    attention, growth = number("attention_factor", attention), number("llama_4_scaling_beta")
+    return RotaryScaling(factor, original, *turns, attention, growth)
 
 
 def write_rotary(config: EncoderConfig) -> dict[str, Any]:
     """The inverse of `read_rotary` for one kind of layers: the key `rope_parameters`."""
     return {"rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling)}
+
+
+def write_kinds(config: EncoderConfig) -> dict[str, Any]:
+    """The keys `layer_types`, and `rope_parameters` of both kinds of layers."""
+    full = rotary_json(config.rotary_theta, config.rotary_scaling)
+    local = rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
+    return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
 
 
 def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str, Any]:

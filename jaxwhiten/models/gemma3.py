@@ -12,16 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.models import qwen3
-from jaxwhiten.models.config import (
-    FULL,
-    LOCAL,
-    EncoderConfig,
-    layer_types,
-    read_local_layers,
-    read_rotary,
-    rotary_json,
-    typed,
-)
+from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
 from jaxwhiten.models.family import Family, Names
 
 NAMES: Names = {
@@ -60,14 +51,10 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 def _write(config: EncoderConfig) -> dict[str, Any]:
     whole = int(config.query_scalar)
     return {
+        **write_kinds(config),
         "use_bidirectional_attention": not config.causal,
         "query_pre_attn_scalar": whole if whole == config.query_scalar else config.query_scalar,
-        "layer_types": layer_types(config),
         "sliding_window": config.local_window + 1 if config.causal else 2 * config.local_window,
-        "rope_parameters": {
-            FULL: rotary_json(config.rotary_theta, config.rotary_scaling),
-            LOCAL: rotary_json(config.local_rotary_theta, config.local_rotary_scaling),
-        },
     }
 
 

@@ -55,5 +55,4 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MASKED = MaskedForm("lm_head.dense", "lm_head.norm", ("lm_head.decoder",), "gelu")
-_PREFIXES = ("", "new.", "gte.")
-GTE = Family("Gte", NAMES, _PREFIXES, bert.KEYS, MASKED, None, DEFAULTS, _SUPPORTED, _read, write_rotary)
+GTE = Family("Gte", NAMES, ("", "new.", "gte."), bert.KEYS, MASKED, None, DEFAULTS, _SUPPORTED, _read, write_rotary)

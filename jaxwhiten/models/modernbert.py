@@ -13,16 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import (
-    FULL,
-    LOCAL,
-    EncoderConfig,
-    layer_types,
-    read_local_layers,
-    read_rotary,
-    rotary_json,
-    typed,
-)
+from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
 from jaxwhiten.models.family import Family, MaskedForm, Names, Part
 
 NAMES: Names = {
@@ -67,10 +58,10 @@ DEFAULTS = {
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Local layers and rotary bases, from the current keys or the older ones."""
     window = typed(raw.get("local_attention", 128), "int", "local_attention")
+    every = raw.get("global_attn_every_n_layers", 3)
 
     def is_local(layer: int) -> bool:
-        every = typed(raw.get("global_attn_every_n_layers", 3), "int", "global_attn_every_n_layers")
-        return every < 1 or layer % every > 0
+        return typed(every, "int", "global_attn_every_n_layers") < 1 or layer % every > 0
 
     return {
         **read_rotary(raw, FULL, "global_rope_theta", 160_000.0),
@@ -81,13 +72,8 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    thetas = {FULL: config.rotary_theta, LOCAL: config.local_rotary_theta}
-    return {
-        "embedding_dropout": config.dropout,
-        "layer_types": layer_types(config),
-        "local_attention": 2 * config.local_window,
-        "rope_parameters": {kind: rotary_json(theta) for kind, theta in thetas.items()},
-    }
+    dropout, window = config.dropout, 2 * config.local_window
+    return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}
 
 
 MASKED = MaskedForm(

@@ -86,6 +86,10 @@ _EXPERTS = {
     "num_shared_experts": 0,
 }
 _ROPE = {"rope_type": "default", "rope_theta": 50.0}
+# Popular members of families, narrower and with fewer layers.
+_BGE_M3 = {**_SIZES, "num_hidden_layers": 4, "type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+_DEEP = {**_MODERNBERT, "num_hidden_layers": 7, "num_attention_heads": 1}
+_MMBERT = {f"{kind}_attention": {"rope_type": "default", "rope_theta": 160_000.0} for kind in ("full", "sliding")}
 # Name of the case -> transformers' class and its configuration.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", _SIZES),
@@ -114,6 +118,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "eurobert": ("EuroBertModel", {**_QWEN3, "rms_norm_eps": 0.02, "mlp_bias": True, "rope_parameters": _ROPE}),
     "gte": ("GteModel", {**_SIZES, "rope_parameters": _ROPE}),
     "nomic_bert, experts": ("NomicBertModel", {**_SIZES, **_EXPERTS}),
+    "xlm-roberta, as bge-m3, multilingual-e5 and arctic-l-v2": ("XLMRobertaModel", _BGE_M3),
+    "modernbert, as gte-modernbert": ("ModernBertModel", _DEEP),
+    "modernbert, as mmBERT": ("ModernBertModel", {**_DEEP, "rope_parameters": _MMBERT}),
     "jina_embeddings_v3": ("JinaEmbeddingsV3Model", {**_SIZES, "rope_parameters": _ROPE}),
 }
 TOKEN_TYPES = ("bert", "roberta, other padding", "electra", "albert", "nomic_bert")

@@ -41,7 +41,7 @@ def test_every_family_has_golden_vectors_and_the_files_are_small():
     assert facts.keys() == cases.CASES.keys()
     stems = {fact["config"]["architectures"][0].removesuffix("Model") for fact in facts.values()}
     assert stems == {family.stem for family in FAMILIES.values()}
-    assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 450_000
+    assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 500_000
     for path in (cases.FAMILIES_FILE, cases.SENTENCES_FILE):
         assert {"transformers", "torch"} <= cases.metadata(path)["versions"].keys()
 
