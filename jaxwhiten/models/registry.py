@@ -12,6 +12,7 @@ from jaxwhiten.models.family import Family
 from jaxwhiten.models.gemma3 import GEMMA3
 from jaxwhiten.models.gte import GTE
 from jaxwhiten.models.jina_v3 import JINA_V3
+from jaxwhiten.models.ministral3 import MINISTRAL3
 from jaxwhiten.models.modernbert import MODERNBERT
 from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
 from jaxwhiten.models.qwen3 import BIDIRECTIONAL_QWEN3, QWEN3
@@ -36,6 +37,7 @@ FAMILIES: dict[str, Family] = {
     "gte": GTE,
     "new": GTE,
     "jina_embeddings_v3": JINA_V3,
+    "ministral3": MINISTRAL3,
 }
 
 

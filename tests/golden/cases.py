@@ -86,6 +86,17 @@ _EXPERTS = {
     "num_shared_experts": 0,
 }
 _ROPE = {"rope_type": "default", "rope_theta": 50.0}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 50.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 4,
+    "beta_fast": 2.0,
+    "beta_slow": 0.1,
+    "mscale": 1.0,
+    "mscale_all_dim": 0.5,
+    "llama_4_scaling_beta": 0.3,
+}
 # Popular members of families, narrower and with fewer layers.
 _BGE_M3 = {**_SIZES, "num_hidden_layers": 4, "type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
 _DEEP = {**_MODERNBERT, "num_hidden_layers": 7, "num_attention_heads": 1}
@@ -121,6 +132,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "xlm-roberta, as bge-m3, multilingual-e5 and arctic-l-v2": ("XLMRobertaModel", _BGE_M3),
     "modernbert, as gte-modernbert": ("ModernBertModel", _DEEP),
     "modernbert, as mmBERT": ("ModernBertModel", {**_DEEP, "rope_parameters": _MMBERT}),
+    "ministral3": ("Ministral3Model", {**_QWEN3, "rope_parameters": _YARN, "is_causal": False}),
     "jina_embeddings_v3": ("JinaEmbeddingsV3Model", {**_SIZES, "rope_parameters": _ROPE}),
 }
 TOKEN_TYPES = ("bert", "roberta, other padding", "electra", "albert", "nomic_bert")
