@@ -28,7 +28,8 @@ class Rotary(NamedTuple):
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
         """The angles of tokens at these positions."""
         growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
-        return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2]), growth)
+        cos, sin = (jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2])
+        return Rotary(cos, sin, growth)
 
 
 def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | None = None) -> Rotary | None:
