@@ -77,14 +77,14 @@ def read_decoder(
 ) -> dict[str, Any]:
     """What decoders share: `is_causal`, rotary positions with this default base, windows of some layers."""
     causal = is_causal(raw, fields["causal"])
+    window = typed(raw.get("sliding_window"), "int", "sliding_window") if slides else 0
+    local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
     return {
         "causal": causal,
         **read_rotary(raw, None, "rope_theta", theta, SCALINGS),
         **read_rotary(raw, None, "rope_theta", theta, SCALINGS, prefix="local_"),
-        "local_layers": read_local_layers(raw, fields["num_layers"], is_local) if slides else (),
-        "local_window": window_reach(typed(raw.get("sliding_window"), "int", "sliding_window"), causal)
-        if slides
-        else 0,
+        "local_layers": local,
+        "local_window": window_reach(window, causal) if local else 0,
     }
 
 
