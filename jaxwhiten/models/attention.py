@@ -33,10 +33,12 @@ class Splash:
 
     Attributes:
       window: Distance to either side that attention reaches; None for everywhere.
+      causal: Whether tokens see none of those after them.
       interpret: Whether to run it on a device that is no TPU, slowly.
     """
 
     window: int | None = None
+    causal: bool = False
     interpret: bool = False
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
@@ -45,8 +47,8 @@ class Splash:
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
         _, heads, length, head = query.shape
-        shape, reach = (length, length), (self.window, self.window)
-        mask = masks.FullMask(shape) if self.window is None else masks.LocalMask(shape, reach, 0)
+        shape, reach = (length, length), (self.window, 0 if self.causal else self.window)
+        mask = masks.FullMask(shape) if reach == (None, None) else masks.LocalMask(shape, reach, 0)
         every = masks.MultiHeadMask([mask] * heads)
         attend = splash.make_splash_mha(every, head_shards=1, q_seq_shards=1, interpret=self.interpret)
 
@@ -62,18 +64,19 @@ class Fused:
     """JAX's dot-product attention within segments, by cuDNN, which reads who sees whom in place of writing maps.
 
     Attributes:
-      window: As in `Splash`.
+      window, causal: As in `Splash`.
       implementation: `"cudnn"`, or `"xla"` for plain products on any device.
     """
 
     window: int | None = None
+    causal: bool = False
     implementation: Literal["cudnn", "xla"] = "cudnn"
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """As in `Splash`."""
         mask = segment[:, :, None] == segment[:, None, :]
-        if self.window is not None:
-            mask &= neighbours(segment.shape[1], self.window)
+        if self.window is not None or self.causal:
+            mask &= neighbours(segment.shape[1], self.window, self.causal)
         query, key, value = (y.swapaxes(1, 2) for y in (query, key, value))
         mixed = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None], implementation=self.implementation)
         return mixed.swapaxes(1, 2)

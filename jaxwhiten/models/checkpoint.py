@@ -29,6 +29,8 @@ _LEAVES = {
     "embedding": ("weight",),
     "scale": ("weight", "gamma"),
     "bias": ("bias", "beta"),
+    "w1": ("mlp.w1",),  # of experts
+    "w2": ("mlp.w2",),
 }
 
 # name -> (shape, a function that reads it)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from jaxwhiten.errors import ModelError
@@ -16,19 +16,50 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "hidden_size": (1, 16_384),
     "num_layers": (1, MAX_LAYERS),
     "num_heads": (1, 512),
+    "num_kv_heads": (0, 512),
+    "local_kv_heads": (0, 512),
+    "head_size": (0, 16_384),
+    "local_head_size": (0, 16_384),
+    "query_scalar": (0.0, 1e6),
+    "embedding_scale": (1e-6, 1e6),
     "intermediate_size": (1, 131_072),
     "max_positions": (1, 1_048_576),
     "type_vocab_size": (0, 1024),
-    "embedding_size": (1, 16_384),
+    "embedding_size": (0, 16_384),
     "layer_groups": (0, 512),
     "relative_buckets": (0, 4096),
+    "relative_distance": (1, 1_048_576),
+    "experts": (0, 1024),
     "local_window": (0, 1_048_576),
     "layer_norm_eps": (1e-30, 0.5),
     "dropout": (0.0, 0.99),
     "attention_dropout": (0.0, 0.99),
     "initializer_range": (0.0, 1e6),
 }
-_MAX_PARAMETERS = 20_000_000_000
+_MOST_THETA, _MOST_FACTOR = 1e30, 1e6
+_MAX_PARAMETERS = 40_000_000_000
+
+
+class RotaryScaling(NamedTuple):
+    """How rotary positions are stretched beyond the lengths of the pretraining.
+
+    Attributes:
+      factor: What angles are divided by.
+      original: The longest input of the pretraining, for YaRN; 0 divides all angles alike.
+      fast, slow: Turns within `original` above which YaRN leaves a frequency, and below which it divides it.
+      attention: Factor of the rotated queries and keys.
+      growth: Queries grow by 1 + growth · ln(1 + ⌊position / original⌋).
+
+    References:
+      Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.2 and 3.4.
+    """
+
+    factor: float
+    original: int = 0
+    fast: float = 32.0
+    slow: float = 1.0
+    attention: float = 1.0
+    growth: float = 0.0
 
 
 class Attention(NamedTuple):
@@ -37,10 +68,18 @@ class Attention(NamedTuple):
     Attributes:
       window: Distance to either side that attention reaches; None for everywhere.
       rotary_theta: Base of the rotary position embedding; 0 for none.
+      scaling: Of the rotary position embedding.
+      causal: Whether tokens see none of those after them.
+      head_size: Width of a head.
+      kv_heads: Heads of keys and of values.
     """
 
     window: int | None
     rotary_theta: float
+    scaling: RotaryScaling | None
+    causal: bool
+    head_size: int
+    kv_heads: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +93,11 @@ class EncoderConfig:
       vocab_size: Rows of the word embedding.
       hidden_size: Width d of the hidden states.
       num_layers: Transformer layers.
-      num_heads: Attention heads; divides `hidden_size`.
+      num_heads: Attention heads.
       intermediate_size: Width of the feed-forward layer.
       max_positions: Rows of the position embedding, or the longest input of a rotary encoder.
       type_vocab_size: Rows of the token-type embedding; 0 for none.
-      layer_norm_eps: Epsilon of every layer norm.
+      layer_norm_eps: Epsilon of every norm.
       hidden_act: Activation of the feed-forward layer.
       dropout: Rate after embeddings, attention output and feed-forward output, in training.
       attention_dropout: Rate on attention probabilities, in training.
@@ -76,10 +115,27 @@ class EncoderConfig:
       local_window: Distance to either side that local attention reaches.
       local_rotary_theta: Base of the rotary position embedding of local layers.
       pre_norm: Whether norms precede attention and feed-forward, with a final one after the last layer.
+      output_norms: Whether the outputs of attention and feed-forward are normalised, too, before they are added.
+      embedding_norm: Whether the embeddings are normalised; the first layer of a pre-norm encoder then has no norm
+        before its attention.
+      norm: Kind of the norms: `"layer"`, `"rms"`, or `"rms, 1 + w"` where files hold the weights less 1.
       gated: Whether the feed-forward layer's activation is multiplied by a second dense layer.
       attention_bias: Whether the dense layers of attention have biases.
       feed_forward_bias: Whether the dense layers of the feed-forward layer have biases.
       norm_bias: Whether the layer norms have biases.
+      down_bias: Whether the last dense layer of the feed-forward layer has a bias, even if the others have none.
+      embedding_scale: Factor of the word embeddings.
+      num_kv_heads: Heads of keys and values, each for as many consecutive heads of queries; 0 means `num_heads`.
+      head_size: Width of a head; 0 means `hidden_size / num_heads`.
+      local_kv_heads, local_head_size: The same of local layers; 0 means those of the others.
+      query_scalar: Scores are divided by its square root; 0 means the width of a head.
+      head_norm: Whether each head of queries and keys is normalised, before it is rotated.
+      causal: Whether tokens see none of those after them.
+      expert_layers: Layers, counted from 0, with experts in the place of a feed-forward layer.
+      experts: Experts of such a layer, each as wide as a feed-forward layer.
+      experts_taken: Experts that each token takes.
+      relative_distance: From this distance on, relative positions share the last bucket.
+      rotary_scaling, local_rotary_scaling: How rotary positions are stretched, those of local layers apart.
     """
 
     model_type: str
@@ -112,20 +168,49 @@ class EncoderConfig:
     attention_bias: bool = True
     feed_forward_bias: bool = True
     norm_bias: bool = True
+    norm: str = "layer"
+    output_norms: bool = False
+    embedding_norm: bool = True
+    embedding_scale: float = 1.0
+    down_bias: bool = False
+    num_kv_heads: int = 0
+    head_size: int = 0
+    local_kv_heads: int = 0
+    local_head_size: int = 0
+    query_scalar: float = 0.0
+    head_norm: bool = False
+    causal: bool = False
+    expert_layers: tuple[int, ...] = ()
+    experts: int = 0
+    experts_taken: int = 0
+    relative_distance: int = 128
+    rotary_scaling: RotaryScaling | None = None
+    local_rotary_scaling: RotaryScaling | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "embedding_size", self.embedding_size or self.hidden_size)
         for name, (least, most) in _LIMITS.items():
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ModelError(f"{name} is {value!r}; expected a number from {least} to {most}.")
+        heads = self.num_heads
+        if not self.head_size and self.hidden_size % heads:
+            raise ModelError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}.")
+        for name, meant in (
+            ("embedding_size", self.hidden_size),
+            ("head_size", self.hidden_size // heads),
+            ("num_kv_heads", heads),
+            ("local_head_size", self.head_size or self.hidden_size // heads),
+            ("local_kv_heads", self.num_kv_heads or heads),
+        ):
+            object.__setattr__(self, name, getattr(self, name) or meant)
         if self.embedding_size != self.hidden_size:
             object.__setattr__(self, "embedding_projection", True)
-        heads = self.num_heads
+        kinds, widths = dict.fromkeys(self.attention), {self.head_size, self.local_head_size}
         faults = (
-            (self.hidden_size % heads, f"hidden_size {self.hidden_size} is not a multiple of num_heads {heads}"),
-            (self.rotary_theta and self.head_size % 2, f"heads of {self.head_size} are odd; rotary ones must be even"),
+            (any(heads % kind.kv_heads for kind in kinds), f"{heads} heads do not share {self.num_kv_heads} evenly"),
+            (self.rotary_theta and any(w % 2 for w in widths), f"heads of {widths} are odd; rotary ones must be even"),
             (not 0 <= self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token"),
+            (not 0 <= self.experts_taken <= self.experts, f"{self.experts_taken} of {self.experts} experts are taken"),
             (self.longest_input < 1, f"{self.max_positions} positions leave none after an offset of the padding id"),
             (self.layer_groups > self.num_layers, f"{self.layer_groups} groups for {self.num_layers} layers"),
             (self.parameters > _MAX_PARAMETERS, f"{self.parameters:.1e} parameters are more than are read"),
@@ -135,21 +220,22 @@ class EncoderConfig:
                 raise ModelError(f"{fault}.")
 
     @property
-    def head_size(self) -> int:
-        """Width of one attention head."""
-        return self.hidden_size // self.num_heads
-
-    @property
     def attention(self) -> tuple[Attention, ...]:
         """How each layer attends."""
-        everywhere = Attention(None, self.rotary_theta)
-        nearby = Attention(self.local_window, self.local_rotary_theta)
+        rotary, local_rotary = (
+            (self.rotary_theta, self.rotary_scaling),
+            (self.local_rotary_theta, self.local_rotary_scaling),
+        )
+        everywhere = Attention(None, *rotary, self.causal, self.head_size, self.num_kv_heads)
+        nearby = Attention(self.local_window, *local_rotary, self.causal, self.local_head_size, self.local_kv_heads)
         return tuple(nearby if layer in self.local_layers else everywhere for layer in range(self.num_layers))
 
     @property
     def layer_flops(self) -> int:
-        """Floating-point operations of a layer's dense products per token, without those of attention."""
-        return 2 * self.hidden_size * (4 * self.hidden_size + (2 + self.gated) * self.intermediate_size)
+        """Floating-point operations of an average layer's dense products per token, without those of attention."""
+        heads = sum((self.num_heads + kind.kv_heads) * kind.head_size for kind in self.attention) // self.num_layers
+        inner = self.num_layers + (self.experts - 1) * len(self.expert_layers)
+        return 2 * self.hidden_size * (2 * heads + (2 + self.gated) * self.intermediate_size * inner // self.num_layers)
 
     @property
     def longest_input(self) -> int:
@@ -203,20 +289,110 @@ def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> Non
             raise ModelError(f"{key} is {raw[key]!r}; only {value!r} is supported.")
 
 
-def read_rotary_theta(raw: Mapping[str, Any], kind: str | None, older_key: str, default: float) -> float:
-    """The base of a rotary position embedding, from `rope_parameters` or the key of older files.
+def read_rotary(
+    raw: Mapping[str, Any],
+    kind: str | None,
+    older_key: str,
+    default: float,
+    types: Collection[str] = ("default",),
+    prefix: str = "",
+) -> dict[str, Any]:
+    """The base of a rotary position embedding and its scaling, from `rope_parameters` or the keys of older files.
 
-    `kind` is the entry of `rope_parameters` to read, or None if it is not nested.
+    `kind` is the entry of `rope_parameters` to read, or None if it is not nested; `types` are the scalings to accept;
+    `prefix` is that of the two fields.
     """
-    parameters = raw.get("rope_parameters") or {}
+    parameters, older = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
     if kind is not None and isinstance(parameters, Mapping):
         parameters = parameters.get(kind) or {}
-    if not isinstance(parameters, Mapping) or parameters.get("rope_type", "default") != "default":
-        raise ModelError(f"rope_parameters has {parameters!r:.80}; only rope_type 'default' is supported.")
-    if raw.get("rope_scaling") is not None:
-        raise ModelError(f"rope_scaling is {raw['rope_scaling']!r:.80}; scaled positions are not supported.")
+    if isinstance(parameters, Mapping) and isinstance(older, Mapping):
+        said, parameters = older or parameters, {**parameters, **older}
+        name = said.get("rope_type", said.get("type", None if older else "default"))
+    else:
+        name = None
+    if name not in types:
+        raise ModelError(
+            f"rope_parameters or rope_scaling has {parameters!r:.80}; supported types: {', '.join(types)}."
+        )
     value = next((v for v in (parameters.get("rope_theta"), raw.get(older_key)) if v is not None), default)
     theta: float = typed(value, "float", "rope_theta")
-    if not 0 < theta < math.inf:
-        raise ModelError(f"rope_theta is {theta}; it must be above 0.")
-    return theta
+    if not (least := float(name == "yarn")) < theta < _MOST_THETA:
+        raise ModelError(f"rope_theta is {theta}; expected a number above {least:g}, below {_MOST_THETA:g}.")
+    scaling = None if name == "default" else _read_scaling(parameters, name == "yarn")
+    return {f"{prefix}rotary_theta": theta, f"{prefix}rotary_scaling": scaling}
+
+
+def _read_scaling(parameters: Mapping[str, Any], yarn: bool) -> RotaryScaling:
+    def number(key: str, default: float = 0.0) -> float:
+        value = parameters.get(key)
+        found: float = typed(default if value is None else value, "float", key)
+        if not 0 <= found < math.inf:
+            raise ModelError(f"{key} is {found}; it must be a number from 0.")
+        return found
+
+    factor = number("factor")
+    if not 1 <= factor <= _MOST_FACTOR:
+        raise ModelError(f"factor is {factor}; expected a number from 1 to {_MOST_FACTOR:g}.")
+    if not yarn:
+        return RotaryScaling(factor)
+    check_supported(parameters, {"truncate": True})
+    scale, of_all, grown = number("mscale"), number("mscale_all_dim"), 0.1 * math.log(factor)
+    attention = (grown * scale + 1) / (grown * of_all + 1) if scale and of_all else grown + 1
+    original = typed(parameters.get(key := "original_max_position_embeddings"), "int", key)
+    if not 1 <= original < 1 << 31:
+        raise ModelError(f"{key} is {original}; it must be at least 1.")
+    turns = number("beta_fast") or 32.0, number("beta_slow") or 1.0
+    attention, growth = number("attention_factor", attention), number("llama_4_scaling_beta")
+    return RotaryScaling(factor, original, *turns, attention, growth)
+
+
+def write_rotary(config: EncoderConfig) -> dict[str, Any]:
+    """The inverse of `read_rotary` for one kind of layers: the key `rope_parameters`."""
+    return {"rope_parameters": rotary_json(config.rotary_theta, config.rotary_scaling)}
+
+
+def write_kinds(config: EncoderConfig) -> dict[str, Any]:
+    """The keys `layer_types`, and `rope_parameters` of both kinds of layers."""
+    full = rotary_json(config.rotary_theta, config.rotary_scaling)
+    local = rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
+    return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
+
+
+def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str, Any]:
+    """What `rope_parameters` holds of layers of one kind."""
+    if scaling is None:
+        return {"rope_type": "default", "rope_theta": theta}
+    linear = {"rope_type": "linear", "rope_theta": theta, "factor": scaling.factor}
+    if not scaling.original:
+        return linear
+    return {
+        **linear,
+        "rope_type": "yarn",
+        "original_max_position_embeddings": scaling.original,
+        "beta_fast": scaling.fast,
+        "beta_slow": scaling.slow,
+        "attention_factor": scaling.attention,
+        **({"llama_4_scaling_beta": scaling.growth} if scaling.growth else {}),
+    }
+
+
+FULL, LOCAL = "full_attention", "sliding_attention"  # what `layer_types` holds
+
+
+def read_local_layers(
+    raw: Mapping[str, Any], num_layers: int, is_local: Callable[[int], bool] = lambda _: False
+) -> tuple[int, ...]:
+    """The layers with local attention, from `layer_types`, or by a rule for their numbers where that is not said."""
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        return tuple(filter(is_local, range(min(num_layers, MAX_LAYERS))))
+    if not isinstance(kinds, list) or not all(kind in (FULL, LOCAL) for kind in kinds):
+        raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {FULL!r} and {LOCAL!r}.")
+    if len(kinds) != num_layers:
+        raise ModelError(f"layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)
+
+
+def layer_types(config: EncoderConfig) -> list[str]:
+    """The inverse of `read_local_layers`."""
+    return [LOCAL if layer in config.local_layers else FULL for layer in range(config.num_layers)]

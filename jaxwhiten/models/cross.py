@@ -17,23 +17,13 @@ from jaxtyping import Array, Int
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
-from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.family import PairForm
 from jaxwhiten.models.layers import EncoderOutput, activation, linear
 from jaxwhiten.models.loading import load_head, load_model, save_with_head
 from jaxwhiten.models.packing import Segments
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 
 _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
-
-
-def _form(config: EncoderConfig) -> PairForm:
-    family = FAMILIES.get(config.model_type)
-    if family is None or family.pairs is None:
-        able = ", ".join(name for name, family in FAMILIES.items() if family.pairs is not None)
-        raise ModelError(f"{config.model_type}: no classifiers of sentence pairs of this family; take {able}.")
-    return family.pairs
 
 
 class PairClassifier(nnx.Module):
@@ -47,7 +37,7 @@ class PairClassifier(nnx.Module):
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
-        form = _form(config)
+        form = head_form(config, "pairs")
         if form.dense or encoder.pooler is None:
             encoder.pooler = nnx.data(None if form.dense else linear(width, width, config, dtype, rngs))
         encoder.config = self.config = dataclasses.replace(config, pooler=not form.dense)
@@ -98,7 +88,7 @@ def load_pair_classifier(
       The classifier and its folder.
     """
     encoder, config, folder = load_model(model, **reading)
-    form = _form(config)
+    form = head_form(config, "pairs")
     tensors, where = checkpoint.open_weights(folder)
     (found, *_), _ = tensors.get(f"{form.classifier}.weight", ((0,), None))
     found = 0 if not form.dense and encoder.pooler is None else found
@@ -125,5 +115,5 @@ def save_pair_classifier(
       more: Further keys of `config.json`.
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    head, form = nnx.state(model, _HEAD), _form(model.config)
+    head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")
     save_with_head(model.encoder, folder, "ForSequenceClassification", head, form, {**labels, **more}, dtype)

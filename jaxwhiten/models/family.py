@@ -18,6 +18,8 @@ class Part(NamedTuple):
     parts: int
 
 
+THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # of a tensor that fuses them
+
 # Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of
 # a layer. Of several tensor names the first is written, and all are read.
 Place = str | Part
@@ -76,7 +78,7 @@ class Family:
       names: The tensor of each parameter.
       prefixes: That published checkpoints put before the names; the second is of those with a head.
       keys: `EncoderConfig` field -> key in `config.json`; of several the first is written, and all are read.
-      masked: The head of its masked language models.
+      masked: The head of its masked language models; None where there are none that are supported.
       pairs: The head of its classifiers of sentence pairs; None where there are none.
       defaults: `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
       supported: Keys of `config.json` that may be left out or null, and the only other value of each that is supported.
@@ -88,7 +90,7 @@ class Family:
     names: Names
     prefixes: tuple[str, ...]
     keys: Mapping[str, str | tuple[str, ...]]
-    masked: MaskedForm
+    masked: MaskedForm | None = None
     pairs: PairForm | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -99,7 +101,7 @@ class Family:
         """The configuration in a parsed `config.json`."""
         check_supported(raw, {"position_embedding_type": "absolute", "is_decoder": False, **self.supported})
         fields = read_fields(raw, self.keys, self.defaults)
-        return EncoderConfig(model_type=raw["model_type"], **(fields | self.read(raw, fields)))
+        return EncoderConfig(**{"model_type": raw["model_type"], **fields, **self.read(raw, fields)})
 
     def config_json(self, config: EncoderConfig, task: str = "Model") -> dict[str, Any]:
         """The inverse of `parse_config`; `task` is what the name of the architecture ends with."""

@@ -16,7 +16,7 @@ from flax import nnx
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import InputError, optional, unknown_name
 from jaxwhiten.models.config import Attention
-from jaxwhiten.models.layers import FeedForward, SelfAttention, TransformerLayer
+from jaxwhiten.models.layers import Experts, FeedForward, Norm, RootNorm, SelfAttention, TransformerLayer
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 from jaxwhiten.models.transformer import TransformerEncoder
 
@@ -143,7 +143,7 @@ class _Context(NamedTuple):
 
     mask: str
     bias: str | None
-    rotary: tuple[str, str] | None
+    rotary: tuple[str, ...] | None
 
 
 class EncoderGraph:
@@ -195,9 +195,14 @@ class EncoderGraph:
             return y
         return self.graph.op("Add", y, self.graph.constant(f"{name}.bias", _array(layer.bias)))
 
-    def _norm(self, x: str, norm: nnx.LayerNorm | None) -> str:
+    def _norm(self, x: str, norm: Norm | None) -> str:
         if norm is None:
             return x
+        if isinstance(norm, RootNorm):
+            op, weight = self.graph.op, norm.offset + _array(norm.scale)
+            square = op("ReduceMean", op("Mul", x, x), axes=[-1], keepdims=1)
+            x = op("Div", x, op("Sqrt", op("Add", square, self.graph.number(norm.epsilon))))
+            return op("Mul", x, self.graph.constant(f"{self._names[id(norm)]}.weight", weight))
         parameters = {"weight": norm.scale, "bias": norm.bias}
         inputs = [
             self.graph.constant(f"{self._names[id(norm)]}.{name}", _array(value))
@@ -216,6 +221,8 @@ class EncoderGraph:
     def _embedded(self) -> str:
         graph, parts, first = self.graph, self.model.embeddings, self.model.config.position_offset
         x = graph.op("Gather", graph.constant("embeddings.word", _array(parts.word.embedding)), "input_ids")
+        if parts.scale != 1:
+            x = graph.op("Mul", x, graph.number(parts.scale))
         if parts.position is not None:
             rows = _array(parts.position.embedding)[first : first + self._longest]
             x = graph.op("Add", x, self._table("embeddings.position", rows, 0))
@@ -226,59 +233,71 @@ class EncoderGraph:
     def _context(self, seen: str, kind: Attention) -> _Context:
         config, longest, bias = self.model.config, self._longest, None
         if (near := visible(longest, kind)) is not None:
-            seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}", near, 0, 1))
+            seen = self.graph.op("And", seen, self._table(f"visible.{kind.window}.{kind.causal}", near, 0, 1))
         if self.model.relative_bias is not None:
-            by_pair = _array(self.model.relative_bias.embedding)[relative_buckets(longest, config.relative_buckets)]
+            buckets = relative_buckets(longest, config.relative_buckets, config.relative_distance)
+            by_pair = _array(self.model.relative_bias.embedding)[buckets]
             bias = self._table("relative_bias", by_pair.transpose(2, 0, 1)[None], 2, 3)
-        turns = rotary(longest, config.head_size, kind.rotary_theta)
+        turns = rotary(longest, kind.head_size, kind.rotary_theta, kind.scaling)
         if turns is None:
             return _Context(seen, bias, None)
-        cos, sin = (self._table(f"rotary.{kind.rotary_theta}.{name}", x, 0) for name, x in turns._asdict().items())
-        return _Context(seen, bias, (cos, sin))
+        tables = [turns.cos, turns.sin, *([] if turns.growth is None else [turns.growth[:, None]])]
+        of = f"rotary.{kind.rotary_theta}.{kind.head_size}.{kind.scaling}"
+        return _Context(seen, bias, tuple(self._table(f"{of}.{name}", x, 0) for name, x in enumerate(tables)))
 
     def _layer(self, x: str, layer: TransformerLayer, context: _Context) -> tuple[str, str]:
         """The layer's output and its attention map."""
 
-        def normed(y: str, norm: nnx.LayerNorm | None, before: bool) -> str:
+        def normed(y: str, norm: Norm | None, before: bool) -> str:
             return y if layer.pre_norm != before else self._norm(y, norm)
 
         attended, attention_map = self._attention(
             normed(x, layer.attention_norm, before=True), layer.attention, context
         )
+        attended = self._norm(attended, layer.attention_output_norm)
         x = normed(self.graph.op("Add", x, attended), layer.attention_norm, before=False)
         inner = self._feed_forward(normed(x, layer.feed_forward_norm, before=True), layer.feed_forward)
+        inner = self._norm(inner, layer.feed_forward_output_norm)
         return normed(self.graph.op("Add", x, inner), layer.feed_forward_norm, before=False), attention_map
 
     def _attention(self, x: str, part: SelfAttention, context: _Context) -> tuple[str, str]:
-        graph, op, config = self.graph, self.graph.op, part.config
+        graph, op, count, width = self.graph, self.graph.op, part.config.num_heads, part.head_size
 
-        def heads(layer: nnx.Linear) -> str:
-            y = op("Reshape", self._linear(x, layer), graph.integers(0, 0, config.num_heads, config.head_size))
-            return op("Transpose", y, perm=[0, 2, 1, 3])
+        def heads(layer: nnx.Linear, norm: Norm | None = None) -> str:
+            y = op("Reshape", self._linear(x, layer), graph.integers(0, 0, -1, width))
+            return op("Transpose", self._norm(y, norm), perm=[0, 2, 1, 3])
 
-        query, key, value = heads(part.query), heads(part.key), heads(part.value)
+        def shaped(y: str, heads: int, last: int) -> str:
+            """One product for the heads that share keys and values, and back; 0 keeps a dimension."""
+            return y if part.kv_heads == count else op("Reshape", y, graph.integers(0, heads, -1, last))
+
+        query, key, value = heads(part.query, part.query_norm), heads(part.key, part.key_norm), heads(part.value)
         if context.rotary is not None:
-            query, key = self._turned(query, *context.rotary), self._turned(key, *context.rotary)
-        scores = op("MatMul", query, op("Transpose", key, perm=[0, 1, 3, 2]))
-        scores = op("Div", scores, graph.number(math.sqrt(config.head_size)))
+            cos, sin, *growth = context.rotary
+            query, key = self._turned(query, width, cos, sin), self._turned(key, width, cos, sin)
+            query = op("Mul", query, growth[0]) if growth else query
+        scores = op("MatMul", shaped(query, part.kv_heads, width), op("Transpose", key, perm=[0, 1, 3, 2]))
+        scores = op("Div", shaped(scores, count, 0), graph.number(math.sqrt(part.query_scalar)))
         if context.bias is not None:
             scores = op("Add", scores, context.bias)
         scores = op("Where", context.mask, scores, graph.constant("lowest", _LOWEST))
         attention_map = op("Softmax", scores, axis=-1)
-        mixed = op("Transpose", op("MatMul", attention_map, value), perm=[0, 2, 1, 3])
-        mixed = op("Reshape", mixed, graph.integers(0, 0, config.num_heads * config.head_size))
+        mixed = shaped(op("MatMul", shaped(attention_map, part.kv_heads, 0), value), count, width)
+        mixed = op("Reshape", op("Transpose", mixed, perm=[0, 2, 1, 3]), graph.integers(0, 0, count * width))
         return self._linear(mixed, part.output), attention_map
 
-    def _turned(self, x: str, cos: str, sin: str) -> str:
+    def _turned(self, x: str, width: int, cos: str, sin: str) -> str:
         """Queries or keys, turned by their positions' angles."""
-        op, half = self.graph.op, self.graph.integers(self.model.config.head_size // 2)
+        op, half = self.graph.op, self.graph.integers(width // 2)
         first = op("Slice", x, self.graph.integers(0), half, self.graph.integers(3))
-        second = op("Slice", x, half, self.graph.integers(self.model.config.head_size), self.graph.integers(3))
+        second = op("Slice", x, half, self.graph.integers(width), self.graph.integers(3))
         left = op("Sub", op("Mul", first, cos), op("Mul", second, sin))
         right = op("Add", op("Mul", second, cos), op("Mul", first, sin))
         return op("Concat", left, right, axis=-1)
 
-    def _feed_forward(self, x: str, part: FeedForward) -> str:
+    def _feed_forward(self, x: str, part: FeedForward | Experts) -> str:
+        if isinstance(part, Experts):
+            raise InputError(f"{self.model.config.model_type}: no ONNX graph of a mixture of experts; run it in JAX.")
         inner = self.graph.activation(self.model.config.hidden_act, self._linear(x, part.up))
         if part.gate is not None:
             inner = self.graph.op("Mul", inner, self._linear(x, part.gate))

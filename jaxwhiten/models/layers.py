@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.models.attention import Kernel
-from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
 
@@ -151,6 +151,39 @@ def _as_they_are(arrays: Any, **_: Any) -> Any:  # one function for all tables, 
     return arrays
 
 
+class RootNorm(nnx.Module):
+    """Root mean square norm, with float32 statistics.
+
+    Args:
+      width: Of its inputs.
+      epsilon: Added to the mean square.
+      offset: Added to the weight: 1 where files hold the weight less 1.
+      dtype: Of its outputs.
+
+    References:
+      Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3.
+    """
+
+    def __init__(self, width: int, epsilon: float, offset: float, dtype: DTypeLike):
+        self.epsilon, self.offset, self.dtype = epsilon, offset, dtype
+        self.scale = nnx.Param(jnp.full(width, 1 - offset, jnp.float32))
+
+    def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
+        x = x.astype(jnp.float32)
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
+        return (x * (self.offset + self.scale[...])).astype(self.dtype)
+
+
+Norm = nnx.LayerNorm | RootNorm
+
+
+def norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> Norm:
+    """A norm of the configuration's kind."""
+    if config.norm == "layer":
+        return layer_norm(width, config, dtype, rngs)
+    return RootNorm(width, config.layer_norm_eps, 1.0 if config.norm == "rms, 1 + w" else 0.0, dtype)
+
+
 def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """A layer norm with two-pass float32 statistics."""
     return nnx.LayerNorm(
@@ -159,7 +192,7 @@ def layer_norm(width: int, config: EncoderConfig, dtype: DTypeLike, rngs: nnx.Rn
 
 
 class Embeddings(nnx.Module):
-    """Sum of word, position and token-type embeddings, layer norm, dropout, projection; some are optional."""
+    """Sum of word, position and token-type embeddings, norm, dropout, projection; some are optional."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
         width = config.embedding_size
@@ -167,11 +200,11 @@ class Embeddings(nnx.Module):
         def table(rows: int) -> nnx.Embed:
             return embedding(rows, width, config, dtype, rngs)
 
-        self.position_offset = config.position_offset
+        self.position_offset, self.scale = config.position_offset, config.embedding_scale
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions) if config.learned_positions else None
         self.token_type = table(config.type_vocab_size) if config.type_vocab_size else None
-        self.norm = layer_norm(width, config, dtype, rngs)
+        self.norm = norm(width, config, dtype, rngs) if config.embedding_norm else None
         projects = config.embedding_projection
         self.projection = linear(width, config.hidden_size, config, dtype, rngs) if projects else None
         self.dropout = nnx.Dropout(config.dropout)
@@ -186,6 +219,7 @@ class Embeddings(nnx.Module):
         positions: Int[Array, "batch length"] | None = None,
     ) -> Float[Array, "batch length d"]:
         x = self.word(input_ids)
+        x = x if self.scale == 1 else x * jnp.asarray(self.scale, x.dtype)
         if self.position is not None:
             first = self.position_offset
             if positions is None:
@@ -196,24 +230,36 @@ class Embeddings(nnx.Module):
         if self.token_type is not None:
             first_type = self.token_type.embedding[0].astype(x.dtype)
             x = x + (first_type if token_type_ids is None else self.token_type(token_type_ids))
-        x = self.dropout(self.norm(x), deterministic=deterministic, rngs=rngs)
+        x = self.dropout(x if self.norm is None else self.norm(x), deterministic=deterministic, rngs=rngs)
         return x if self.projection is None else self.projection(x)
 
 
 class SelfAttention(nnx.Module):
-    """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2), without the output norm."""
+    """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2), without the output norm.
 
-    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        self.config = config
+    Heads of queries may share those of keys and values.
+
+    References:
+      Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
+      section 2.2 (shared heads).
+      Henry et al. 2020, "Query-Key Normalization for Transformers" (norms of queries and keys).
+    """
+
+    def __init__(self, config: EncoderConfig, kind: Attention, *, dtype: DTypeLike, rngs: nnx.Rngs):
+        self.config, self.head_size, self.kv_heads = config, kind.head_size, kind.kv_heads
+        self.query_scalar = config.query_scalar or kind.head_size
         self.precision = matmul_precision(dtype)
 
-        def project() -> nnx.Linear:
-            return linear(config.hidden_size, config.hidden_size, config, dtype, rngs, config.attention_bias)
+        def project(inputs: int, outputs: int) -> nnx.Linear:
+            return linear(inputs, outputs, config, dtype, rngs, config.attention_bias)
 
-        self.query = project()
-        self.key = project()
-        self.value = project()
-        self.output = project()
+        width, shared = config.num_heads * kind.head_size, kind.kv_heads * kind.head_size
+        self.query = project(config.hidden_size, width)
+        self.key = project(config.hidden_size, shared)
+        self.value = project(config.hidden_size, shared)
+        self.output = project(width, config.hidden_size)
+        self.query_norm = norm(kind.head_size, config, dtype, rngs) if config.head_norm else None
+        self.key_norm = norm(kind.head_size, config, dtype, rngs) if config.head_norm else None
         self.dropout = nnx.Dropout(config.attention_dropout)
 
     def __call__(
@@ -223,18 +269,27 @@ class SelfAttention(nnx.Module):
         projected = [project(x) for project in (self.query, self.key, self.value)]
         if context.packing is not None:
             projected = [context.packing.pad(y) for y in projected]
-        batch, length, width = projected[0].shape
-        heads = (batch, length, self.config.num_heads, self.config.head_size)
-        query, key, value = (y.reshape(heads) for y in projected)
+        batch, length, _ = projected[0].shape
+        query, key, value = (y.reshape(batch, length, -1, self.head_size) for y in projected)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
         if context.rotary is not None:
             query, key = context.rotary.rotate(query), context.rotary.rotate(key)
+            if (growth := context.rotary.growth) is not None:
+                query = query * growth[..., None, None].astype(query.dtype)
         # Heads before tokens makes both products plain batched ones, which are several times faster on CPU.
         query, key, value = (y.transpose(0, 2, 1, 3) for y in (query, key, value))
         if context.kernel is not None and context.segment is not None:
+            key, value = (jnp.repeat(y, query.shape[1] // y.shape[1], axis=1) for y in (key, value))
+            if self.query_scalar != self.head_size:  # the kernels divide by the root of the width
+                query = query * math.sqrt(self.head_size / self.query_scalar)
             mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
-            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)), None
+            return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)), None
+        # The queries that share keys and values stand one after the other in one product.
+        shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, length, -1)
+        query = query.reshape(*shared, self.head_size)
         scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
-        scores = scores / math.sqrt(self.config.head_size)
+        scores = scores.reshape(whole) / math.sqrt(self.query_scalar)
         if context.bias is not None:
             scores = scores + context.bias
         scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
@@ -243,8 +298,8 @@ class SelfAttention(nnx.Module):
         total = jnp.sum(weights, axis=-1, keepdims=True)
         diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
         weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
-        mixed = (jnp.matmul(weights, value, precision=self.precision) / total).astype(x.dtype)
-        mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)
+        mixed = jnp.matmul(weights.reshape(*shared, length), value, precision=self.precision).reshape(whole)
+        mixed = (mixed / total).astype(x.dtype).transpose(0, 2, 1, 3).reshape(batch, length, -1)
         return self.output(mixed if context.packing is None else context.packing.pack(mixed)), diagonal
 
 
@@ -260,27 +315,60 @@ class FeedForward(nnx.Module):
         self.activation = activation(config.hidden_act)
         self.up = linear(config.hidden_size, inner, config, dtype, rngs, bias)
         self.gate = linear(config.hidden_size, inner, config, dtype, rngs, bias) if config.gated else None
-        self.down = linear(inner, config.hidden_size, config, dtype, rngs, bias)
+        self.down = linear(inner, config.hidden_size, config, dtype, rngs, bias or config.down_bias)
 
     def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
         inner = self.activation(self.up(x))
         return self.down(inner if self.gate is None else inner * self.gate(x))
 
 
+class Experts(nnx.Module):
+    """Feed-forward layers of which each token takes the few that a router gives the most weight.
+
+    Every token goes through all of them, the others with a weight of 0: no token's place in a batch changes its sums.
+
+    References:
+      Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", section 2.
+    """
+
+    def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
+        self.config, self.activation = config, activation(config.hidden_act)
+        rows = config.experts * config.intermediate_size
+        init = nnx.initializers.normal(config.initializer_range)
+        self.router = linear(config.hidden_size, config.experts, config, dtype, rngs, bias=False)
+        self.w1 = nnx.Param(init(rngs.params(), (rows, config.hidden_size)))
+        self.w2 = nnx.Param(init(rngs.params(), (rows, config.hidden_size)))
+        self.bias = nnx.Param(jnp.zeros(config.hidden_size))
+
+    def __call__(self, x: Float[Array, "*rows d"]) -> Float[Array, "*rows d"]:
+        weights = jax.nn.softmax(self.router(x).astype(jnp.float32), axis=-1)
+        taken, which = jax.lax.top_k(weights, self.config.experts_taken)
+        weights = jnp.sum(taken[..., None] * jax.nn.one_hot(which, self.config.experts), axis=-2)
+        precision = matmul_precision(x.dtype)
+        inner = self.activation(jnp.matmul(x, self.w1[...].T.astype(x.dtype), precision=precision))
+        inner = inner * jnp.repeat(weights, self.config.intermediate_size, axis=-1).astype(x.dtype)
+        outer = jnp.matmul(inner, self.w2[...].astype(x.dtype), precision=precision)
+        return outer + self.bias[...].astype(x.dtype)
+
+
 class TransformerLayer(nnx.Module):
     """Attention and feed-forward, each with dropout, a residual and a norm.
 
     Post-norm, as in BERT, normalises each sum. Pre-norm normalises each input instead; the attention of the first
-    layer then has no norm, because the embeddings end with one.
+    layer then has no norm if the embeddings end with one. The outputs may have norms of their own.
     """
 
     def __init__(self, config: EncoderConfig, index: int, *, dtype: DTypeLike, rngs: nnx.Rngs):
         self.pre_norm = config.pre_norm
-        self.attention = SelfAttention(config, dtype=dtype, rngs=rngs)
-        normed = index == 0 and config.pre_norm
-        self.attention_norm = None if normed else layer_norm(config.hidden_size, config, dtype, rngs)
-        self.feed_forward = FeedForward(config, dtype=dtype, rngs=rngs)
-        self.feed_forward_norm = layer_norm(config.hidden_size, config, dtype, rngs)
+        self.attention = SelfAttention(config, config.attention[index], dtype=dtype, rngs=rngs)
+        normed = index == 0 and config.pre_norm and config.embedding_norm
+        width, outputs = config.hidden_size, config.output_norms
+        self.attention_norm = None if normed else norm(width, config, dtype, rngs)
+        self.attention_output_norm = norm(width, config, dtype, rngs) if outputs else None
+        inner = Experts if index in config.expert_layers else FeedForward
+        self.feed_forward = inner(config, dtype=dtype, rngs=rngs)
+        self.feed_forward_norm = norm(width, config, dtype, rngs)
+        self.feed_forward_output_norm = norm(width, config, dtype, rngs) if outputs else None
         self.dropout = nnx.Dropout(config.dropout)
 
     def __call__(
@@ -289,10 +377,12 @@ class TransformerLayer(nnx.Module):
         """The layer's output, and the diagonals of its attention maps."""
         noise: Any = {"deterministic": deterministic, "rngs": rngs}
 
-        def normed(y: Array, norm: nnx.LayerNorm | None, before: bool) -> Array:
-            return y if norm is None or self.pre_norm != before else norm(y)
+        def normed(y: Array, norm: Norm | None, before: bool | None = None) -> Array:
+            return y if norm is None or before not in (None, self.pre_norm) else norm(y)
 
         attended, diagonal = self.attention(normed(x, self.attention_norm, before=True), context, **noise)
+        attended = normed(attended, self.attention_output_norm)
         x = normed(x + self.dropout(attended, **noise), self.attention_norm, before=False)
         inner = self.feed_forward(normed(x, self.feed_forward_norm, before=True))
+        inner = normed(inner, self.feed_forward_output_norm)
         return normed(x + self.dropout(inner, **noise), self.feed_forward_norm, before=False), diagonal

@@ -21,7 +21,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig, check_supported
 from jaxwhiten.models.layers import activation, layer_norm, linear, matmul_precision
 from jaxwhiten.models.loading import init_model, load_head, load_model, naming, read_json, save_with_head
-from jaxwhiten.models.registry import FAMILIES
+from jaxwhiten.models.registry import head_form
 from jaxwhiten.models.transformer import TransformerEncoder
 
 
@@ -29,7 +29,7 @@ class MaskedHead(nnx.Module):
     """From hidden states to one logit per token of the vocabulary."""
 
     def __init__(self, config: EncoderConfig, *, dtype: DTypeLike, rngs: nnx.Rngs):
-        form = FAMILIES[config.model_type].masked
+        form = head_form(config, "masked")
         eps = form.epsilon or config.layer_norm_eps
         self.dtype = dtype
         self.activation = activation(form.activation or config.hidden_act)
@@ -117,7 +117,7 @@ def load_masked_lm(
     encoder.pooler = None  # not trained by masked language modelling
     encoder.config = dataclasses.replace(config, pooler=False)
     masked = MaskedLM(encoder, rngs=nnx.Rngs(seed))
-    form, file = FAMILIES[config.model_type].masked, folder / "config.json"
+    form, file = head_form(config, "masked"), folder / "config.json"
     if f"{form.dense}.weight" not in checkpoint.open_weights(folder)[0]:
         return masked, folder, False
     raw = read_json(file)
@@ -132,6 +132,6 @@ def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32
 
     `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args are those of `save_model`.
     """
-    form = FAMILIES[model.config.model_type].masked
+    form = head_form(model.config, "masked")
     head = nnx.state(model.head, nnx.Param)
     save_with_head(model.encoder, folder, "ForMaskedLM", head, form, {"tie_word_embeddings": True}, dtype)

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
 from jaxwhiten.models.family import Family, MaskedForm, Names, Part
 
 NAMES: Names = {
@@ -54,40 +53,27 @@ DEFAULTS = {
     "feed_forward_bias": False,
     "norm_bias": False,
 }
-_FULL, _LOCAL = "full_attention", "sliding_attention"
 
 
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Local layers and rotary bases, from the current keys or the older ones."""
     window = typed(raw.get("local_attention", 128), "int", "local_attention")
+    every = raw.get("global_attn_every_n_layers", 3)
+
+    def is_local(layer: int) -> bool:
+        return typed(every, "int", "global_attn_every_n_layers") < 1 or layer % every > 0
+
     return {
-        "rotary_theta": read_rotary_theta(raw, _FULL, "global_rope_theta", 160_000.0),
-        "local_rotary_theta": read_rotary_theta(raw, _LOCAL, "local_rope_theta", 10_000.0),
-        "local_layers": _local_layers(raw, fields["num_layers"]),
+        **read_rotary(raw, FULL, "global_rope_theta", 160_000.0),
+        **read_rotary(raw, LOCAL, "local_rope_theta", 10_000.0, prefix="local_"),
+        "local_layers": read_local_layers(raw, fields["num_layers"], is_local),
         "local_window": window // 2,
     }
 
 
-def _local_layers(raw: Mapping[str, Any], num_layers: int) -> tuple[int, ...]:
-    kinds = raw.get("layer_types")
-    if kinds is None:
-        every = typed(raw.get("global_attn_every_n_layers", 3), "int", "global_attn_every_n_layers")
-        return tuple(layer for layer in range(min(num_layers, MAX_LAYERS)) if every < 1 or layer % every)
-    if not isinstance(kinds, list) or not all(kind in (_FULL, _LOCAL) for kind in kinds):
-        raise ModelError(f"layer_types is {kinds!r:.80}; expected a list of {_FULL!r} and {_LOCAL!r}.")
-    if len(kinds) != num_layers:
-        raise ModelError(f"layer_types names {len(kinds)} layers, num_hidden_layers says {num_layers}.")
-    return tuple(layer for layer, kind in enumerate(kinds) if kind == _LOCAL)
-
-
 def _write(config: EncoderConfig) -> dict[str, Any]:
-    thetas = {_FULL: config.rotary_theta, _LOCAL: config.local_rotary_theta}
-    return {
-        "embedding_dropout": config.dropout,
-        "layer_types": [_LOCAL if layer in config.local_layers else _FULL for layer in range(config.num_layers)],
-        "local_attention": 2 * config.local_window,
-        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()},
-    }
+    dropout, window = config.dropout, 2 * config.local_window
+    return {**write_kinds(config), "embedding_dropout": dropout, "local_attention": window}
 
 
 MASKED = MaskedForm(

@@ -1,20 +1,24 @@
 """NomicBERT: BERT's post-norm layers with rotary positions, SwiGLU, and biases in the norms only.
 
+Version 2 has biases, no gate, and a mixture of experts in every other layer. Its `config.json` has the same name.
+
 Tensors have the names of published files, which transformers writes, or of transformers' modules; `config.json` has
 transformers' keys, or the GPT-2 keys of older files.
 
 References:
   Nussbaum et al. 2024, "Nomic Embed: Training a Reproducible Long Context Text Embedder", section 3.1.
+  Nussbaum & Duderstadt 2025, "Training Sparse Mixture Of Experts Text Embedding Models", section 3.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
-from jaxwhiten.models.config import EncoderConfig, read_rotary_theta, typed
+from jaxwhiten.models.config import MAX_LAYERS, EncoderConfig, check_supported, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, Names, Part
 
 _LAYER = "encoder.layers.*"
@@ -54,17 +58,20 @@ DEFAULTS = {
 }
 # Options of older files, and the only value of each that is supported.
 _SUPPORTED = {
-    "activation_function": "swiglu",
     "causal": False,
-    "mlp_fc1_bias": False,
-    "mlp_fc2_bias": False,
     "parallel_block": False,
     "prenorm": False,
-    "qkv_proj_bias": False,
     "rotary_emb_fraction": 1.0,
     "rotary_emb_interleaved": False,
     "rotary_scaling_factor": None,
     "use_rms_norm": False,
+}
+_DENSE = {"activation_function": "swiglu", "mlp_fc1_bias": False, "mlp_fc2_bias": False, "qkv_proj_bias": False}
+_SPARSE = {"activation_function": "gelu", "mlp_fc1_bias": True, "mlp_fc2_bias": True, "qkv_proj_bias": True} | {
+    "expert_choice_router": False,
+    "ffn_div": 1,
+    "moe_normalize_expert_weights": False,
+    "num_shared_experts": 0,
 }
 
 
@@ -72,11 +79,21 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     head = raw.get("head_dim")
     if head is not None and typed(head, "int", "head_dim") * fields["num_heads"] != fields["hidden_size"]:
         raise ModelError(f"head_dim is {head}; expected hidden_size / num_attention_heads.")
-    return {"rotary_theta": read_rotary_theta(raw, None, "rotary_emb_base", 1000.0)}
-
-
-def _write(config: EncoderConfig) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_theta}}
+    theta = read_rotary(raw, None, "rotary_emb_base", 1000.0)
+    every = typed(raw.get("moe_every_n_layers") or 0, "int", "moe_every_n_layers")
+    check_supported(raw, _SPARSE if every > 0 else _DENSE)
+    if every <= 0:
+        return theta
+    return theta | {
+        "model_type": "nomic_bert_moe",
+        "gated": False,
+        "hidden_act": "gelu",
+        "attention_bias": True,
+        "feed_forward_bias": True,
+        "experts": typed(raw.get("num_experts", 8), "int", "num_experts"),
+        "experts_taken": typed(raw.get("moe_top_k", 2), "int", "moe_top_k"),
+        "expert_layers": tuple(layer for layer in range(min(fields["num_layers"], MAX_LAYERS)) if layer % every == 1),
+    }
 
 
 NOMIC_BERT = Family(
@@ -89,5 +106,26 @@ NOMIC_BERT = Family(
     DEFAULTS,
     _SUPPORTED,
     _read,
-    _write,
+    write_rotary,
+)
+
+
+def _write_sparse(config: EncoderConfig) -> dict[str, Any]:
+    first, second = (*config.expert_layers, 0, 0)[:2]
+    every = second - first if second else max(config.num_layers * first, 1)
+    named = {"model_type": "nomic_bert", "num_experts": config.experts, "moe_top_k": config.experts_taken}
+    return {**write_rotary(config), **_SPARSE, **named, "moe_every_n_layers": every}
+
+
+NOMIC_BERT_MOE = dataclasses.replace(
+    NOMIC_BERT,
+    names={
+        **NAMES,
+        "layers.*.feed_forward": f"{_LAYER}.mlp.experts",
+        "layers.*.feed_forward.router": f"{_LAYER}.mlp.router.layer",
+        "layers.*.feed_forward.up": f"{_LAYER}.mlp.fc1",
+        "layers.*.feed_forward.down": f"{_LAYER}.mlp.fc2",
+    },
+    masked=None,
+    write=_write_sparse,
 )

@@ -9,14 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxwhiten.models.config import Attention
+from jaxwhiten.models.config import Attention, RotaryScaling
 
 
 class Rotary(NamedTuple):
-    """Cosines and sines of the rotation angles of each token."""
+    """Cosines and sines of the rotation angles of each token, and what its query is multiplied by; None for 1."""
 
     cos: Float[Array, "*rows length half"]
     sin: Float[Array, "*rows length half"]
+    growth: Float[Array, "*rows length"] | None = None
 
     def rotate(self, x: Float[Array, "batch length heads head"]) -> Float[Array, "batch length heads head"]:
         """Rotates queries or keys by the angles of their positions, in float32."""
@@ -26,10 +27,12 @@ class Rotary(NamedTuple):
 
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
         """The angles of tokens at these positions."""
-        return Rotary(*(jnp.take(angles, position, axis=0, mode="clip") for angles in self))
+        growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
+        cos, sin = (jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2])
+        return Rotary(cos, sin, growth)
 
 
-def rotary(length: int, head_size: int, theta: float) -> Rotary | None:
+def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | None = None) -> Rotary | None:
     """Angles of the rotary position embedding with base `theta`, in float32 as in published models; None for base 0.
 
     The first and second half of a head are the coordinates of the rotated pairs.
@@ -41,8 +44,28 @@ def rotary(length: int, head_size: int, theta: float) -> Rotary | None:
         return None
     exponents = np.arange(0, head_size, 2, dtype=np.float32) / np.float32(head_size)
     frequencies = (1.0 / np.float32(theta) ** exponents).astype(np.float32)
-    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
-    return Rotary(jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles)))
+    position = np.arange(length, dtype=np.float32)
+    if scaling is None:
+        angles = position[:, None] * frequencies
+        return Rotary(jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles)))
+    angles = position[:, None] * (frequencies * _stretch(head_size, theta, scaling))
+    cos, sin = (jnp.asarray(scaling.attention * turn(angles)) for turn in (np.cos, np.sin))
+    growth = 1 + scaling.growth * np.log1p(position // max(scaling.original, 1))
+    return Rotary(cos, sin, jnp.asarray(growth, jnp.float32) if scaling.growth else None)
+
+
+def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.ndarray, " half"]:
+    """What each frequency is multiplied by: 1 / factor, or for YaRN between that and 1 by its turns."""
+    if not scaling.original:
+        return np.full(head_size // 2, 1 / scaling.factor, np.float32)
+
+    def turning(turns: float) -> float:
+        """The coordinate that turns so often within the inputs of the pretraining."""
+        return head_size * math.log(scaling.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = max(math.floor(turning(scaling.fast)), 0), min(math.ceil(turning(scaling.slow)), head_size - 1)
+    slow = np.clip((np.arange(head_size // 2, dtype=np.float32) - first) / (last - first or 0.001), 0, 1)
+    return (slow / scaling.factor + (1 - slow)).astype(np.float32)
 
 
 def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[np.ndarray, "length length"]:
@@ -67,10 +90,12 @@ def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[
 
 def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
     """Which keys each query sees; None for all."""
-    return None if attention.window is None else neighbours(length, attention.window)
+    everything = attention.window is None and not attention.causal
+    return None if everything else neighbours(length, attention.window, attention.causal)
 
 
-def neighbours(length: int, window: int) -> Bool[np.ndarray, "length length"]:
-    """Mask of the keys within `window` positions of each query."""
+def neighbours(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
+    """Mask of the keys within `window` positions of each query; of those not after it, if `causal`."""
     position = np.arange(length)
-    return np.abs(position[None, :] - position[:, None]) <= window
+    after = position[None, :] - position[:, None]
+    return (np.abs(after) <= (length if window is None else window)) & (after <= (0 if causal else length))

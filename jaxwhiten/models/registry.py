@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from jaxwhiten.errors import ModelError
 from jaxwhiten.models import bert
+from jaxwhiten.models.config import EncoderConfig
+from jaxwhiten.models.eurobert import EUROBERT
 from jaxwhiten.models.family import Family
+from jaxwhiten.models.gemma3 import GEMMA3
+from jaxwhiten.models.gte import GTE
+from jaxwhiten.models.jina_v3 import JINA_V3
+from jaxwhiten.models.ministral3 import MINISTRAL3
 from jaxwhiten.models.modernbert import MODERNBERT
-from jaxwhiten.models.nomic_bert import NOMIC_BERT
+from jaxwhiten.models.nomic_bert import NOMIC_BERT, NOMIC_BERT_MOE
+from jaxwhiten.models.qwen3 import BIDIRECTIONAL_QWEN3, QWEN3
+from jaxwhiten.models.t5 import T5
 
 FAMILIES: dict[str, Family] = {
     "bert": bert.BERT,
@@ -17,4 +28,26 @@ FAMILIES: dict[str, Family] = {
     "mpnet": bert.MPNET,
     "modernbert": MODERNBERT,
     "nomic_bert": NOMIC_BERT,
+    "nomic_bert_moe": NOMIC_BERT_MOE,  # in files, nomic_bert
+    "qwen3": QWEN3,
+    "bidirectional_pplx_qwen3": BIDIRECTIONAL_QWEN3,
+    "gemma3_text": GEMMA3,
+    "t5": T5,
+    "eurobert": EUROBERT,
+    "gte": GTE,
+    "new": GTE,
+    "jina_embeddings_v3": JINA_V3,
+    "ministral3": MINISTRAL3,
 }
+
+
+HEADS = {"masked": "masked language models", "pairs": "classifiers of sentence pairs"}
+
+
+def head_form(config: EncoderConfig, head: str) -> Any:
+    """The family's head of a kind of `HEADS`; ModelError where there is none."""
+    form = getattr(FAMILIES.get(config.model_type), head, None)
+    if form is None:
+        able = ", ".join(name for name, family in FAMILIES.items() if getattr(family, head) is not None)
+        raise ModelError(f"{config.model_type}: no {HEADS[head]} of this family; take {able}.")
+    return form

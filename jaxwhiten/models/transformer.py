@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 from jaxwhiten.errors import InputError
 from jaxwhiten.models.attention import BLOCK, Kernel
 from jaxwhiten.models.config import Attention, EncoderConfig
-from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, layer_norm, linear
+from jaxwhiten.models.layers import Context, Embeddings, EncoderOutput, TransformerLayer, embedding, linear, norm
 from jaxwhiten.models.packing import Packing, Segments
 from jaxwhiten.models.positions import relative_buckets, rotary, visible
 
@@ -47,7 +47,7 @@ class TransformerEncoder(nnx.Module):
         self.layers = nnx.List([TransformerLayer(config, index, dtype=dtype, rngs=rngs) for index in range(sets)])
         buckets = config.relative_buckets
         self.relative_bias = embedding(buckets, config.num_heads, config, jnp.float32, rngs) if buckets else None
-        self.final_norm = layer_norm(config.hidden_size, config, dtype, rngs) if config.pre_norm else None
+        self.final_norm = norm(config.hidden_size, config, dtype, rngs) if config.pre_norm else None
         self.pooler = linear(config.hidden_size, config.hidden_size, config, dtype, rngs) if config.pooler else None
 
     def __call__(
@@ -118,16 +118,18 @@ class TransformerEncoder(nnx.Module):
         if segments is None or length <= BLOCK or length % BLOCK or config.relative_buckets:
             kernel = None
         if self.relative_bias is not None:
-            by_pair = self.relative_bias(jnp.asarray(relative_buckets(length, config.relative_buckets)))
+            by_pair = self.relative_bias(
+                jnp.asarray(relative_buckets(length, config.relative_buckets, config.relative_distance))
+            )
             bias = by_pair.transpose(2, 0, 1)[None]
 
         def context(kind: Attention) -> Context:
             near = visible(length, kind)
             seen = mask if near is None else mask & near
-            turns = rotary(length, config.head_size, kind.rotary_theta)
+            turns = rotary(length, kind.head_size, kind.rotary_theta, kind.scaling)
             if segments is None:
                 return Context(seen, bias, turns, packing)
-            fused = kernel and dataclasses.replace(kernel, window=kind.window)
+            fused = kernel and dataclasses.replace(kernel, window=kind.window, causal=kind.causal)
             return Context(seen, bias, turns and turns.at(segments.position), packing, fused, segments.number)
 
         return {kind: context(kind) for kind in dict.fromkeys(config.attention)}

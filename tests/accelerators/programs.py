@@ -192,7 +192,7 @@ def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: floa
 
 
 def _tiny(family: str) -> EncoderConfig:
-    local = {"local_layers": (1,)} if family == "modernbert" else {}
+    local = {"local_layers": (1,)} if "local_layers" in FAMILIES[family] else {}
     return tiny_config(**{**FAMILIES[family], "num_layers": 2, **local})
 
 

@@ -42,6 +42,65 @@ _MODERNBERT = {
     "pad_token_id": 0,
     "local_attention": 4,
 }
+_QWEN3 = {
+    **{name: size for name, size in _SIZES.items() if name != "layer_norm_eps"},
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "rms_norm_eps": 0.02,
+    "pad_token_id": 12,  # also a token of sentences, as the end of a sentence is of published models
+}
+_SLIDING = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 2}
+_GEMMA3 = {
+    **{name: size for name, size in _QWEN3.items() if name != "num_hidden_layers"},
+    "num_hidden_layers": 4,
+    "query_pre_attn_scalar": 10,
+    "sliding_window": 4,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 400.0, "factor": 2.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+    },
+}
+_T5 = {
+    "vocab_size": 40,
+    "d_model": 16,
+    "d_kv": 6,
+    "d_ff": 24,
+    "num_layers": 3,
+    "num_heads": 3,
+    "layer_norm_epsilon": 0.02,
+    "relative_attention_num_buckets": 16,
+    "relative_attention_max_distance": 60,
+}
+# Keys of the published file; transformers has no experts in this family, `make.py` adds them.
+_EXPERTS = {
+    "num_experts": 4,
+    "moe_top_k": 2,
+    "moe_every_n_layers": 2,
+    "activation_function": "gelu",
+    "mlp_fc1_bias": True,
+    "mlp_fc2_bias": True,
+    "qkv_proj_bias": True,
+    "num_shared_experts": 0,
+}
+_ROPE = {"rope_type": "default", "rope_theta": 50.0}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 50.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 4,
+    "beta_fast": 2.0,
+    "beta_slow": 0.1,
+    "mscale": 1.0,
+    "mscale_all_dim": 0.5,
+    "llama_4_scaling_beta": 0.3,
+}
+# Popular members of families, narrower and with fewer layers.
+_BGE_M3 = {**_SIZES, "num_hidden_layers": 4, "type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+_DEEP = {**_MODERNBERT, "num_hidden_layers": 7, "num_attention_heads": 1}
+_MMBERT = {f"{kind}_attention": {"rope_type": "default", "rope_theta": 160_000.0} for kind in ("full", "sliding")}
 # Name of the case -> transformers' class and its configuration.
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", _SIZES),
@@ -62,6 +121,19 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
     ),
     "nomic_bert": ("NomicBertModel", _SIZES),
+    "qwen3": ("Qwen3Model", {**_QWEN3, **_SLIDING, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    "qwen3, bidirectional": ("Qwen3Model", {**_QWEN3, **_SLIDING, "attention_bias": True, "is_causal": False}),
+    "gemma3_text": ("Gemma3TextModel", _GEMMA3),
+    "gemma3_text, bidirectional": ("Gemma3TextModel", {**_GEMMA3, "use_bidirectional_attention": True}),
+    "t5": ("T5EncoderModel", _T5),
+    "eurobert": ("EuroBertModel", {**_QWEN3, "rms_norm_eps": 0.02, "mlp_bias": True, "rope_parameters": _ROPE}),
+    "gte": ("GteModel", {**_SIZES, "rope_parameters": _ROPE}),
+    "nomic_bert, experts": ("NomicBertModel", {**_SIZES, **_EXPERTS}),
+    "xlm-roberta, as bge-m3, multilingual-e5 and arctic-l-v2": ("XLMRobertaModel", _BGE_M3),
+    "modernbert, as gte-modernbert": ("ModernBertModel", _DEEP),
+    "modernbert, as mmBERT": ("ModernBertModel", {**_DEEP, "rope_parameters": _MMBERT}),
+    "ministral3": ("Ministral3Model", {**_QWEN3, "rope_parameters": _YARN, "is_causal": False}),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3Model", {**_SIZES, "rope_parameters": _ROPE}),
 }
 TOKEN_TYPES = ("bert", "roberta, other padding", "electra", "albert", "nomic_bert")
 
@@ -118,7 +190,7 @@ def weights(shapes: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
 
 def inputs(case: str, pad: int) -> dict[str, np.ndarray]:
     """Ids, mask and, for the families that have them, token types; padding on the right of all rows but one."""
-    length = 150 if case == "mpnet" else 11  # beyond every boundary of the relative buckets
+    length = 150 if case in ("mpnet", "t5") else 11  # beyond every boundary of the relative buckets
     lengths = np.array([length, 1, length // 2, length - 1])[:, None]
     position = np.arange(length)
     ids = 5 + (7 * position + 11 * np.arange(4)[:, None] ** 2 + position**2 // 3) % 35

@@ -32,14 +32,19 @@ def ids():
 LOCAL = {"local_layers": (0,), "local_window": 16, "type_vocab_size": 0, "pooler": False, "model_type": "modernbert"}
 
 
+DECODER = LOCAL | {"num_layers": 2, "causal": True, "num_kv_heads": 1, "query_scalar": 3.0}
+
+
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-@pytest.mark.parametrize("changes", [{}, LOCAL], ids=["everywhere", "within a window"])
+@pytest.mark.parametrize("changes", [{}, LOCAL, DECODER], ids=["everywhere", "within a window", "causal, shared heads"])
 def test_it_is_plain_attention_and_leaks_nothing(ids, changes, kernel):
-    config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH, initializer_range=0.2, **changes)
+    config = tiny_config(
+        **{"num_layers": 1, "num_heads": 2, "max_positions": LENGTH, "initializer_range": 0.2} | changes
+    )
     plain, output = states_of(config, ids, None)
     found, without = states_of(config, ids, kernel)
     np.testing.assert_allclose(found, plain, atol=1e-5)
-    assert len(output.attention_diagonals) == 1
+    assert len(output.attention_diagonals) == config.num_layers
     assert without.attention_diagonals == ()
     changed, _ = states_of(config, ids.at[0, 70:73].set(7), kernel)
     others = np.ones((2, LENGTH), bool)

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.models import FAMILIES, init_model, load_config, load_model, save_model
+from tests.golden.cases import CASES as GOLDEN
 from tests.golden.cases import golden, inputs, kept, write_checkpoint
 from tests.tiny import SENTENCES
 
@@ -29,6 +30,19 @@ SIZES = {
 }
 DISTILBERT = {"vocab_size": 120, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48}
 MODERNBERT = {**SIZES, "pad_token_id": 0, "local_attention": 8}
+QWEN3 = {**SIZES, "num_hidden_layers": 5, "num_key_value_heads": 2, "head_dim": 10, "pad_token_id": 7}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}
+GEMMA3 = {
+    **QWEN3,
+    "num_hidden_layers": 7,
+    "sliding_window": 12,
+    "query_pre_attn_scalar": 20,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+    },
+}
+T5 = {"vocab_size": 120, "d_model": 32, "d_kv": 7, "d_ff": 48, "num_layers": 5, "num_heads": 4}
 # Name of the case -> transformers' architecture and its configuration.
 CASES = {
     "bert": ("BertModel", SIZES),
@@ -48,8 +62,21 @@ CASES = {
         {**MODERNBERT, "norm_bias": True, "mlp_bias": True, "attention_bias": True, "hidden_activation": "silu"},
     ),
     "nomic_bert": ("NomicBertModel", SIZES),
+    "qwen3": ("Qwen3Model", QWEN3),
+    "qwen3, windows": ("Qwen3Model", {**QWEN3, **WINDOWS}),
+    "qwen3, bidirectional": ("Qwen3Model", {**QWEN3, **WINDOWS, "attention_bias": True, "is_causal": False}),
+    "gemma3_text": ("Gemma3TextModel", GEMMA3),
+    "gemma3_text, bidirectional": ("Gemma3TextModel", {**GEMMA3, "use_bidirectional_attention": True}),
+    "gemma3_text, is_causal": ("Gemma3TextModel", {**GEMMA3, "is_causal": False}),
+    "t5": ("T5EncoderModel", T5),
+    "eurobert": ("EuroBertModel", {**QWEN3, "mlp_bias": True, "attention_bias": True}),
+    "gte": ("GteModel", SIZES),
+    "gte, no token types": ("GteModel", {**SIZES, "type_vocab_size": 0}),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3Model", SIZES),
 }
-LENGTH = {"mpnet": 260}  # beyond every boundary of the relative buckets
+KNOWN = {architecture for architecture, _ in CASES.values()}
+CASES |= {name: case for name, case in GOLDEN.items() if case[0] not in KNOWN}
+LENGTH = {"mpnet": 260, "t5": 260}  # beyond every boundary of the relative buckets
 
 
 def parity():
@@ -107,21 +134,23 @@ def assert_golden_states(folder, case):
     arrays = inputs(case, loaded[1].pad_token_id)
     got = loaded[0](*map(jnp.asarray, arrays.values()))
     for layer, states in enumerate(got.hidden_states):
-        found = kept(arrays["attention_mask"], np.asarray(states))
-        np.testing.assert_allclose(found, golden(case)[f"hidden state {layer}"], atol=2e-5)
+        found, expected = kept(arrays["attention_mask"], np.asarray(states)), golden(case)[f"hidden state {layer}"]
+        np.testing.assert_allclose(found, expected, atol=2e-5 * max(1, np.abs(expected).max()))
     return loaded
 
 
 def test_every_family_has_a_case():
     _, transformers = parity()
-    assert {getattr(transformers, name).config_class.model_type for name, _ in CASES.values()} == set(FAMILIES)
+    assert {FAMILIES[getattr(transformers, name).config_class.model_type].stem for name, _ in CASES.values()} == {
+        family.stem for family in FAMILIES.values()
+    }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_hidden_states_equal_transformers(tmp_path, case):
     theirs = write(tmp_path, case)
     pad = theirs.config.pad_token_id
-    assert_same_output(theirs, tmp_path, *batch(LENGTH.get(case, 37), pad=pad))
+    assert_same_output(theirs, tmp_path, *batch(LENGTH.get(case, 37), theirs.config.vocab_size, pad))
 
 
 @pytest.mark.parametrize("case", ["roberta, other padding", "electra, narrow embeddings", "albert", "nomic_bert"])
@@ -138,7 +167,8 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
     write(tmp_path / "theirs", case)
     model, config, _ = load_model(tmp_path / "theirs")
     save_model(model, tmp_path / "ours")
-    theirs, report = transformers.AutoModel.from_pretrained(str(tmp_path / "ours"), output_loading_info=True)
+    module = getattr(transformers, CASES[case][0])
+    theirs, report = module.from_pretrained(str(tmp_path / "ours"), output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     assert load_config(tmp_path / "ours") == config
@@ -146,7 +176,8 @@ def test_what_we_write_is_read_by_transformers_and_by_us(tmp_path, case):
     assert tensors.keys() == written.keys()
     for name in tensors:
         np.testing.assert_array_equal(tensors[name], written[name], err_msg=name)
-    assert_same_output(theirs.eval(), tmp_path / "ours", *batch(pad=config.pad_token_id))
+    ids, mask = batch(vocab_size=config.vocab_size, pad=config.pad_token_id)
+    assert_same_output(theirs.eval(), tmp_path / "ours", ids, mask)
 
 
 @pytest.mark.parametrize("case", ["mpnet", "modernbert", "albert"])
@@ -279,6 +310,37 @@ def test_prefixes_of_checkpoints_with_a_head(tmp_path, case, prefix):
     assert config.pooler is False
 
 
+def test_the_names_and_keys_of_published_files(tmp_path):
+    """Perplexity's Qwen3 is bidirectional; GTE's NTK scaling is a larger base and angles divided alike."""
+    file = write_checkpoint(tmp_path, "qwen3, bidirectional") / "config.json"
+    raw = json.loads(file.read_text())
+    raw.pop("is_causal")
+    file.write_text(json.dumps(raw | {"model_type": "bidirectional_pplx_qwen3"}))
+    _, config, _ = assert_golden_states(tmp_path, "qwen3, bidirectional")
+    assert (config.model_type, config.causal) == ("qwen3", False)
+    raw = json.loads((write_checkpoint(tmp_path, "gte") / "config.json").read_text()) | {"model_type": "new"}
+    raw |= {"rope_parameters": None, "rope_theta": 2e4, "rope_scaling": {"type": "ntk", "factor": 8.0}}
+    file.write_text(json.dumps(raw))
+    config = load_config(tmp_path)
+    assert (config.model_type, config.rotary_theta) == ("gte", 1.6e5)
+    assert config.rotary_scaling.factor == 8 ** (2 / 8)  # heads of 8
+    raw = json.loads((write_checkpoint(tmp_path, "gemma3_text") / "config.json").read_text())
+    older = {"rope_parameters": None, "rope_theta": 400, "rope_local_base_freq": 20}
+    file.write_text(json.dumps(raw | older | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
+    assert_golden_states(tmp_path, "gemma3_text")
+
+
+@pytest.mark.parametrize("case", ["nomic_bert, experts"])
+def test_a_family_that_transformers_has_not_is_read_back(tmp_path, case):
+    model, config, _ = load_model(write_checkpoint(tmp_path, case))
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_model(model, tmp_path / "ours")
+    written = load_file(tmp_path / "ours" / "model.safetensors")
+    assert load_config(tmp_path / "ours") == config
+    assert tensors.keys() == written.keys()
+    assert all((tensors[name] == written[name]).all() for name in tensors)
+
+
 def test_the_longest_input_leaves_room_for_the_offset(tmp_path):
     write_checkpoint(tmp_path / "other padding", "roberta, other padding")
     assert load_config(tmp_path / "other padding").longest_input == 24 - 4
@@ -318,6 +380,16 @@ def test_token_types_are_refused_where_there_are_none(tmp_path):
         ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling"),
         ("modernbert", {"hidden_size": 36, "num_attention_heads": 12}, "odd"),
         ("nomic_bert", {"head_dim": 16}, "head_dim"),
+        ("nomic_bert, experts", {"num_shared_experts": 1}, "num_shared_experts"),
+        ("nomic_bert, experts", {"moe_top_k": 5}, "5 of 4 experts"),
+        ("qwen3", {"num_key_value_heads": 3}, "4 heads do not share 3"),
+        ("qwen3", {"head_dim": 7}, "odd"),
+        ("qwen3", {"is_causal": "no"}, "is_causal"),
+        ("qwen3", {"rope_scaling": {"type": "llama3", "factor": 8.0}}, "llama3"),
+        ("qwen3", {"rope_scaling": {"type": "yarn", "factor": 0.5}}, "factor"),
+        ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+        ("t5", {"feed_forward_proj": "gated-gelu"}, "gated-gelu"),
+        ("gte", {"rope_scaling": {"type": "ntk", "factor": 8.0, "mixed_b": 1}}, "mixed_b"),
         ("nomic_bert", {"rotary_emb_interleaved": True}, "rotary_emb_interleaved"),
         ("distilbert", {"dim": 10**12}, "hidden_size"),
     ],

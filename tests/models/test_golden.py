@@ -11,10 +11,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from jaxwhiten import Encoder
+from jaxwhiten.errors import InputError
 from jaxwhiten.models import FAMILIES, load_model
+from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from tests.golden import cases
 
 TOLERANCE = 1e-5
+GRAPHS = ("qwen3", "gemma3", "t5", "eurobert", "gte", "nomic_bert, experts", "ministral3")
 
 
 def assert_close(got, expected, what):
@@ -36,8 +39,9 @@ def assert_golden(case, mask, output):
 def test_every_family_has_golden_vectors_and_the_files_are_small():
     facts = cases.metadata(cases.FAMILIES_FILE)["cases"]
     assert facts.keys() == cases.CASES.keys()
-    assert {fact["config"]["model_type"] for fact in facts.values()} == set(FAMILIES)
-    assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 300_000
+    stems = {fact["config"]["architectures"][0].removesuffix("Model") for fact in facts.values()}
+    assert stems == {family.stem for family in FAMILIES.values()}
+    assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 500_000
     for path in (cases.FAMILIES_FILE, cases.SENTENCES_FILE):
         assert {"transformers", "torch"} <= cases.metadata(path)["versions"].keys()
 
@@ -47,8 +51,32 @@ def test_hidden_states_are_those_of_transformers(tmp_path, case):
     model, config, _ = load_model(cases.write_checkpoint(tmp_path, case))
     arrays = {name: jnp.asarray(value) for name, value in cases.inputs(case, config.pad_token_id).items()}
     mask = np.asarray(arrays["attention_mask"])
-    assert_golden(case, mask, model(**arrays))
+    output = model(**arrays)
+    assert_golden(case, mask, output)
     assert_golden(case, mask, model(**arrays, tokens=int(mask.sum())))
+    arrays["input_ids"] = arrays["input_ids"].at[0].set(7)
+    for other, states in zip(model(**arrays).hidden_states, output.hidden_states, strict=True):
+        np.testing.assert_array_equal(other[1:], states[1:], err_msg="a sentence depends on another of its batch")
+
+
+@pytest.mark.parametrize("case", [case for case in cases.CASES if case.startswith(GRAPHS)])
+def test_the_graph_gives_the_last_hidden_states(tmp_path, case):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    model, config, _ = load_model(cases.write_checkpoint(tmp_path, case))
+    inputs = {name: cases.inputs(case, config.pad_token_id)[name] for name in TOKENS}
+    rows, length = inputs["attention_mask"].shape
+    graph = Graph()
+    if config.experts:
+        with pytest.raises(InputError, match="nomic_bert_moe: no ONNX graph of a mixture of experts"):
+            EncoderGraph(graph, model, length)
+        return
+    states = EncoderGraph(graph, model, length + 3).hidden_states[-1]
+    graph.op("Reshape", states, graph.integers(-1, config.hidden_size), output="states")
+    session = runtime.InferenceSession(graph.finish(TOKENS, {"states": config.hidden_size}, {}).SerializeToString())
+    found = session.run(["states"], inputs)[0].reshape(rows, length, -1)
+    last = cases.golden(case)[f"hidden state {config.num_layers}"]
+    assert_close(cases.kept(inputs["attention_mask"], found), last, case)
 
 
 @pytest.mark.parametrize("name", cases.REAL_MODELS)

@@ -15,7 +15,7 @@ from jaxwhiten.training.objectives import make_plan
 from jaxwhiten.training.plan import Adapter, Setup, Teacher
 from jaxwhiten.training.sentences import sentence_batches, tokenize_columns
 from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
-from tests.tiny import SENTENCES, write_model
+from tests.tiny import FAMILIES, SENTENCES, write_model
 
 TEXTS = [text or "Nothing." for text in SENTENCES]
 COLUMNS = [TEXTS[:8], TEXTS[2:]]
@@ -26,6 +26,18 @@ KINDS = ["lora", "linear", "bottleneck"]
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("base") / "base"
     return write_model(folder, num_layers=2, dropout=0.0, attention_dropout=0.0)
+
+
+def test_a_decoder_learns_whole_and_by_lora(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    qwen3 = {"model_type": "qwen3", "norm": "rms", "output_norms": False, "embedding_scale": 1.0, "query_scalar": 0.0}
+    changes = FAMILIES["gemma3_text"] | qwen3 | {"num_layers": 2, "local_layers": (), "hidden_act": "silu"}
+    folder = write_model(tmp_path / "base", **changes)
+    setup = Setup(load_model(folder)[0], folder, "mean", COLUMNS, tokenize_columns(COLUMNS, folder, 32))
+    for plan in (adapted(setup, "lora", projections=("query", "value")), make_plan("mnr", setup)):
+        params, losses = trained(setup, plan, steps=3)
+        assert losses[-1] < losses[0]
+        assert np.isfinite(jax.tree.leaves(params)[0]).all()
 
 
 @pytest.fixture
