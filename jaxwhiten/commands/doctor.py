@@ -195,7 +195,8 @@ def _model(folder: Path) -> str:
             raise ModelError(f"{folder / 'openvino'}{int8}: make them again")
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
-        f" weights; vectors of {encoder.dimension} dimensions by {encoder.head.summary}{int8}"
+        f" weights; vectors of {encoder.dimension} dimensions by {encoder.head.summary}{int8};"
+        f" jaxwhiten verify {folder} proves them"
     )
 
 
