@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.doctor import report
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError
 
@@ -25,23 +24,14 @@ def run(args: argparse.Namespace) -> int:
     if args.texts and not args.against:
         raise InputError(f"--texts has nothing to be compared with: give --against {_PEER}, too.")
     texts = list(sentences(args.texts)) if args.texts else []
-    from jaxwhiten import io
     from jaxwhiten.encoding import Encoder
-    from jaxwhiten.encoding.verification import verify
+    from jaxwhiten.encoding.verification import Finding, verify
 
-    encoder, findings = Encoder.from_pretrained(args.folder), []
+    def line(found: Finding) -> str:
+        figures = [f"{value:>9.1e}" if value is not None else " " * 9 for value in (found.difference, found.allowed)]
+        return f"{found.name:<34}{''.join(figures)}  {' '.join(found.detail.split())}"
+
+    encoder = Encoder.from_pretrained(args.folder)
     if not args.json:
         print(f"{encoder}\n\n     {'check':<34}{'apart by':>9}{'at most':>9}  what")
-    for finding in verify(encoder, args.folder, against=args.against is not None, texts=texts):
-        findings.append(finding)
-        if not args.json:
-            mark = {True: "ok  ", None: "--  ", False: "FAIL"}[finding.ok]
-            figures = [f"{value:>9.1e}" if value is not None else " " * 9 for value in finding[2:4]]
-            print(f"{mark} {finding.check:<34}{''.join(figures)}  {' '.join(finding.detail.split())}", flush=True)
-    wrong = [finding.check for finding in findings if finding.ok is False]
-    if args.json:
-        rows = [finding._asdict() for finding in findings]
-        print(json.dumps(io.to_json({"ok": not wrong, "model": encoder.name, "checks": rows}), ensure_ascii=False))
-    if wrong:
-        print(f"error: {len(wrong)} of {len(findings)} checks failed: {', '.join(wrong)}", file=sys.stderr)
-    return 1 if wrong else 0
+    return report(verify(encoder, args.folder, against=args.against is not None, texts=texts), args.json, line)

@@ -1,7 +1,7 @@
 """Proofs of an encoder that need no other library: what holds of any encoder's vectors, and what its folder says.
 
-A check is a function of a `Subject` that measures how far two ways to the same vectors are apart. What the folder says
-is read from its files once more, and computed in NumPy behind the hidden states of one sentence without padding.
+A check measures how far two ways to the same vectors are apart. What the folder says is read from its files once more,
+and computed in NumPy behind the hidden states of one sentence without padding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Measured = tuple[float, float, str]  # how far apart, how far that may be, and w
 class Finding(NamedTuple):
     """What came of a check: `ok` is None where it was skipped, and there are no figures where it ended in an error."""
 
-    check: str
+    name: str
     ok: bool | None
     difference: float | None
     allowed: float | None
@@ -150,11 +150,6 @@ def tokens(subject: Subject) -> Measured:
     return _apart(found.flat, np.concatenate(expected), "ids beside those of transformers' tokenizer", 0.0)
 
 
-def alone(subject: Subject) -> Measured:
-    found = [subject.encoder.encode(text) for text in TEXTS]
-    return _apart(found, subject.vectors, "each text alone, and all in a batch")
-
-
 def neighbours(subject: Subject) -> Measured:
     found = subject.encoder.encode([" ".join(reversed(TEXTS[0].split())), *TEXTS[1:]])
     return _apart(found[1:], subject.vectors[1:], "one text's words in another order: no other moves by a bit", 0.0)
@@ -244,7 +239,9 @@ def beside(subject: Subject, texts: Sequence[str]) -> Measured:
 
 CHECKS: dict[str, Callable[[Subject], Measured]] = {
     "tokens": tokens,
-    "batch = alone": alone,
+    "batch = alone": lambda s: _apart(
+        [s.encoder.encode(x) for x in TEXTS], s.vectors, "each text alone, all in a batch"
+    ),
     "neighbours": neighbours,
     "batch size and order": order,
     "padding side": padding_side,
@@ -260,14 +257,7 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
 def verify(
     encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Runs every check, and gives what came of each as soon as it is there.
-
-    Args:
-      encoder: In float32.
-      folder: What it was read from.
-      against: Whether to compare with sentence-transformers, too.
-      texts: Further texts for that comparison.
-    """
+    """Checks an encoder in float32 against its folder; with `against` beside sentence-transformers, also on `texts`."""
     subject = Subject(encoder.without_code(), loading.resolve_folder(folder))
     given = {"own texts": TEXTS, "given texts": tuple(texts)} if against else {}
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)

@@ -77,8 +77,8 @@ def test_a_whole_folder_passes_every_check(folder, encoder):
     pytest.importorskip("sentence_transformers")
     found = list(verify(encoder, folder, against=True, texts=["One text.", "Another one, of mine."]))
     assert [finding for finding in found if finding.ok is False] == []
-    assert [finding.check for finding in found if finding.ok is None] in ([], ["engines"])
-    assert found[-1].check == "sentence-transformers, given texts"
+    assert [finding.name for finding in found if finding.ok is None] in ([], ["engines"])
+    assert found[-1].name == "sentence-transformers, given texts"
     assert "2 texts" in found[-1].detail
 
 
@@ -171,7 +171,7 @@ def test_other_vectors_than_those_of_sentence_transformers(folder, encoder, monk
     monkeypatch.setattr(verification, "CHECKS", {})
     broken = encoder._with_head(Head.of((Head.named("cls").steps[0], *encoder.head.steps[1:]), encoder.head.form))
     (found,) = verify(broken, folder, against=True)
-    assert (found.check, found.ok) == ("sentence-transformers, own texts", False)
+    assert (found.name, found.ok) == ("sentence-transformers, own texts", False)
 
 
 def test_the_command(folder, monkeypatch, capsys, tmp_path):
@@ -180,12 +180,12 @@ def test_the_command(folder, monkeypatch, capsys, tmp_path):
     assert cli.main(["verify", str(folder), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"]
-    assert [row["check"] for row in report["checks"]] == list(kept)
+    assert [row["name"] for row in report["checks"]] == list(kept)
     monkeypatch.setitem(kept, "pooling", lambda subject: (0.5, 0.1, "far"))
     assert cli.main(["verify", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert "FAIL pooling" in out
-    assert err == "error: 1 of 3 checks failed: pooling\n"
+    assert err == "error: 1 of 3 checks failed: pooling: far\n"
     monkeypatch.setitem(kept, "pooling", lambda subject: 1 / 0)
     assert cli.main(["verify", str(folder), "--json"]) == 1
     assert "ZeroDivisionError" in json.loads(capsys.readouterr().out)["checks"][1]["detail"]
