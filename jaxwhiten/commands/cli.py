@@ -32,6 +32,7 @@ COMMANDS = {
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",
     "distil-static": "make a table of token vectors to stand in for an encoder",
     "export": "write an encoder and its whitening for other libraries",
+    "verify": "prove an encoder's vectors by its own files, and beside sentence-transformers",
     "doctor": "check this machine, and models, data and files given",
 }
 

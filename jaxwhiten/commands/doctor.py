@@ -10,9 +10,9 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import add
@@ -42,18 +42,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the command; the exit code is 1 where something is wrong."""
-    checks = []
-    for check in _all(args.path):
-        checks.append(check)
-        if not args.json:
+    return report(_all(args.path), args.json, lambda check: f"{check.name:<20} {check.detail}")
+
+
+def report(checks: Iterable[Any], as_json: bool, line: Callable[[Any], str]) -> int:
+    """Prints checks as they come, as lines or as one JSON object; the exit code is 1 where something is wrong."""
+    from jaxwhiten.io import to_json
+
+    found = []
+    for check in checks:
+        found.append(check)
+        if not as_json:
             mark = {True: "ok  ", None: "--  ", False: "FAIL"}[check.ok]
-            print(f"{mark} {check.name:<20} {check.detail}", flush=True)
-    wrong = [check for check in checks if check.ok is False]
-    if args.json:
-        print(json.dumps({"ok": not wrong, "checks": [check._asdict() for check in checks]}, ensure_ascii=False))
+            print(f"{mark} {line(check)}", flush=True)
+    wrong = [check for check in found if check.ok is False]
+    if as_json:
+        told = {"ok": not wrong, "checks": [check._asdict() for check in found]}
+        print(json.dumps(to_json(told), ensure_ascii=False))
     if wrong:
         first = " ".join(wrong[0].detail.split())
-        print(f"error: {len(wrong)} of {len(checks)} checks failed: {wrong[0].name}: {first}", file=sys.stderr)
+        print(f"error: {len(wrong)} of {len(found)} checks failed: {wrong[0].name}: {first}", file=sys.stderr)
     return 1 if wrong else 0
 
 
@@ -195,7 +203,8 @@ def _model(folder: Path) -> str:
             raise ModelError(f"{folder / 'openvino'}{int8}: make them again")
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"
-        f" weights; vectors of {encoder.dimension} dimensions by {encoder.head.summary}{int8}"
+        f" weights; vectors of {encoder.dimension} dimensions by {encoder.head.summary}{int8};"
+        f" jaxwhiten verify {folder} proves them"
     )
 
 

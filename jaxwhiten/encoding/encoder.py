@@ -139,7 +139,7 @@ class Encoder:
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         products, loaded = checked_dtype(engine, dtype)
-        module, config, weights_folder = loading.load_model(folder, dtype=loaded)
+        module, config, weights_folder = loading.load_model(folder, dtype=loaded, narrow=True)
         said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
         max_length = longest if max_length is None else max_length
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim

@@ -84,7 +84,7 @@ class JAXEngine:
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         graph, state = nnx.split(model)
         if self.dtype == "bfloat16":
-            state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), state)
+            state = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16, copy=False), state)
         self._model = graph, self.place(state)
 
     @staticmethod

@@ -161,6 +161,7 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
     kind, first = listed[0]
     of_transformer = read_optional(first / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
+    max_length = max_length or read_optional(first / "tokenizer_config.json").get("model_max_length")
     if kind == STATIC:
         max_length = read_optional(first / "config.json").get("max_length") or MAX_LENGTH
     try:

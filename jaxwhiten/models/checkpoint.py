@@ -1,13 +1,15 @@
 """Reading and writing weights: safetensors (single or sharded) and Flax msgpack; nothing is unpickled.
 
 In every format tensors get their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths.
-Shapes are checked before any tensor is read.
+Shapes are checked before any tensor is read. Files of safetensors are mapped, and read and let go of block by block, so
+that weights of any dtype take the room of the arrays that they become.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,8 +17,10 @@ from typing import Any
 
 import numpy as np
 from flax import nnx, traverse_util
+from jax.typing import DTypeLike
 
 from jaxwhiten import io
+from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models.family import Family, Part
 
@@ -33,12 +37,14 @@ _LEAVES = {
     "w2": ("mlp.w2",),
 }
 
+_DTYPES = dict(F64="f8", F32="f4", F16="f2", BF16="bfloat16", I64="i8", I32="i4", U32="u4", U16="u2")
+Shape = tuple[int, ...]
 # name -> (shape, a function that reads it)
-Tensors = Mapping[str, tuple[tuple[int, ...], Callable[[], Any]]]
+Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
 
 
-def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any]) -> dict[str, Any]:
-    """The weights of a folder as nested dictionaries of float32 numpy arrays; `abstract` holds shapes only.
+def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLike = np.float32) -> dict[str, Any]:
+    """The weights of a folder as nested dictionaries of numpy arrays of `dtype`; `abstract` holds shapes only.
 
     The pooler is left out if it is missing: many checkpoints are published without it. A ModelError names file and
     tensor where one is missing, of another shape, or not finite.
@@ -64,10 +70,9 @@ def load_parameters(folder: Path, family: Family, abstract: nnx.State[Any, Any])
     for path, (source, shape) in found.items():
         if missing and path[0] == "pooler":
             continue
-        array = read_tensor(tensors, source.name, shape, where)
-        rows = len(array) // source.parts
-        array = array[rows * source.part : rows * (source.part + 1)]
-        arrays[path] = np.ascontiguousarray(array.T) if path[-1] == "kernel" else array
+        rows = shape[0] // source.parts
+        part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
+        arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
     return traverse_util.unflatten_dict(arrays)
 
 
@@ -76,26 +81,41 @@ def _missing(names: list[str], where: Path) -> ModelError:
     return ModelError(f"{where}: tensor {names[0]!r}{more} is missing; the file is not complete for its config.json.")
 
 
-def _check_shape(tensors: Tensors, name: str, expected: tuple[int, ...], where: Path) -> None:
+def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> None:
     if name not in tensors:
         raise _missing([name], where)
     if tensors[name][0] != expected:
         raise ModelError(f"{where}: tensor {name!r} has shape {tensors[name][0]}; config.json asks for {expected}.")
 
 
-def read_tensor(tensors: Tensors, name: str, shape: tuple[int, ...], where: Path) -> np.ndarray:
-    """Reads one tensor as float32, refusing another shape, a non-floating dtype, NaN and infinities."""
+def read_tensor(
+    tensors: Tensors, name: str, shape: Shape, where: Path, dtype: Any = np.float32, part: Any = ..., turn: bool = False
+) -> np.ndarray:
+    """Reads one tensor, or a part of it, refusing another shape, a non-floating dtype, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
     try:
-        array = np.asarray(tensors[name][1]())
+        array = np.asarray(tensors[name][1]())[part]
     except Exception as error:  # an unknown dtype, or a file that changed since it was opened
         raise ModelError(f"{where}: tensor {name!r} cannot be read ({error}).") from error
     if array.dtype.kind not in "fV" and array.dtype.name != "bfloat16":
         raise ModelError(f"{where}: tensor {name!r} has dtype {array.dtype}; expected a floating-point type.")
-    array = np.asarray(array, dtype=np.float32)
-    if not np.isfinite(array).all():
-        raise ModelError(f"{where}: tensor {name!r} has NaN or infinite values.")
-    return array
+    read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
+    rows = read.T if turn else read
+    for block in blocks(len(array), max((1 << 22) // max(math.prod(array.shape[1:]), 1), 1)):
+        with np.errstate(over="ignore"):  # what is too large is refused below
+            rows[block] = array[block]
+        release_pages(array[block])
+        if not np.isfinite(rows[block]).all():
+            raise ModelError(f"{where}: tensor {name!r} has NaN or infinite values.")
+    return read
+
+
+def _aligned(shape: Shape, dtype: DTypeLike) -> np.ndarray:
+    """Room for an array that JAX takes on a CPU as it is: it copies those that begin elsewhere than at 64 bytes."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.empty(size + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size].view(dtype).reshape(shape)
 
 
 def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
@@ -128,11 +148,19 @@ def _open_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError, safe_open
 
     try:
-        file: Any = safe_open(path, framework="flax")  # rather than "numpy": it knows bfloat16
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+        with safe_open(path, framework="numpy") as file:  # which checks the header
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        data: np.ndarray = np.memmap(path, np.uint8, mode="r")
+        begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
+        entries, data = json.loads(data[8:begin].tobytes()), data[begin:]
+    except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path}: not a readable safetensors file ({error}); download it again.") from error
-    return {name: (shape, functools.partial(file.get_tensor, name)) for name, shape in shapes.items()}
+
+    def mapped(name: str) -> np.ndarray:
+        part, dtype = slice(*entries[name]["data_offsets"]), _DTYPES[entries[name]["dtype"]]
+        return data[part].view(dtype).reshape(shapes[name])
+
+    return {name: (shape, functools.partial(mapped, name)) for name, shape in shapes.items()}
 
 
 def _open_sharded(index: Path) -> Tensors:

@@ -143,7 +143,9 @@ def load_config(folder: Path) -> EncoderConfig:
         if not isinstance(model_type, str):
             raise ModelError("no model_type; is this the config.json of a Hugging Face model?")
         if model_type not in FAMILIES:
-            raise ModelError(f"model_type {model_type!r} is not supported. Supported: {', '.join(FAMILIES)}.")
+            own = raw.get("auto_map")
+            code = f" It comes with code of its own, {own!r:.80}, which is never run." if own else ""
+            raise ModelError(f"model_type {model_type!r} is not supported.{code} Supported: {', '.join(FAMILIES)}.")
         config = FAMILIES[model_type].parse_config(raw)
         activation(config.hidden_act)
         return config
@@ -159,15 +161,16 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def load_model(
-    model: str | Path, *, dtype: str = "float32", revision: str | None = None, remat: bool = False
+    model: str | Path, *, dtype: str = "float32", revision: str | None = None, remat: bool = False, narrow: bool = False
 ) -> tuple[TransformerEncoder, EncoderConfig, Path]:
     """Loads an encoder.
 
     Args:
       model: A local folder or a hub id.
-      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`. Parameters are float32.
+      dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`.
       revision: Commit, tag or branch on the hub.
       remat: Whether to recompute activations in the backward pass, for training with less memory.
+      narrow: Whether parameters have that dtype, too; otherwise they are float32, as training takes them.
 
     Returns:
       The model, its configuration, and the folder of its weights.
@@ -183,7 +186,8 @@ def load_model(
     folder = transformer_folder(folder)
     config = load_config(folder)
     module, state = _abstract(config, dtype, remat)
-    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state)
+    kept = _dtype(dtype if narrow else "float32")
+    values = checkpoint.load_parameters(folder, FAMILIES[config.model_type], state, kept)
     if config.pooler and "pooler" not in values:
         config = dataclasses.replace(config, pooler=False)
         module, state = _abstract(config, dtype, remat)

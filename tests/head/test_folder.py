@@ -275,3 +275,53 @@ def test_layers_that_are_not_there(write, first):
     with pytest.raises(ModelError, match=r"layer_start|layer_weights"):
         read_head(folder, load_config(folder))
     assert load_file(folder / "1_WeightedLayerPooling" / "model.safetensors")
+
+
+NEW_TYPES = {
+    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
+    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    "Dense": "sentence_transformers.base.modules.dense.Dense",
+    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize(
+    ("said", "is_named"),
+    [
+        ({"pooling_mode": "lasttoken", "include_prompt": True}, "lasttoken"),
+        ({"pooling_mode": ["mean", "cls"], "include_prompt": False}, "auto"),
+    ],
+)
+def test_the_spelling_of_sentence_transformers_6(write, side, said, is_named):
+    """Without a longest sentence of its own: it is the tokenizer's. No vector depends on the side of the padding."""
+    texts = [*SENTENCES, "a plan on the guitar " * 9]
+    settings = {"prompts": {"query": "Find: ", "document": "passage text: "}, "model_type": "SentenceTransformer"}
+    folder = write(("Pooling", {"embedding_dimension": 32, **said}), settings=settings)
+    rows = json.loads((folder / "modules.json").read_text())
+    write_json(folder / "modules.json", [row | {"type": NEW_TYPES[row["type"].rpartition(".")[2]]} for row in rows])
+    write_json(folder / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    write_json(folder / "tokenizer_config.json", tokenizer | {"model_max_length": 20, "padding_side": side})
+    encoder = Encoder.from_pretrained(folder)
+    assert (encoder.max_length, encoder.pooling) == (20, is_named)
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="needs the extra `parity`")
+    peer = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    for name in (None, "document"):
+        theirs = peer.encode(texts, prompt_name=name, batch_size=1)
+        np.testing.assert_allclose(encoder.encode(texts, prompt_name=name), theirs, atol=1e-5)
+
+
+def test_a_router_is_refused_by_name(write):
+    folder = write(MEAN)
+    rows = json.loads((folder / "modules.json").read_text())
+    rows[0]["type"] = "sentence_transformers.base.modules.router.Router"
+    write_json(folder / "modules.json", rows)
+    with pytest.raises(ModelError, match=r"router\.Router' is not supported"):
+        Encoder.from_pretrained(folder)
+
+
+def test_a_model_with_code_of_its_own_is_refused_by_name(write):
+    folder = write(MEAN, config={"model_type": "somebodys", "auto_map": {"AutoModel": "modeling.SomebodysModel"}})
+    with pytest.raises(ModelError, match=r"'somebodys' is not supported.*modeling\.SomebodysModel.*never run"):
+        Encoder.from_pretrained(folder)

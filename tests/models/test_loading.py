@@ -1,6 +1,7 @@
 """Reading weights: every layout accepted, every fault named."""
 
 import json
+import os
 import pickle
 import shutil
 import subprocess
@@ -16,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 import jaxwhiten
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.models import init_model, load_config, load_model, resolve_folder, save_model
-from tests.tiny import tiny_config
+from jaxwhiten.models import FAMILIES, checkpoint, init_model, load_config, load_model, resolve_folder, save_model
+from tests.tiny import tiny_config, write_tokenizer
 
 
 @pytest.fixture
@@ -234,3 +235,51 @@ def test_packaged_weights_in_a_zip_are_named(tmp_path):
     weights = tmp_path / "all.zip" / "jaxwhiten" / "weights" / "jaxwhiten-tiny" / "model.safetensors"
     assert done.stdout.startswith(f"{weights}: no such file")
     assert "install it unpacked" in done.stdout
+
+
+_LOADING = """
+import sys
+import jax
+from jaxwhiten import Encoder
+from jaxwhiten.runtime.hardware import peak_memory
+small, large, dtype = sys.argv[1:]
+Encoder.from_pretrained(small, pooling="mean", dtype=dtype)
+before = peak_memory()
+encoder = Encoder.from_pretrained(large, pooling="mean", dtype=dtype)
+leaves = jax.tree.leaves(encoder._engine._model[1])
+print((peak_memory() - before) * 1e9, {str(leaf.dtype) for leaf in leaves})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stored", "dtype"), [("float32", "float32"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")]
+)
+def test_two_shards_take_little_more_memory_than_their_parameters(tiny_model, tmp_path, stored, dtype):
+    config = tiny_config(vocab_size=60_000, hidden_size=512, num_layers=6, num_heads=8, intermediate_size=2048)
+    model = init_model(config, seed=0)
+    save_model(model, tmp_path / "model")
+    write_tokenizer(tmp_path / "model")
+    tensors = checkpoint.to_tensors(FAMILIES["bert"], nnx.state(model, nnx.Param), stored)
+    (tmp_path / "model" / "model.safetensors").unlink()
+    names, weight_map = list(tensors), {}
+    for number, part in enumerate((names[::2], names[1::2])):
+        save_file({name: tensors[name] for name in part}, tmp_path / "model" / f"{number}.safetensors")
+        weight_map |= dict.fromkeys(part, f"{number}.safetensors")
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    size = sum(tensor.size for tensor in tensors.values()) * (4 if dtype == "float32" else 2)
+    assert size > 90e6
+    command = [sys.executable, "-c", _LOADING, str(tiny_model), str(tmp_path / "model"), dtype]
+    environment = os.environ | {"PYTHONPATH": str(Path(jaxwhiten.__file__).parent.parent), "XLA_FLAGS": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    taken, dtypes = done.stdout.split(maxsplit=1)
+    assert float(taken) < 1.2 * size
+    assert dtypes.strip() == repr({dtype})
+
+
+def test_narrow_parameters_are_those_of_float32_rounded(tiny_model):
+    exact, narrow = load_model(tiny_model)[0], load_model(tiny_model, dtype="bfloat16", narrow=True)[0]
+    assert load_model(tiny_model, dtype="bfloat16")[0].layers[0].attention.query.kernel.dtype == np.float32
+    for a, b in zip(*(jax.tree.leaves(nnx.state(model, nnx.Param)) for model in (exact, narrow)), strict=True):
+        np.testing.assert_array_equal(np.asarray(a, b.dtype), b)
+        assert b.dtype.name == "bfloat16"

@@ -1,0 +1,272 @@
+"""Proofs of an encoder that need no other library: what holds of any encoder's vectors, and what its folder says.
+
+A check measures how far two ways to the same vectors are apart. What the folder says is read from its files once more,
+and computed in NumPy behind the hidden states of one sentence without padding.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import importlib.util
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.encoding.engine import engine_for
+from jaxwhiten.encoding.loading import tokenizer_for
+from jaxwhiten.errors import InputError, optional
+from jaxwhiten.head import Head, Settings, at_pooling, says_head
+from jaxwhiten.head.steps import read_optional
+from jaxwhiten.head.vectors import ACTIVATIONS
+from jaxwhiten.metrics.scores import cosine_pairs
+from jaxwhiten.models import TransformerEncoder, checkpoint, loading
+
+TEXTS = (
+    "A man plays a guitar.",
+    "Why does my laptop shut down when it gets hot?",
+    "Água fria, 北京 and naïve cafés: 1,984 of them – “quoted”.",
+    "short",
+    "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
+)
+_FLOAT32, _ENGINES = 2e-5, 1e-4  # of the largest entry, where that is above 1: sums in another order
+_BFLOAT16 = 1e-2  # one minus the cosine
+
+Measured = tuple[float, float, str]  # how far apart, how far that may be, and what was compared
+
+
+class Finding(NamedTuple):
+    """What came of a check: `ok` is None where it was skipped, and there are no figures where it ended in an error."""
+
+    name: str
+    ok: bool | None
+    difference: float | None
+    allowed: float | None
+    detail: str
+
+
+class Skipped(Exception):
+    """There is nothing to check; the message says why."""
+
+
+@dataclasses.dataclass
+class Subject:
+    """An encoder in float32, and the folder that it should follow, with the files read once more."""
+
+    encoder: Encoder
+    folder: Path
+
+    @functools.cached_property
+    def vectors(self) -> Float[np.ndarray, "n d"]:
+        return self.encoder.encode(TEXTS)
+
+    @functools.cached_property
+    def modules(self) -> list[tuple[str, Mapping[str, Any], Path]]:
+        """Name, configuration and folder of each module."""
+        if not says_head(self.folder):
+            raise Skipped("the folder does not say how its vectors are made")
+        file = self.folder / "modules.json"
+        rows = json.loads(file.read_text("utf-8")) if file.is_file() else [{"type": "Pooling", "path": "1_Pooling"}]
+        places = [(row["type"].rpartition(".")[2], self.folder / row["path"]) for row in rows]
+        return [(kind, read_optional(place / "config.json"), place) for kind, place in places]
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(str(self.encoder.tokenizer.folder), trust_remote_code=False)
+
+    @functools.cached_property
+    def peer(self) -> Any:
+        library = optional("sentence_transformers", "parity", "The comparison", "sentence-transformers")
+        return library.SentenceTransformer(str(self.folder), device="cpu", model_kwargs={"dtype": "float32"})
+
+    def ids(self, text: str) -> list[int]:
+        """What transformers' own tokenizer makes of a text."""
+        how = {"add_special_tokens": self.encoder.model().special_tokens, "max_length": self.encoder.max_length}
+        text = text.lower() if self.encoder.head.form.lower_case else text
+        return self._tokenizer(text, truncation=True, verbose=False, **how)["input_ids"]
+
+    def pooled(self, text: str, prompt: str = "") -> Float[np.ndarray, " d"]:
+        """The pooled vector by the folder's files."""
+        said = {kind: config for kind, config, _ in self.modules}
+        if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
+            raise Skipped(f"{', '.join(unread)} is not read once more")
+        ids, pooling = self.ids(prompt + text), said.get("Pooling", {})
+        start = self.encoder.tokenizer.prompt_length(prompt) if prompt and pooling.get("include_prompt") is False else 0
+        x = np.asarray(_states(self.encoder.model(), jnp.asarray([ids])), np.float64)[0, start:]
+        place = np.arange(start, len(ids)) + 1
+        vectors = {
+            "cls": x[0],
+            "max": x.max(0),
+            "mean": x.mean(0),
+            "mean_sqrt_len_tokens": x.sum(0) / np.sqrt(len(x)),
+            "weightedmean": place @ x / place.sum(),
+            "lasttoken": x[-1],
+        }
+        older = [m for m in vectors if any(pooling.get(f"pooling_mode_{m}{end}") for end in ("", "_token", "_tokens"))]
+        modes = pooling.get("pooling_mode") or older or ["mean"]
+        return np.concatenate([vectors[mode] for mode in ([modes] if isinstance(modes, str) else modes)])
+
+    def expected(self, text: str, prompt: str = "") -> Float[np.ndarray, " k"]:
+        """The vector by the folder's files: the pooled one through the modules behind."""
+        x = self.pooled(text, prompt)
+        for kind, config, place in self.modules:
+            if kind == "Normalize":
+                x = x / max(float(np.linalg.norm(x)), 1e-12)
+            if kind == "Dense":
+                tensors = {name: np.asarray(read()) for name, (_, read) in checkpoint.open_weights(place)[0].items()}
+                activation = ACTIVATIONS[str(config.get("activation_function", ".Tanh")).rpartition(".")[2]]
+                y = np.asarray(activation(jnp.asarray(tensors["linear.weight"] @ x + tensors.get("linear.bias", 0.0))))
+                x = y + tensors.get("residual.weight", np.eye(len(y))) @ x if config.get("use_residual") else y
+        return x[: Settings.read(self.folder).truncate_dim]
+
+
+@nnx.jit
+def _states(model: TransformerEncoder, ids: Int[Array, "1 length"]) -> Float[Array, "1 length d"]:
+    return model(ids, jnp.ones_like(ids)).hidden_states[-1]
+
+
+def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> Measured:
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        raise InputError(f"{what}: gives {found.shape[-1]} numbers where {expected.shape[-1]} belong.")
+    scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
+    return float(np.abs(found - expected).max(initial=0.0)) / scale, allowed, what
+
+
+def tokens(subject: Subject) -> Measured:
+    found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
+    expected = [subject.ids(text) for text in TEXTS]
+    return _apart(found.flat, np.concatenate(expected), "ids beside those of transformers' tokenizer", 0.0)
+
+
+def neighbours(subject: Subject) -> Measured:
+    found = subject.encoder.encode([" ".join(reversed(TEXTS[0].split())), *TEXTS[1:]])
+    return _apart(found[1:], subject.vectors[1:], "one text's words in another order: no other moves by a bit", 0.0)
+
+
+def order(subject: Subject) -> Measured:
+    turned, found = list(reversed(range(len(TEXTS)))), np.empty_like(subject.vectors)
+    found[turned] = subject.encoder.encode([TEXTS[i] for i in turned], batch_size=2)
+    return _apart(found, subject.vectors, "in reverse order, in batches of two")
+
+
+def padding_side(subject: Subject) -> Measured:
+    found, encoder = [], copy.copy(subject.encoder)
+    for side in ("Left", "Right"):
+        with tempfile.TemporaryDirectory() as name:
+            padding = {"strategy": {"Fixed": 30}, "direction": side, "pad_to_multiple_of": None, "pad_type_id": 0}
+            padding |= {"pad_id": encoder.config.pad_token_id, "pad_token": "[PAD]"}
+            said = json.dumps({**json.loads(subject.encoder.tokenizer.to_json()), "padding": padding})
+            (Path(name) / "tokenizer.json").write_text(said, "utf-8")
+            encoder.tokenizer = tokenizer_for(encoder.model(), Path(name), encoder.max_length)
+            found.append(encoder.encode(TEXTS))
+    return _apart(found, [subject.vectors] * 2, "the tokenizer's own padding, left and right")
+
+
+def pad_id(subject: Subject) -> Measured:
+    encoder, ids = copy.copy(subject.encoder), subject.ids(TEXTS[0])
+    model = nnx.merge(*nnx.split(encoder.model()))
+    found = []
+    for pad in (ids[-1], ids[len(ids) // 2]):
+        model.config = dataclasses.replace(model.config, pad_token_id=pad)
+        encoder._engine = engine_for("jax", model, encoder.max_length)
+        found.append(encoder._with_head(encoder.head).encode(TEXTS))
+    return _apart(found, [subject.vectors] * 2, f"padded with the id {ids[-1]} of an end, and with that of a word")
+
+
+def pooling(subject: Subject) -> Measured:
+    encoder, texts = subject.encoder, TEXTS[1:4]
+    head = Head.of(at_pooling(encoder.head.steps)[0], encoder.head.form)
+    found = encoder._with_head(head).encode(texts, prompt="")
+    return _apart(found, [subject.pooled(text) for text in texts], "beside hidden states pooled by the folder's files")
+
+
+def dense(subject: Subject) -> Measured:
+    behind = [kind for kind, *_ in subject.modules if kind in ("Dense", "Normalize")]
+    if not behind:
+        raise Skipped("the folder has no modules behind its pooling")
+    expected = [subject.expected(text) for text in TEXTS[1:4]]
+    return _apart(subject.encoder.encode(TEXTS[1:4], prompt=""), expected, f"{', '.join(behind)} of the folder")
+
+
+def prompts(subject: Subject) -> Measured:
+    said = read_optional(subject.folder / "config_sentence_transformers.json")
+    named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
+    if not named:
+        raise Skipped("the folder has no prompts")
+    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each takes a program
+    found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
+    expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
+    return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; {default or 'none'} unasked")
+
+
+def engines(subject: Subject) -> Measured:
+    if importlib.util.find_spec("openvino") is None:
+        raise Skipped("OpenVINO is not installed")
+    encoder = copy.copy(subject.encoder)
+    try:
+        encoder._engine = engine_for("openvino", encoder.model(), encoder.max_length, dtype="float32")
+        found = encoder._with_head(encoder.head).encode(TEXTS)
+    except InputError as error:
+        raise Skipped(f"OpenVINO: {error}") from error
+    return _apart(found, subject.vectors, "OpenVINO in float32", _ENGINES)
+
+
+def bfloat16(subject: Subject) -> Measured:
+    pooling, longest = subject.encoder.pooling, subject.encoder.max_length
+    narrow = Encoder.from_pretrained(subject.folder, pooling=pooling, max_length=longest, dtype="bfloat16")
+    cosine = cosine_pairs(narrow.without_code().encode(TEXTS), subject.vectors).min()
+    return 1 - float(cosine), _BFLOAT16, "one minus the smallest cosine"
+
+
+def beside(subject: Subject, texts: Sequence[str]) -> Measured:
+    expected = subject.peer.encode(list(texts), batch_size=1, show_progress_bar=False)  # its padding takes no part
+    found = subject.encoder.encode(list(texts))
+    cosine = cosine_pairs(found, expected).min()
+    return _apart(found, expected, f"smallest cosine of {len(texts)} texts {cosine:.7f}")
+
+
+CHECKS: dict[str, Callable[[Subject], Measured]] = {
+    "tokens": tokens,
+    "batch = alone": lambda s: _apart(
+        [s.encoder.encode(x) for x in TEXTS], s.vectors, "each text alone, all in a batch"
+    ),
+    "neighbours": neighbours,
+    "batch size and order": order,
+    "padding side": padding_side,
+    "pad id": pad_id,
+    "pooling": pooling,
+    "dense layers": dense,
+    "prompts": prompts,
+    "engines": engines,
+    "bfloat16": bfloat16,
+}
+
+
+def verify(
+    encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """Checks an encoder in float32 against its folder; with `against` beside sentence-transformers, also on `texts`."""
+    subject = Subject(encoder.without_code(), loading.resolve_folder(folder))
+    given = {"own texts": TEXTS, "given texts": tuple(texts)} if against else {}
+    checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
+    checks |= {f"sentence-transformers, {name}": functools.partial(beside, texts=x) for name, x in given.items() if x}
+    for name, check in checks.items():
+        try:
+            difference, allowed, detail = check(subject)
+            yield Finding(name, difference <= allowed, difference, allowed, detail)
+        except Skipped as reason:
+            yield Finding(name, None, None, None, str(reason))
+        except Exception as error:  # whatever goes wrong is the finding
+            yield Finding(name, False, None, None, f"{type(error).__name__}: {error}")
