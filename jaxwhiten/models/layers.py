@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.models.attention import Kernel
+from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
@@ -233,17 +233,26 @@ class SelfAttention(nnx.Module):
         if context.kernel is not None and context.segment is not None:
             mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
             return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)), None
-        scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
-        scores = scores / math.sqrt(self.config.head_size)
-        if context.bias is not None:
-            scores = scores + context.bias
-        scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
-        # Dividing by the softmax's denominator after the product with the values touches a smaller array.
-        weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
-        total = jnp.sum(weights, axis=-1, keepdims=True)
-        diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
-        weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
-        mixed = (jnp.matmul(weights, value, precision=self.precision) / total).astype(x.dtype)
+
+        def attend(query: Array, mask: Array, bias: Array | None, first: ArrayLike) -> tuple[Array, Array]:
+            """What some of the queries mix, and the diagonals; `first` is the number of the first of them."""
+            scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
+            scores = scores / math.sqrt(self.config.head_size)
+            if bias is not None:
+                scores = scores + bias
+            scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+            # Dividing by the softmax's denominator after the product with the values touches a smaller array.
+            weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+            total = jnp.sum(weights, axis=-1, keepdims=True)
+            own = jax.lax.dynamic_slice_in_dim(weights, first, query.shape[2], axis=3)
+            diagonal = jnp.diagonal(own, axis1=-2, axis2=-1) / total[..., 0]
+            weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
+            return (jnp.matmul(weights, value, precision=self.precision) / total).astype(x.dtype), diagonal
+
+        if deterministic:
+            mixed, diagonal = by_queries(attend, query, context.mask, context.bias)
+        else:
+            mixed, diagonal = attend(query, context.mask, context.bias, first=0)
         mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, width)
         return self.output(mixed if context.packing is None else context.packing.pack(mixed)), diagonal
 
