@@ -187,10 +187,12 @@ class OpenVINOEngine:
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
                 pooled, rest = at_pooling(steps)
-                poolings.setdefault(_key(pooled), pooled)
-                number = list(poolings).index(_key(pooled))
                 code = steps[-1] if isinstance(steps[-1], Quantise) else None
-                rest, width = rest if code is None else rest[:-1], self._width(pooled)
+                rest = rest if code is None else rest[:-1]
+                if how.few and not jax.tree.leaves(rest):  # such as unit length: one request fewer
+                    pooled, rest = (*pooled, *rest), ()
+                poolings.setdefault(_key(pooled), pooled)
+                number, width = list(poolings).index(_key(pooled)), self._width(pooled)
                 tail = self._kept(("tail", _key(rest), width), _tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
             compiled = self._kept(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)

@@ -15,6 +15,7 @@ from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.encoding.openvino import has_bfloat16
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
+from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
 from jaxwhiten.runtime.telemetry import silenced
 from tests.commands.conftest import generated
@@ -166,9 +167,10 @@ def test_few_tokens_alone_have_a_float32_program_of_their_own(pair, folder, dtyp
     if dtype == "bfloat16" and not has_bfloat16():
         pytest.skip("this CPU has no bfloat16")
     encoder = Encoder.from_pretrained(folder, engine="openvino", dtype=dtype, pooling="mean", max_length=24)
-    encoder.warm_up(8)
+    encoder = encoder.then(Normalize()).warm_up(8)
     few = [key for key in encoder._engine._programs if key[0] == "poolings"]
     assert [(key[1].alone, key[1].few) for key in few] == [(True, dtype == "float32")]
+    assert any(key[0] == "tail" for key in encoder._engine._programs) == (dtype != "float32")
     found = [encoder.encode(text) for text in SENTENCES]
     monkeypatch.setattr("jaxwhiten.encoding.openvino._FEW_TOKENS", 0)
     other = [encoder.encode(text) for text in SENTENCES]
