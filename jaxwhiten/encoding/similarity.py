@@ -56,7 +56,7 @@ def similarity_pairwise(
 def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
     from scipy.spatial.distance import cdist  # a quarter of a second that only distances need
 
-    return cdist(a, b, metric)  # type: ignore[no-any-return]
+    return cdist(a, b, metric)
 
 
 def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
