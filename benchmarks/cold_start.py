@@ -3,10 +3,10 @@
     python -m benchmarks.cold_start [--rounds 3]
 
 Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode ten sentences, end. `cold` has an empty
-compilation cache, `warm` the one an earlier process left. Peers are sentence-transformers on the same folder, and what
-light libraries such as fastembed do: tokenizers and ONNX Runtime on a graph that was exported before. What the parts of
-our start take is printed: import, load, first call (it compiles), second call. All choose their device; where one
-takes a GPU and another cannot, nothing is reported.
+compilation cache, `warm` the one an earlier process left. `jaxwhiten search` finds one query in an index of ten texts.
+Peers are sentence-transformers on the same folder, and what light libraries such as fastembed do: tokenizers and ONNX
+Runtime on a graph that was exported before. What the parts of our start take is printed: import, load, first call (it
+compiles), second call. All choose their device; where one takes a GPU and another cannot, nothing is reported.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.contestants import Job, exported
 from benchmarks.harness import in_words, interleave, median, ratio, save
+from jaxwhiten import Encoder, build_index
 from jaxwhiten.models import resolve_folder
 from jaxwhiten.text import BulkTokenizer
 
@@ -29,7 +30,7 @@ marks = [time.perf_counter()]
 import jax
 from jaxwhiten import Encoder
 marks.append(time.perf_counter())
-encoder = Encoder.from_pretrained({folder!r}, pooling="mean")
+encoder = Encoder.from_pretrained({folder!r}, pooling="mean"{how})
 marks.append(time.perf_counter())
 assert encoder.encode({sentences!r}).shape == (10, 384)
 marks.append(time.perf_counter())
@@ -57,15 +58,21 @@ model = SentenceTransformer({folder!r})
 assert model.encode({sentences!r}).shape == (10, 384)
 print(model.device.type)
 """
+OPENVINO, SEARCH = "jaxwhiten, engine openvino", "jaxwhiten search, engine openvino"
 SENTENCES = [f"{number} birds sit on a wire and wait for the rain to end." for number in range(10)]
 
 
-def process(code: str, folder: Path, cache: str, graph: Path | None = None) -> list[str]:
+def process(code: str, folder: Path, cache: str, graph: Path | None = None, how: str = "") -> list[str]:
     """Runs a program to its end; gives the words of its last line, the device it ran on at the end."""
+    text = code.format(folder=str(folder), sentences=SENTENCES, graph=str(graph), how=how)
+    return run(["-c", text], cache).splitlines()[-1].split()
+
+
+def run(words: list[str], cache: str) -> str:
+    """What a Python process prints."""
     environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache} | {"HF_HUB_OFFLINE": "1"}
-    text = code.format(folder=str(folder), sentences=SENTENCES, graph=str(graph))
-    done = subprocess.run([sys.executable, "-c", text], check=True, env=environment, capture_output=True, text=True)
-    return done.stdout.splitlines()[-1].split()
+    done = subprocess.run([sys.executable, *words], check=True, env=environment, capture_output=True, text=True)
+    return done.stdout
 
 
 def main() -> None:
@@ -76,10 +83,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as warm:
         job = Job(folder, 128, BulkTokenizer(folder, 128), SENTENCES, Path(warm), "cpu", "float32")
         graph = exported(job)
-        parts: dict[str, list[list[float]]] = {"jaxwhiten, cold": [], "jaxwhiten, warm": []}
+        names = ("jaxwhiten, cold", "jaxwhiten, warm", OPENVINO)
+        parts: dict[str, list[list[float]]] = {name: [] for name in names}
+        how = ', engine="openvino", dtype="float32"'
+        encoder = Encoder.from_pretrained(folder, engine="openvino", dtype="float32")
+        vectors, index = encoder.encode(SENTENCES), str(Path(warm) / "index")
+        build_index(vectors, encoding=encoder.encoding(), documents=SENTENCES).save(index)
 
-        def ours(name: str, cache: str) -> None:
-            parts[name].append([float(word) for word in process(OURS, folder, cache)[:-1]])
+        def ours(name: str, cache: str, how: str = "") -> None:
+            parts[name].append([float(word) for word in process(OURS, folder, cache, how=how)[:-1]])
 
         def cold() -> None:
             with tempfile.TemporaryDirectory() as empty:
@@ -92,13 +104,15 @@ def main() -> None:
         contestants = {
             "jaxwhiten, cold": cold,
             "jaxwhiten, warm": lambda: ours("jaxwhiten, warm", warm),
+            OPENVINO: lambda: ours(OPENVINO, warm, how),
+            SEARCH: lambda: run(["-m", "jaxwhiten.commands.cli", "search", index, "Birds wait."], warm),
             "sentence-transformers": lambda: process(PEER, folder, warm),
             "tokenizers and ONNX Runtime": lambda: process(LIGHT, folder, warm, graph),
         }
         seconds = interleave(contestants, args.rounds, warmup=0)
     print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
-    peers = [name for name in seconds if name not in parts]
-    ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in parts}
+    peers = [name for name in seconds if not name.startswith("jaxwhiten")]
+    ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in seconds if name not in peers}
     spent = {
         name: {part: median([row[i] for row in rows]) for i, part in enumerate(PARTS)} for name, rows in parts.items()
     }

@@ -7,8 +7,8 @@ sts_sample. In every round each contestant, in rotated order, answers all querie
 over the calls of all rounds, and ratios are of the rounds' medians. `tokenizers, ONNX Runtime` and `tokenizers,
 OpenVINO` are the shortest programs that people write around these engines: tokenise, run, divide by the norm.
 
-    search     text to ids over --documents coded documents of 48 bytes, and the same queries by
-               sentence-transformers or ONNX Runtime with FAISS over float32 vectors
+    search     text to ids over --documents coded documents of 48 bytes, from Python and by `jaxwhiten search`, and
+               the same queries by sentence-transformers or ONNX Runtime with FAISS over float32 vectors
     callers    queries per second from one thread and from eight that share one encoder
     documents  texts of 512 tokens per second
 """
@@ -16,10 +16,13 @@ OpenVINO` are the shortest programs that people write around these engines: toke
 from __future__ import annotations
 
 import argparse
+import contextlib
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from jaxwhiten.text import BulkTokenizer
 LENGTH = 512
 CALLERS = 8
 BYTES = 48
+FLOAT32 = "jaxwhiten, engine openvino, float32"
 EXACT = 1e-5  # by how much a float32 contestant's vectors may differ from ours
 
 
@@ -46,7 +50,7 @@ def encoders(job: Job) -> dict[str, Callable[[str], np.ndarray]]:
     found: dict[str, Callable[[str], np.ndarray]] = {}
     for name, how in (
         ("jaxwhiten", {}),
-        ("jaxwhiten, engine openvino, float32", {"engine": "openvino", "dtype": "float32"}),
+        (FLOAT32, {"engine": "openvino", "dtype": "float32"}),
         ("jaxwhiten, engine openvino, bfloat16", {"engine": "openvino", "dtype": "bfloat16"}),
     ):
         found[name] = Encoder.from_pretrained(job.folder, **how).encode  # type: ignore[arg-type]
@@ -123,18 +127,44 @@ def search(job: Job, found: dict[str, Callable[[str], np.ndarray]], documents: i
     """Text to ids: our coded index, and FAISS over float32 vectors behind the peers; documents are random vectors."""
     import faiss
 
-    x = normalize(np.random.default_rng(0).standard_normal((documents, 384)).astype(np.float32))
+    x, flat = vectors_of(documents), faiss.IndexFlatIP(384)
     code = SpectrumCode(bytes=BYTES).fit(x[:20_000])
-    coded, flat = build_index(x, "jax", codes=code), faiss.IndexFlatIP(384)
     flat.add(x)
-    ours, peers = "jaxwhiten, engine openvino, float32", ("sentence-transformers", "tokenizers, ONNX Runtime")
-    searches: dict[str, Callable[[str], Any]] = {
-        f"jaxwhiten, {BYTES} bytes": lambda text: coded.search(found["jaxwhiten"](text)[None], 10),
-        f"{ours}, {BYTES} bytes": lambda text: coded.search(found[ours](text)[None], 10),
-    }
-    for peer in peers:
+    searches: dict[str, Callable[[str], Any]] = {}
+    for backend in ("faiss-flat", "jax"):
+        coded = build_index(x, backend, codes=code)
+        for ours, engine in (("jaxwhiten", "JAX"), (FLOAT32, "OpenVINO")):
+            name = f"jaxwhiten, {engine} float32, {backend} of {BYTES} bytes"
+            searches[name] = lambda text, ours=ours, coded=coded: coded.search(found[ours](text)[None], 10)
+    for peer in ("sentence-transformers", "tokenizers, ONNX Runtime"):
         searches[f"{peer}, FAISS float32"] = lambda text, peer=peer: flat.search(found[peer](text)[None], 10)
     return searches
+
+
+def vectors_of(documents: int) -> np.ndarray:
+    """Random vectors of unit length."""
+    return normalize(np.random.default_rng(0).standard_normal((documents, 384)).astype(np.float32))
+
+
+@contextlib.contextmanager
+def by_command(job: Job, documents: int) -> Iterator[Callable[[str], Any]]:
+    """Text to texts by `jaxwhiten search`, which reads queries from a pipe, over coded documents with texts."""
+    how = Encoder.from_pretrained(job.folder, engine="openvino", dtype="float32").encoding()
+    texts = [f"document {number}" for number in range(documents)]
+    index = build_index(vectors_of(documents), bytes=BYTES, codes="spectrum", encoding=how, documents=texts)
+    index.save(job.scratch / "index")
+    words = [sys.executable, "-m", "jaxwhiten.commands.cli", "search", str(job.scratch / "index"), "--json"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pipe_in, pipe_out = process.stdin, process.stdout
+
+        def ask(text: str) -> str:
+            pipe_in.write(text + "\n")
+            return pipe_out.readline()
+
+        yield ask
+        pipe_in.close()
 
 
 def callers(encode: Callable[[str], np.ndarray], queries: list[str], threads: int) -> float:
@@ -195,7 +225,9 @@ def main() -> None:
         lengths = job.tokenizer(queries).lengths
         title = f"{MINILM}, one of {len(queries)} queries of {lengths.min()} to {lengths.max()} tokens"
         one = report(title, *calls(found, queries, args.rounds))
-        to_ids = calls(search(job, found, args.documents), queries, args.rounds)
+        with by_command(job, args.documents) as ask:
+            searches = search(job, found, args.documents) | {"jaxwhiten search, OpenVINO float32, by a pipe": ask}
+            to_ids = calls(searches, queries, args.rounds)
         searched = report(f"text to ids, {args.documents:,} documents", *to_ids)
         print(f"\nqueries per second by 1 thread and by {CALLERS}")
         shared = {}

@@ -13,6 +13,7 @@ layer sees padding, attention needs no tokens moved, and one program serves ever
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -177,6 +178,7 @@ class Layout:
             yield from self.within_budget(part, lengths)
 
 
+@functools.lru_cache(maxsize=16)
 def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
     """Padded lengths: eight steps of 8 up to 64, four of 16 up to 128, and so on; the last is `max_length`."""
     rungs: list[int] = []
@@ -186,7 +188,9 @@ def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
             step, top = 2 * step, 2 * top
         rungs.append((rungs[-1] if rungs else 0) + step)
     rungs[-1] = max_length
-    return np.asarray(rungs)
+    ladder = np.asarray(rungs)
+    ladder.setflags(write=False)  # every caller gets this one
+    return ladder
 
 
 def _packed(rows: np.ndarray, lengths: np.ndarray, height: int, length: int, token_budget: int, devices: int) -> Batch:

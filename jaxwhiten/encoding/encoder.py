@@ -26,6 +26,7 @@ from jaxtyping import Float, Float32
 from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
+from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
@@ -46,7 +47,7 @@ from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.models import TransformerEncoder, loading
 from jaxwhiten.runtime.compilation import keep_compiled
-from jaxwhiten.text import checked_text, prompt_for, prompt_named, prompt_of_role
+from jaxwhiten.text import TokenIds, checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
 
@@ -371,6 +372,20 @@ class Encoder:
     def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
         given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
         return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
+
+    def warm_up(self, longest: int = 64) -> Encoder:
+        """Compiles what one sentence of up to `longest` tokens takes, so that no query waits for it.
+
+        Args:
+          longest: Tokens of the longest query; `max_length` where it is less.
+
+        Returns:
+          This encoder.
+        """
+        heads, _ = self._chosen(None, None, None)
+        for length in length_ladder(min(longest, self.max_length)):
+            vectors(self._engine, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
+        return self
 
     def encode_stream(
         self,

@@ -35,6 +35,7 @@ from jaxwhiten.text import TokenIds
 DTYPES = ("float32", "bfloat16", "int8")
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "openvino"
+_FEW_TOKENS = 64  # of a batch alone, up to which it has a program of its own in float32
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
@@ -50,20 +51,40 @@ def has_bfloat16() -> bool:
     return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
+class _How(NamedTuple):
+    """What a graph is compiled for: one batch alone, by one stream, and few tokens (`Graph.apart`)."""
+
+    alone: bool = False
+    few: bool = False
+
+
+class _Compiled(NamedTuple):
+    """A compiled graph, and its requests that nobody uses: one serves one thread at a time."""
+
+    graph: Any
+    idle: list[Any]
+
+    def request(self) -> Any:
+        """A request, to be put back among the idle ones."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return self.graph.create_infer_request()
+
+
 class _Head(NamedTuple):
     """What is done with one of the pooled outputs of a graph."""
 
     pooled: int
-    tail: Any | None
+    tail: _Compiled | None
     code: Quantise | None
 
 
 class _Program(NamedTuple):
-    """A compiled graph, the heads it serves, and its requests that no batch uses."""
+    """A compiled graph, and the heads it serves."""
 
-    compiled: Any
+    compiled: _Compiled
     heads: dict[str, _Head]
-    idle: list[Any]
 
 
 class OpenVINOEngine:
@@ -137,19 +158,17 @@ class OpenVINOEngine:
         self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False
     ) -> tuple[_Program, Any, dict[str, np.ndarray]]:
         """Starts one batch, of its own height and length; several may run at a time."""
-        wanted, (latest, program) = (alone, *heads, *heads.values()), self._latest
+        ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
+        how = _How(alone, alone and self.dtype == "float32" and ids.size <= _FEW_TOKENS)
+        wanted, (latest, program) = (*how, *heads, *heads.values()), self._latest
         if program is None or len(wanted) != len(latest) or not all(map(operator.is_, wanted, latest)):
             with self._lock:
-                program = self._program(heads, alone)
+                program = self._program(heads, how)
             self._latest = wanted, program
-        ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
         mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
-        try:
-            request = program.idle.pop()
-        except IndexError:
-            request = program.compiled.create_infer_request()
+        request = program.compiled.request()
         inputs = {"input_ids": ids.astype(np.int64), "attention_mask": mask}
-        request.start_async(inputs, share_inputs=True)
+        (request.infer if alone else request.start_async)(inputs, share_inputs=True)
         return program, request, inputs  # which are kept until the request has ended: they are not copied
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
@@ -157,25 +176,27 @@ class OpenVINOEngine:
         with self._naming():
             request.wait()
         pooled = [np.array(tensor.data) for tensor in request.output_tensors]
-        program.idle.append(request)
+        program.compiled.idle.append(request)
         return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
 
-    def _program(self, heads: Heads, alone: bool) -> _Program:
+    def _program(self, heads: Heads, how: _How) -> _Program:
         """The program for heads: those of the same pooling share its output."""
-        key = alone, *((name, _key(steps)) for name, steps in heads.items())
+        key = how, *((name, _key(steps)) for name, steps in heads.items())
         if key not in self._programs:
             poolings: dict[Any, tuple[Step, ...]] = {}
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
                 pooled, rest = at_pooling(steps)
-                poolings.setdefault(_key(pooled), pooled)
-                number = list(poolings).index(_key(pooled))
                 code = steps[-1] if isinstance(steps[-1], Quantise) else None
-                rest, width = rest if code is None else rest[:-1], self._width(pooled)
+                rest = rest if code is None else rest[:-1]
+                if how.few and not jax.tree.leaves(rest):  # such as unit length: one request fewer
+                    pooled, rest = (*pooled, *rest), ()
+                poolings.setdefault(_key(pooled), pooled)
+                number, width = list(poolings).index(_key(pooled)), self._width(pooled)
                 tail = self._kept(("tail", _key(rest), width), _tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
-            compiled = self._kept(("poolings", alone, *poolings), self._encoder, list(poolings.values()), alone)
-            self._programs[key] = _Program(compiled, parts, [])
+            compiled = self._kept(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)
+            self._programs[key] = _Program(compiled, parts)
         program: _Program = self._programs[key]
         return program
 
@@ -187,13 +208,13 @@ class OpenVINOEngine:
     def _width(self, steps: tuple[Step, ...]) -> int:
         return _width(steps, int(self.config.hidden_size))
 
-    def _encoder(self, poolings: list[tuple[Step, ...]], alone: bool) -> Any:
+    def _encoder(self, poolings: list[tuple[Step, ...]], how: _How) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
-        model, hidden_states = self.uncompiled(poolings)
+        model, hidden_states = self.uncompiled(poolings, how.few)
         with self._naming():
             if self._quantised is not None:
                 model = self._quantised.put_into(model, hidden_states, core())
-            return self.compile(model, alone)
+            return _Compiled(self.compile(model, how.alone), [])
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -206,16 +227,17 @@ class OpenVINOEngine:
             where, reason = self._quantised.folder / GRAPH, " ".join(str(error).split())[-200:]
             raise ModelError(f"{where}: not the int8 weights of this model ({reason}); make them again.") from error
 
-    def uncompiled(self, poolings: list[tuple[Step, ...]]) -> tuple[Any, list[str]]:
+    def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
-        graph = Graph(_PURPOSE, _EXTRA)
+        graph = Graph(_PURPOSE, _EXTRA, apart)
         encoder = EncoderGraph(graph, self._module, self._max_length)
         outputs = {}
         for number, steps in enumerate(poolings):
             name = f"pooled.{number}"
             graph.op("Identity", write_steps(steps, encoder), output=name)
             outputs[name] = self._width(steps)
-        return core().read_model(graph.finish(TOKENS, outputs, {}).SerializeToString()), encoder.hidden_states
+        finished = graph.finish(TOKENS, outputs, {}, check=False)
+        return core().read_model(finished.SerializeToString()), encoder.hidden_states
 
     def compile(self, model: Any, alone: bool = False) -> Any:
         """A graph compiled for this engine's precision, with one stream per core; for one batch alone with one."""
@@ -229,21 +251,23 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
     return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
 
-def _tail(steps: tuple[Step, ...], width: int) -> Any:
+def _tail(steps: tuple[Step, ...], width: int) -> _Compiled:
     """The compiled steps on vectors of a width."""
     graph = Graph(_PURPOSE, _EXTRA)
     x: Any = "vectors"
     for step in steps:
         x = step.to_onnx(graph, x)
     graph.op("Identity", x, output="mapped")
-    finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {})
+    finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
     hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-    return core().compile_model(core().read_model(finished.SerializeToString()), "CPU", hints)
+    return _Compiled(core().compile_model(core().read_model(finished.SerializeToString()), "CPU", hints), [])
 
 
 def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
     if head.tail is not None:
-        x = np.array(head.tail.create_infer_request().infer({"vectors": x})[0])
+        request = head.tail.request()
+        x = np.array(request.infer({"vectors": x}, share_inputs=True, share_outputs=True)[0])
+        head.tail.idle.append(request)
     return x if head.code is None else np.asarray(head.code(x))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float, Float32, Shaped
-from scipy.spatial.distance import cdist
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import comparable
@@ -18,8 +17,8 @@ Rows = Float[np.ndarray, "n d"]
 _ALL: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
     "cosine": lambda a, b: normalize(a) @ normalize(b).T,
     "dot": lambda a, b: a @ b.T,
-    "euclidean": lambda a, b: -cdist(a, b),
-    "manhattan": lambda a, b: -cdist(a, b, "cityblock"),
+    "euclidean": lambda a, b: -_distances(a, b, "euclidean"),
+    "manhattan": lambda a, b: -_distances(a, b, "cityblock"),
 }
 _PAIRWISE: dict[str, Callable[[Rows, Rows], np.ndarray]] = {
     "cosine": cosine_pairs,
@@ -52,6 +51,12 @@ def similarity_pairwise(
     if len(first) != len(second):
         raise InputError(f"{len(first)} vectors on one side and {len(second)} on the other; pairs need as many.")
     return _PAIRWISE[check_similarity(name)](first, second).astype(np.float32)
+
+
+def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
+    from scipy.spatial.distance import cdist  # a quarter of a second that only distances need
+
+    return cdist(a, b, metric)
 
 
 def _rows(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

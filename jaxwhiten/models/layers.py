@@ -17,7 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.models.attention import Kernel
+from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
@@ -285,21 +285,32 @@ class SelfAttention(nnx.Module):
                 query = query * math.sqrt(self.head_size / self.query_scalar)
             mixed = context.kernel(query, key, value, context.segment).astype(x.dtype)
             return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)), None
-        # The queries that share keys and values stand one after the other in one product.
-        shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, length, -1)
-        query = query.reshape(*shared, self.head_size)
-        scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
-        scores = scores.reshape(whole) / math.sqrt(self.query_scalar)
-        if context.bias is not None:
-            scores = scores + context.bias
-        scores = jnp.where(context.mask, scores, jnp.finfo(jnp.float32).min)
-        # Dividing by the softmax's denominator after the product with the values touches a smaller array.
-        weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
-        total = jnp.sum(weights, axis=-1, keepdims=True)
-        diagonal = jnp.diagonal(weights, axis1=-2, axis2=-1) / total[..., 0]
-        weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
-        mixed = jnp.matmul(weights.reshape(*shared, length), value, precision=self.precision).reshape(whole)
-        mixed = (mixed / total).astype(x.dtype).transpose(0, 2, 1, 3).reshape(batch, length, -1)
+
+        def attend(query: Array, mask: Array, bias: Array | None, first: ArrayLike) -> tuple[Array, Array]:
+            """What some of the queries mix, and the diagonals; `first` is the number of the first of them."""
+            rows = query.shape[2]
+            # The queries that share keys and values stand one after the other in one product.
+            shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, rows, -1)
+            query = query.reshape(*shared, self.head_size)
+            scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
+            scores = scores.reshape(whole) / math.sqrt(self.query_scalar)
+            if bias is not None:
+                scores = scores + bias
+            scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
+            # Dividing by the softmax's denominator after the product with the values touches a smaller array.
+            weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+            total = jnp.sum(weights, axis=-1, keepdims=True)
+            own = jax.lax.dynamic_slice_in_dim(weights, first, rows, axis=3)
+            diagonal = jnp.diagonal(own, axis1=-2, axis2=-1) / total[..., 0]
+            weights = self.dropout(weights.astype(x.dtype), deterministic=deterministic, rngs=rngs)
+            mixed = jnp.matmul(weights.reshape(*shared, length), value, precision=self.precision).reshape(whole)
+            return (mixed / total).astype(x.dtype), diagonal
+
+        if deterministic:
+            mixed, diagonal = by_queries(attend, query, context.mask, context.bias)
+        else:
+            mixed, diagonal = attend(query, context.mask, context.bias, first=0)
+        mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)
         return self.output(mixed if context.packing is None else context.packing.pack(mixed)), diagonal
 
 

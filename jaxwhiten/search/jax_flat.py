@@ -40,6 +40,7 @@ _TILE = 128  # rows per device are a multiple of this
 _SCORE_BYTES = 128 << 20  # of the scores kept at a time on one device
 _CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, whose cache they should not leave
 _MAX_BATCH = 1024
+_FEW_QUERIES = 8  # for which a CPU looks up what codes add to scores, in place of decoding all documents
 _AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share of the documents is scored again
 _NPY_HEADER = 128  # bytes of a `.npy` file before its values
 _VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
@@ -245,12 +246,27 @@ def scored(
     """Inner products; of codes what their distances say instead, see `jaxwhiten.search.coding`."""
     if decoder is None:
         return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
+    if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:
+        return _looked_up(queries, documents, decoder)
     decoded = decoder[jnp.arange(len(decoder)), documents].reshape(len(documents), -1)
     precision = lax.Precision.HIGHEST if decoded.dtype == jnp.float32 else None
     products = jnp.matmul(
         queries.astype(decoded.dtype), decoded.T, precision=precision, preferred_element_type=jnp.float32
     )
     return products + (1 - (decoded.astype(jnp.float32) ** 2).sum(axis=1)) / 2
+
+
+def _looked_up(
+    queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float32[Array, "c 256 w"]
+) -> Float32[Array, "q n"]:
+    """`scored` for codes on a CPU: sums of what each byte adds to the score, which a table per query holds."""
+    parts = queries.reshape(len(queries), len(decoder), -1)
+    products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
+    tables = (products - (decoder**2).sum(axis=-1) / 2).reshape(len(queries), -1)
+    places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
+    # One after the other: a loop of the program would write what is looked up before it is summed.
+    sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
+    return jnp.stack(sums) + 0.5
 
 
 def top_k_by_blocks(

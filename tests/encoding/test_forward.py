@@ -66,6 +66,15 @@ def test_one_encoder_serves_eight_threads(on_one_device):
     np.testing.assert_allclose(np.stack([found[number] for number in range(32)]), expected, atol=1e-5)
 
 
+def test_no_query_is_compiled_for_once_the_encoder_is_warm(on_one_device):
+    assert on_one_device.warm_up(24) is on_one_device
+    compiled = set(on_one_device._engine._compiled)
+    assert {key[0] for key in compiled} == {(1, 8), (1, 16), (1, 24)}
+    for text in ("", "a man", *(text for text in TEXTS[:40] if on_one_device.tokenizer([text]).lengths[0] <= 24)):
+        on_one_device.encode(text)
+    assert set(on_one_device._engine._compiled) == compiled
+
+
 def test_a_kernel_is_looked_for_only_where_rows_are_long(monkeypatch):
     asked = []
     monkeypatch.setattr("jaxwhiten.encoding.forward.kernel_for", lambda *how: asked.append(how[1:]))

@@ -12,8 +12,10 @@ import pytest
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.codes import make_code
 from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.encoding.openvino import has_bfloat16
 from jaxwhiten.encoding.store import entry_key
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError, MissingDependencyError, ModelError
+from jaxwhiten.head import Normalize
 from jaxwhiten.models import StaticEncoder, init_model
 from jaxwhiten.runtime.telemetry import silenced
 from tests.commands.conftest import generated
@@ -157,6 +159,23 @@ def test_a_batch_alone_gives_the_vectors_that_it_gives_beside_others(pair):
     _, encoder = pair
     alone, beside = encoder.encode(SENTENCES), encoder.encode(SENTENCES, batch_size=2)
     np.testing.assert_allclose(alone, beside, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_few_tokens_alone_have_a_float32_program_of_their_own(pair, folder, dtype, monkeypatch):
+    """Its GELUs are no part of the products before: the vectors are those of the other program, but for rounding."""
+    if dtype == "bfloat16" and not has_bfloat16():
+        pytest.skip("this CPU has no bfloat16")
+    encoder = Encoder.from_pretrained(folder, engine="openvino", dtype=dtype, pooling="mean", max_length=24)
+    encoder = encoder.then(Normalize()).warm_up(8)
+    few = [key for key in encoder._engine._programs if key[0] == "poolings"]
+    assert [(key[1].alone, key[1].few) for key in few] == [(True, dtype == "float32")]
+    assert any(key[0] == "tail" for key in encoder._engine._programs) == (dtype != "float32")
+    found = [encoder.encode(text) for text in SENTENCES]
+    monkeypatch.setattr("jaxwhiten.encoding.openvino._FEW_TOKENS", 0)
+    other = [encoder.encode(text) for text in SENTENCES]
+    np.testing.assert_allclose(found, other, atol=1e-6 if dtype == "float32" else 1e-2)
+    assert len([key for key in encoder._engine._programs if key[0] == "poolings"]) == 2 - (dtype != "float32")
 
 
 def test_ctrl_c_ends_a_run_and_the_encoder_goes_on(pair, monkeypatch):

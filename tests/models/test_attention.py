@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxwhiten.models import init_model
+from jaxwhiten.models import attention, init_model
 from jaxwhiten.models.attention import Fused, Splash, kernel_for
 from jaxwhiten.models.packing import Segments
 from tests.tiny import tiny_config
@@ -58,6 +58,33 @@ def test_bfloat16_is_near_plain_attention(ids, kernel):
     config = tiny_config(num_layers=1, num_heads=2, max_positions=LENGTH)
     plain, found = (states_of(config, ids, each, "bfloat16")[0] for each in (None, kernel))
     assert np.abs(found - plain).max() < 2e-2 * np.abs(plain).max()
+
+
+BIASED = {"model_type": "mpnet", "relative_buckets": 32, "type_vocab_size": 0, "pooler": False}
+
+
+@pytest.mark.parametrize("changes", [{}, LOCAL, BIASED], ids=["everywhere", "within a window", "biased"])
+@pytest.mark.parametrize("length", [32, 101])
+def test_blocks_of_queries_give_what_all_at_once_give(monkeypatch, changes, length):
+    model = init_model(
+        tiny_config(num_layers=2, num_heads=2, max_positions=128, initializer_range=0.2, **changes), seed=0
+    )
+    ids = jax.random.randint(jax.random.key(0), (2, length), 5, 200)
+    mask = jnp.asarray(np.arange(length) < np.array([[length], [7]]), jnp.int32)
+    run = lambda: jax.jit(lambda ids, mask: model(ids, mask))(ids, mask)  # noqa: E731
+    whole = run()
+    monkeypatch.setattr(attention, "_SCORES", 1)  # the fewest at a time, 16
+    found = run()
+    for ours, expected in ((found.hidden_states, whole.hidden_states), (found[2], whole[2])):
+        for a, b in zip(ours, expected, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_no_map_of_a_long_text_is_kept():
+    model = init_model(tiny_config(num_layers=1, num_heads=2, max_positions=4096), seed=0)
+    ids = jax.ShapeDtypeStruct((1, 4096), "int32")
+    compiled = jax.jit(lambda ids, mask: model(ids, mask).hidden_states[-1]).lower(ids, ids).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 2 * 4096**2  # a map has 8 × as many
 
 
 def test_it_is_chosen_where_it_reads_less(monkeypatch):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.search import build_index, load_index
 from jaxwhiten.search.coding import PQ_LEADS, best_code
 from jaxwhiten.search.faiss import _matrix_products
+from jaxwhiten.search.jax_flat import scored
 from jaxwhiten.whitening import Moments, Whitening
 
 faiss = pytest.importorskip("faiss")
@@ -41,6 +43,21 @@ def code(vectors):
 def by_definition(code, queries, vectors):
     q, z = code.transform(queries), code.decode(code.encode(vectors))
     return 1 - ((q[:, None] - z[None]) ** 2).sum(-1) / 2
+
+
+def test_few_queries_look_up_what_many_decode(code, vectors, queries):
+    """By `jax`: documents decoded for one query took twenty times as long; a program that decodes holds them all."""
+    index = build_index(vectors, "jax", codes=code)
+    many = index.search(queries, 10)
+    for count in (1, 2, 8):
+        scores, ids = index.search(queries[:count], 10)
+        np.testing.assert_allclose(scores, many[0][:count], atol=2e-6)
+        np.testing.assert_array_equal(ids, many[1][:count])
+    documents, decoder = index.store._documents, index.store._decoder
+    for count, held in ((1, 0), (50, 1)):
+        lowered = jax.jit(scored).lower(queries[:count] @ np.zeros((D, decoder[:, 0].size)), documents, decoder)
+        decoded = f"tensor<{len(documents)}x{len(decoder)}x{decoder.shape[2]}xf32>"
+        assert (decoded in lowered.as_text()) == held
 
 
 @pytest.mark.parametrize("backend", CODED)
