@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError, unknown_name
-from jaxwhiten.io import write_text
+from jaxwhiten.io import PathLike, write_text
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
@@ -142,7 +141,7 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
     return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
 
 
-def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
+def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
     """The distinct lines of text files, or their sentences, as one column.
 
     Args:
@@ -167,7 +166,7 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
 
 
 def table_examples(
-    path: str | os.PathLike[str],
+    path: PathLike,
     columns: Sequence[str],
     *,
     label: str | None = None,
@@ -228,7 +227,7 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
     return (score - low) / (high - low)
 
 
-def write_pairs(path: str | os.PathLike[str], examples: Examples) -> None:
+def write_pairs(path: PathLike, examples: Examples) -> None:
     """Writes the first two columns as duplicates in Quora's columns, for `load_retrieval`."""
     number: dict[str, int] = {}
     lines = ["\t".join(COLUMNS)]

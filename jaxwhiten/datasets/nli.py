@@ -22,7 +22,7 @@ from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError, spelled, unknown_name
-from jaxwhiten.io import cache_dir
+from jaxwhiten.io import PathLike, cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -209,7 +209,7 @@ def _read_source(
     return NLISource(name, str(path), len(rows), dropped), *texts, np.maximum(codes[keep], np.int8(_TWO_CLASSES))
 
 
-def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
+def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
     """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
     unrecognised: dict[str, str] = {}
@@ -237,7 +237,7 @@ def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = Non
 
 
 def load_nli(
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: PathLike | None = None,
     *,
     exclude_overlap: bool = False,
     sources: str | Sequence[str] | None = None,

@@ -15,6 +15,8 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64
 
+from jaxwhiten.io import PathLike
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -124,7 +126,7 @@ STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
 
 
-def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+def data_folder(data_dir: PathLike | None) -> Path | None:
     """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
     folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
     return Path(folder) if folder else None

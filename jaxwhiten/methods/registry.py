@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten.errors import check_name
-from jaxwhiten.io import load_tensors
+from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
@@ -50,7 +49,7 @@ def make_method(name: str, **params: Any) -> Any:
     return METHODS[name]().set_params(**params)
 
 
-def load_method(path: str | os.PathLike[str]) -> Any:
+def load_method(path: PathLike) -> Any:
     """Loads any fitted method, a `Whitening` included, from the file its `save` wrote."""
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -93,7 +92,7 @@ class Views:
     folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # HTML below the table
     unprinted: Sequence[str] = ()  # sections that the terminal does not show
 
-    def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
+    def write(self, run: Run[Any, Any], folder: io.PathLike) -> list[Path]:
         """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.
 
         Returns:
@@ -140,7 +139,7 @@ class Views:
         return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])
 
 
-def remove_views(folder: str | os.PathLike[str]) -> None:
+def remove_views(folder: io.PathLike) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
     for name in (MARKDOWN, page.PAGE, *(f"{name}.png" for name in _PLOTS)):
         Path(folder, name).unlink(missing_ok=True)

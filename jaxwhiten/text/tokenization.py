@@ -290,7 +290,7 @@ def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
     return checked
 
 
-def copy_tokenizer(source: str | Path, target: str | Path) -> None:
+def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:
     """Copies the tokenizer files of one model folder into another."""
     for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
         if (Path(source) / name).is_file():

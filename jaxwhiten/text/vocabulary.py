@@ -86,7 +86,7 @@ def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: i
     return sorted(ordered[:most])
 
 
-def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lower_case: bool = True) -> Path:
+def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, lower_case: bool = True) -> Path:
     """Writes a BERT tokenizer of the tokens of `train_wordpiece` into a folder, which is created if missing.
 
     The files are `tokenizer.json`, `tokenizer_config.json` and `vocab.txt`; `max_length` is the model's.

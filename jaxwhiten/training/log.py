@@ -95,7 +95,7 @@ def _summary_writer() -> Any:
             del sys.modules["torch"]
 
 
-def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
+def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
     """The rows of a run's metrics file, or no rows without one. A line truncated by a kill is skipped."""
     path = Path(folder) / METRICS_FILE
     rows = []
@@ -105,13 +105,13 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
     return rows
 
 
-def median_rate(folder: str | Path, unit: str) -> float:
+def median_rate(folder: io.PathLike, unit: str) -> float:
     """Units per second of a run, the median over its log: pauses and evaluations do not count; 0.0 without any."""
     rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
     return statistics.median(rates) if rates else 0.0
 
 
-def plot_run(folder: str | Path) -> Path:
+def plot_run(folder: io.PathLike) -> Path:
     """Plots the loss of a run, its running mean, and its scores if there are any, as a PNG in the run's folder."""
     from matplotlib.figure import Figure
 

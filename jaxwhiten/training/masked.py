@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.io import PathLike
 from jaxwhiten.models import MaskedLM
 from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text.tokenization import BulkTokenizer
@@ -60,9 +61,7 @@ class MaskRules:
         return max(round(self.share * length), 1)
 
 
-def mask_rules(
-    tokenizer_folder: str | Path, share: float = 0.15, masked: float = 0.8, random: float = 0.1
-) -> MaskRules:
+def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 0.8, random: float = 0.1) -> MaskRules:
     """The masking rules for a tokenizer; ModelError for one without a mask token, or that has no marks of words."""
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:

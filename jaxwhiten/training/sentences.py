@@ -58,7 +58,7 @@ class TokenTable:
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
-def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int) -> TokenTable:
+def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: io.PathLike, max_length: int) -> TokenTable:
     """Tokenises columns of sentences, all of one length, or reads them back from the cache.
 
     Sentences of more than `max_length` tokens, special tokens included, are truncated.

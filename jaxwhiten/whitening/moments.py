@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,7 +119,7 @@ class Moments:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
         return self.M2 / (self.n - ddof)
 
-    def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         tensors = {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
         facts = {"n": self.n, "dimension": len(self.mean)}
@@ -128,7 +127,7 @@ class Moments:
         io.save_tensors(path, tensors, kind="moments", header=header)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Moments:
+    def load(cls, path: io.PathLike) -> Moments:
         """Reads a file written by `save` and checks its contents.
 
         Of a file that earlier versions wrote, third and fourth powers are left aside.
