@@ -19,7 +19,7 @@ from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
-from jaxwhiten.errors import DataError, InputError, unknown_name
+from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, write_text
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
@@ -102,8 +102,7 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
     """
-    if form not in NLI_FORMS:
-        raise unknown_name("form of NLI examples", form, NLI_FORMS)
+    check_name("form of NLI examples", form, NLI_FORMS)
     if form == "sentences":
         return Examples({"sentence": _distinct(rows.premise, rows.hypothesis)})
     if form == "pairs":
@@ -133,8 +132,7 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
       low, high: The gold scores that are mapped to 0 and 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
     """
-    if form not in ("pairs", "sentences"):
-        raise unknown_name("form of STS examples", form, ("pairs", "sentences"))
+    check_name("form of STS examples", form, ("pairs", "sentences"))
     if form == "sentences":
         return Examples({"sentence": _distinct(pairs.sentence1, pairs.sentence2)})
     score = ((pairs.score - low) / (high - low)).astype(np.float32)

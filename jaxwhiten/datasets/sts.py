@@ -8,7 +8,7 @@ from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.datasets.tables import read_header, read_table
-from jaxwhiten.errors import InputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, check_name, spelled
 from jaxwhiten.io import PathLike, cache_dir
 
 _COLUMNS = ("sentence1", "sentence2", "score")
@@ -31,8 +31,7 @@ def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
     """
     if task == SAMPLE:
         return load_sample()
-    if task not in protocol.TASK_SPECS:
-        raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
+    check_name("STS task", task, (*STS_TASKS, SAMPLE))
     if folder := data_folder(data_dir):
         return read_task(protocol.TASK_SPECS[task], folder)
 
