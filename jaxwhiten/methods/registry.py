@@ -19,21 +19,9 @@ from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
 
-_CLASSES: Mapping[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Identity,
-        Centring,
-        ZScore,
-        AllButTheTop,
-        RandomProjection,
-        MutualProximity,
-        MutualProximityGauss,
-        LocalScaling,
-        BertFlow,
-        Whitening,
-    )
-}
+_VECTORS: tuple[type[Method], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
+_PAIRS: tuple[type[Method], ...] = (MutualProximity, MutualProximityGauss, LocalScaling)
+_CLASSES = {method.name: method for method in (*_VECTORS, *_PAIRS)}
 
 METHODS: Mapping[str, Callable[..., Any]] = {
     **_CLASSES,
