@@ -98,9 +98,7 @@ def check_finite(X: np.ndarray, first: int = 0) -> None:
         row = first_nonfinite_row(X[part])
         if row is not None:
             number = first + part.start + row
-            raise NonFiniteError(
-                f"Row {number} of the input holds NaN or inf: remove or repair it. Nothing was changed."
-            )
+            raise NonFiniteError(f"Row {number} of the input holds NaN or inf: remove or mend it. Nothing was changed.")
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:

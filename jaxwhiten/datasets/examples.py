@@ -65,9 +65,7 @@ class Examples:
             say what belongs together.
         """
         if self.label is not None or len(self.columns) < 2:
-            raise InputError(
-                "Only rows of sentences that belong together, without labels, can be held out to search in."
-            )
+            raise InputError("Only rows of sentences that belong together, without labels, can be held out for search.")
         number: dict[str, int] = {}
         texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
         group = linked_groups(texts)
@@ -153,9 +151,7 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
         if not file.name.endswith(TEXT_ENDINGS):
-            raise InputError(
-                f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
-            )
+            raise InputError(f"{file}: name the columns of sentences; only {' and '.join(TEXT_ENDINGS)} have none.")
     lines = map(str.strip, corpus.passages())
     texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
     if not texts:
