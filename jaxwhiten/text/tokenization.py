@@ -201,12 +201,12 @@ class BulkTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Ids the tokenizer can produce."""
-        return self._tokenizer.get_vocab_size()
+        """One more than the highest id the tokenizer can produce."""
+        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
 
     @property
     def vocabulary(self) -> list[str]:
-        """All tokens, in the order of their ids."""
+        """All tokens, in the order of their ids; empty where an id has none."""
         return [self._tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
 
     def to_json(self, form: TextForm = PLAIN) -> str:
