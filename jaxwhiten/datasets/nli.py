@@ -222,15 +222,13 @@ def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: An
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
-    found, premises, hypotheses, labels = zip(
-        *(_read_source(name, *tables[name], rules) for name in names), strict=True
-    )
+    read, premises, hypotheses, labels = zip(*(_read_source(name, *tables[name], rules) for name in names), strict=True)
     return NLIRows(
         premise=list(chain.from_iterable(premises)),
         hypothesis=list(chain.from_iterable(hypotheses)),
         label=np.concatenate(labels),
-        source=[source.name for source in found for _ in range(source.rows)],
-        sources=found,
+        source=[source.name for source in read for _ in range(source.rows)],
+        sources=read,
         left_out=left_out | unrecognised,
     )
 

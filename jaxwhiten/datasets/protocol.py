@@ -68,7 +68,7 @@ class TaskSpec:
     high: float = 5.0
 
 
-def _semeval(year: int, subsets: dict[str, int | tuple[int, int]]) -> TaskSpec:
+def _sts(year: int, subsets: dict[str, int | tuple[int, int]]) -> TaskSpec:
     counts = {name: Count(*((rows, rows) if isinstance(rows, int) else rows)) for name, rows in subsets.items()}
     return TaskSpec(f"STS{year}", "semeval", f"STS/STS{year}-en-test", {"test": counts}, {})
 
@@ -80,12 +80,10 @@ def _single(name: str, layout: str, folder: str, files: dict[str, tuple[str, int
 
 # One number: rows, all of them scored. Two numbers: rows, scored rows.
 _SPECS = (
-    _semeval(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
-    _semeval(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
-    _semeval(
-        14, {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750}
-    ),
-    _semeval(
+    _sts(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
+    _sts(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
+    _sts(14, {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750}),
+    _sts(
         15,
         {
             "answers-forums": (2000, 375),
@@ -95,7 +93,7 @@ _SPECS = (
             "images": (1500, 750),
         },
     ),
-    _semeval(
+    _sts(
         16,
         {
             "answer-answer": (1572, 254),
