@@ -30,7 +30,9 @@ def run(args: argparse.Namespace) -> None:
     whitening = load_whitening(args.whitening, args)
     n, d = len(vectors), as_matrix(vectors[:1]).shape[1]
     if d != whitening.n_features_in_:
-        raise MismatchError(f"{args.vectors}: {d} dimensions; {args.whitening} takes {whitening.n_features_in_}.")
+        raise MismatchError(
+            f"{args.vectors}: vectors of {d} dimensions; {args.whitening} takes {whitening.n_features_in_}."
+        )
     k = whitening.n_components or d
     dtype = work_dtype(vectors.dtype)
     rows = max(1, _BLOCK_BYTES // (d * dtype.itemsize))
