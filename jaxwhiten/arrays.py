@@ -25,8 +25,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
 
     Coded vectors are decoded. Refuses input that is sparse, complex, not numeric, bytes without their code or not
-    two-dimensional, has no columns or fewer rows than `min_rows`, or not as many columns as `columns` says. `caller` is
-    the name in the messages.
+    two-dimensional, has no columns, not `columns` of them, or fewer than `min_rows` rows. Messages name the `caller`.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")

@@ -132,8 +132,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
     in a checkpoint, and not constants of the compiled program.
 
     Returns:
-      `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that
-      `loss_fn` returns.
+      `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.
     """
     accumulate, optimizer, schedule = how.accumulate, how.transformation, how.schedule
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
