@@ -138,33 +138,29 @@ def difference_table(run: STSRun) -> Table | None:
 
     None for a run without bootstrap or without raw rows beside others.
     """
-    header, rows = run.header, [row for row in run.rows if row.versus_raw is not None]
-    if not rows:
-        return None
-    caption = (
-        f"Difference to the raw vectors of the same pooling, {header.aggregate}. {SIGNIFICANT}: its "
-        f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
-        "of the pairs within each subset)."
-    )
-    return _differences(run, rows, "versus_raw", caption)
+    return _differences(run, "versus_raw", f"the raw vectors of the same pooling, {run.header.aggregate}")
 
 
 def words_table(run: STSRun) -> Table | None:
     """What each setting adds to TF-IDF fitted on the same texts; None for a run without that baseline."""
-    rows = [row for row in run.rows if row.versus_words is not None]
+    other = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
+    return _differences(run, "versus_words", other)
+
+
+def _differences(run: STSRun, field: str, other: str) -> Table | None:
+    header, rows = run.header, [row for row in run.rows if getattr(row, field) is not None]
+    if not rows:
+        return None
     caption = (
-        "Difference to TF-IDF whose idf is counted on the texts that the whitening was fitted on. "
-        f"{SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap)."
+        f"Difference to {other}. {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
+        f"{header.resamples:,} resamples of the pairs within each subset)."
     )
-    return _differences(run, rows, "versus_words", caption) if rows else None
 
-
-def _differences(run: STSRun, rows: Sequence[STSRow], field: str, caption: str) -> Table:
     def of(row: STSRow, name: str) -> Estimate:
         found: Estimate = getattr(row, field)[name]
         return found
 
-    scored = run.header.scored
+    scored = header.scored
     figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in scored}
     figures["its interval"] = lambda row: ends(of(row, scored[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
