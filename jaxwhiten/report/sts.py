@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -205,12 +204,12 @@ def ranking_table(run: STSRun) -> Table | None:
         "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
     )
 
-    def mean(key: str, row: STSRow) -> str:
+    def mean(row: STSRow, key: str) -> str:
         return number(sum(getattr(row.tasks[task].ranking, key) for task in tasks) / len(tasks))
 
     figures: dict[str, Any] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
     means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
-    figures |= {head: functools.partial(mean, key) for head, key in means.items()}
+    figures |= {head: lambda row, key=key: mean(row, key) for head, key in means.items()}
     return _by_setting(run, rows, figures, caption)
 
 

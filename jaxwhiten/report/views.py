@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.results import Estimate, Header, Row, TaskScores
+from jaxwhiten.report.results import Estimate, Header, TaskScores
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
@@ -47,12 +46,8 @@ def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
     parameters = run.parameters()
     if len(parameters) > 1:
         for name in dict.fromkeys(name for one in parameters for name in one):
-            columns[name] = functools.partial(_parameter, name)
+            columns[name] = lambda row, name=name: row.parameters.get(name, "")
     return columns
-
-
-def _parameter(name: str, row: Row) -> str:
-    return row.parameters.get(name, "")
 
 
 def table(
