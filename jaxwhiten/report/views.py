@@ -42,7 +42,7 @@ def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = Fa
 
 def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
     """The columns that name a setting; the parameters of whitenings only where they differ between rows."""
-    columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
+    columns: dict[str, Any] = {"pooling": "pooling", "whitening": "label", "k": "k"}
     parameters = run.parameters()
     if len(parameters) > 1:
         for name in dict.fromkeys(name for one in parameters for name in one):

@@ -144,7 +144,7 @@ class Moments:
             with np.errstate(all="ignore"):
                 result._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise FormatError(f"{path}: these are not whole moments ({error}). Write the file again.") from error
+            raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         return result
 
     def _check_dimension(self, d: int) -> None:
