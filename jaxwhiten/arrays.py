@@ -25,8 +25,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
 
     Coded vectors are decoded. Refuses input that is sparse, complex, not numeric, bytes without their code or not
-    two-dimensional, has no columns or fewer rows than `min_rows`, or not as many columns as `columns` says. `caller` is
-    the name in the messages.
+    two-dimensional, has no columns, not `columns` of them, or fewer than `min_rows` rows. Messages name the `caller`.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
@@ -98,9 +97,7 @@ def check_finite(X: np.ndarray, first: int = 0) -> None:
         row = first_nonfinite_row(X[part])
         if row is not None:
             number = first + part.start + row
-            raise NonFiniteError(
-                f"Row {number} of the input holds NaN or inf: remove or repair it. Nothing was changed."
-            )
+            raise NonFiniteError(f"Row {number} of the input holds NaN or inf: remove or mend it. Nothing was changed.")
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:

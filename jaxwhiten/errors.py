@@ -69,8 +69,7 @@ class NotFittedError(_BadInputError, ValueError, AttributeError):
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
-    If scikit-learn is already imported, the error is also a `sklearn.exceptions.NotFittedError`, so that its tools
-    recognise it.
+    Where scikit-learn is imported, it is also a `sklearn.exceptions.NotFittedError`, so that its tools recognise it.
     """
     message = f"This {type(estimator).__name__} instance is not fitted yet: call fit, partial_fit or load first."
     sklearn_exceptions = sys.modules.get("sklearn.exceptions")
@@ -139,8 +138,7 @@ _joint = "="
 def spelled(name: str, value: object = None) -> str:
     """A parameter as the caller writes it: `gamma=0.5` in Python, `--gamma 0.5` on a command line.
 
-    Messages take the names of parameters from here, so that no program has to translate them. Without a value it is the
-    name alone.
+    Messages take parameters' names from here, so that no program has to translate them; without a value the name alone.
     """
     flag = _flags.get(name)
     if value is None:

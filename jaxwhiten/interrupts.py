@@ -1,9 +1,8 @@
 """Ctrl-C ends a program with exit code 130, whatever it is doing.
 
 Python raises KeyboardInterrupt in the main thread, which unwinds and removes what is half written. Three places lose
-it. An import that is unwound half way may raise anything. A callback from compiled code, such as XLA's at every garbage
-collection, prints the exception and goes on. Compiled code that runs for minutes notices nothing. There the process is
-ended from here.
+it. An import that is unwound half way may raise anything. A callback from compiled code, such as XLA's at garbage
+collections, prints it and goes on. Compiled code that runs for minutes notices nothing. There it is ended from here.
 
 Only the standard library is imported, so that a program can call `handle` before anything else.
 """

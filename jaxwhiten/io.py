@@ -33,6 +33,7 @@ from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputError
 
+PathLike = str | os.PathLike[str]
 FORMAT_VERSION = 2
 MANIFEST = "jaxwhiten.json"  # names the files of a folder that `whole_folder` made
 _HEADER_KEY = "jaxwhiten"
@@ -41,7 +42,7 @@ _STALE_SECONDS = 24 * 3600
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yields a temporary path beside `path`; renames it over `path` when the block ends without an error.
 
     The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or
@@ -71,7 +72,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iterator[Path]:
+def whole_folder(path: PathLike, *blamed: type[Exception]) -> Iterator[Path]:
     """Yields an empty folder beside `path`, which replaces `path` as a whole when the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
@@ -107,7 +108,7 @@ def whole_folder(path: str | os.PathLike[str], *blamed: type[Exception]) -> Iter
         interrupts.unfinished.discard(os.fspath(temporary))
 
 
-def check_folder(path: str | os.PathLike[str]) -> Path:
+def check_folder(path: PathLike) -> Path:
     """The real path of a folder that `whole_folder` may write.
 
     Raises:
@@ -217,7 +218,7 @@ def _is_full_disk(error: Exception) -> bool:
     return type(error).__name__ == "SafetensorError"
 
 
-def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
+def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:
     """Removes temporary files and folders older than a day, which processes that were killed left in a folder."""
     for path in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
@@ -225,13 +226,13 @@ def remove_stale(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> Non
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: PathLike, text: str) -> None:
     """Writes UTF-8 text atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
+def write_json(path: PathLike, value: Any) -> None:
     """Writes JSON atomically, indented; NaN and infinities are refused because JSON has none."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -294,7 +295,7 @@ def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it agai
     raise FormatError(f"{where}: not what this version of jaxwhiten writes there. {remedy}")
 
 
-def sha256_file(path: str | os.PathLike[str]) -> str:
+def sha256_file(path: PathLike) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -330,7 +331,7 @@ def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
+def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
     """FormatError for a header of another format version than this jaxwhiten writes; ValueError if it has none."""
     version = header["format_version"]
     if not isinstance(version, int) or version < 1:
@@ -340,13 +341,13 @@ def check_version(path: str | os.PathLike[str], header: Mapping[str, Any]) -> No
         raise FormatError(f"{path}: format version {version}; this jaxwhiten reads version {FORMAT_VERSION}. {remedy}.")
 
 
-def save_array(path: str | os.PathLike[str], array: np.ndarray) -> None:
+def save_array(path: PathLike, array: np.ndarray) -> None:
     """Writes a `.npy` file atomically."""
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
-def map_array(path: str | os.PathLike[str]) -> np.ndarray:
+def map_array(path: PathLike) -> np.ndarray:
     """Memory-maps a `.npy` file; nothing is unpickled. Whatever else the file holds, the error is a ValueError."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
@@ -356,9 +357,7 @@ def map_array(path: str | os.PathLike[str]) -> np.ndarray:
         raise ValueError(f"not a readable .npy file ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-def save_tensors(
-    path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]
-) -> None:
+def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]) -> None:
     """Writes named arrays and a JSON header of provenance as one safetensors file, atomically.
 
     `kind` says what the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
@@ -372,9 +371,7 @@ def save_tensors(
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
 
-def load_tensors(
-    path: str | os.PathLike[str], *, kind: str | tuple[str, ...]
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays by name and the header of a file written by `save_tensors`.
 
     FormatError where it is missing, damaged, of another format version, or not of the kind or kinds wanted.

@@ -42,9 +42,7 @@ class PlainCode(Code):
         if not isinstance(X, Moments | Whitening):
             return super().fit(X)
         if self.needs_rows:
-            raise InputError(
-                f"The code {self.name} needs the range of every column, which moments do not have: fit rows."
-            )
+            raise InputError(f"The code {self.name} needs the columns' ranges, which moments do not have: fit rows.")
         n, mean = (X.n, X.mean) if isinstance(X, Moments) else (X.n_samples_seen_, X.mean_)
         if not n:
             raise InputError("These moments are empty: update them with rows first.")

@@ -120,7 +120,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def named_values(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
+def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
     """The NAME=VALUE words of an option that is given any number of times."""
     values = {}
     for word in words:

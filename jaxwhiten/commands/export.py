@@ -13,7 +13,7 @@ from jaxwhiten.commands.arguments import (
     knobs,
     load_encoder,
     load_whitening,
-    named_values,
+    values_of,
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     if (args.format == "int8") != (args.sentences is not None):
         raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
     check_folder(args.output)
-    scores = named_values("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
+    scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
 
     from jaxwhiten import export
 

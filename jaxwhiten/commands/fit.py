@@ -73,9 +73,7 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
     if not args.output and not args.moments:
         raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
     if not args.output and (knobs(args) or args.bytes is not None):
-        raise InputError(
-            "-k, --beta, --gamma, --shrinkage and --bytes belong to a whitening: give --output PATH with them."
-        )
+        raise InputError("-k, --beta, --gamma, --shrinkage and --bytes belong to a whitening: give --output PATH, too.")
     if not args.output:
         return
     ending = Path(args.output).suffix

@@ -7,15 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import (
-    DEFAULT_MODEL,
-    add,
-    add_model,
-    encode,
-    load_encoder,
-    load_whitening,
-    named_values,
-)
+from jaxwhiten.commands.arguments import DEFAULT_MODEL, add, add_model, encode, load_encoder, load_whitening, values_of
 from jaxwhiten.commands.texts import STDIN, add_texts, records, sentences
 from jaxwhiten.errors import DataError, InputError, check_name, spelled
 
@@ -56,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--whitening names a whitening and --whiten fits one: give one of the two.")
     if args.n_components is not None and not (args.whitening or args.whiten):
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
-    options = named_values("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
+    options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.search.ids import Ids

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_columns, add_model, check_plot, encode, load_encoder
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 
 if TYPE_CHECKING:
     from jaxwhiten.datasets import Pairs
@@ -95,9 +95,8 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
     if args.held_out_pairs:
         raise InputError("--held-out-pairs goes with --pairs; of a task name a split with --held-out.")
     splits = load_sts(args.task, args.data_dir).splits
-    for split in (args.split, args.held_out):
-        if split is not None and split not in splits:
-            raise unknown_name(f"split of {args.task}", split, splits)
+    for split in filter(None, (args.split, args.held_out)):
+        check_name(f"split of {args.task}", split, splits)
     split = args.split or ("dev" if "dev" in splits else next(iter(splits)))
     held_out = args.held_out or ("test" if "test" in splits and split != "test" else None)
     if held_out == split:

@@ -22,6 +22,7 @@ from jaxwhiten.datasets import protocol, remote
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask
 from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.errors import DataError, JaxwhitenError, optional
+from jaxwhiten.io import PathLike
 
 optional("tensorflow_datasets", "data", "Downloading and preparing data", "tensorflow-datasets")
 import tensorflow_datasets as tfds  # noqa: E402
@@ -79,13 +80,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def make_builder(task: str, data_dir: str | os.PathLike[str]) -> STSBuilder:
+def make_builder(task: str, data_dir: PathLike) -> STSBuilder:
     """The builder of a task, writing array records below `data_dir`."""
     with _quiet():
         return STSBuilder(config=task, data_dir=os.fspath(data_dir), file_format="array_record")
 
 
-def prepare(builder: STSBuilder, download_dir: str | os.PathLike[str]) -> None:
+def prepare(builder: STSBuilder, download_dir: PathLike) -> None:
     """Downloads the files and writes a builder's records, unless they exist already."""
     if builder.is_prepared():
         return

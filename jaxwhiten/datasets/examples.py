@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from jaxwhiten.datasets.protocol import Pairs
 from jaxwhiten.datasets.retrieval import COLUMNS
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
-from jaxwhiten.errors import DataError, InputError, unknown_name
-from jaxwhiten.io import write_text
+from jaxwhiten.errors import DataError, InputError, check_name
+from jaxwhiten.io import PathLike, write_text
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
@@ -66,9 +65,7 @@ class Examples:
             say what belongs together.
         """
         if self.label is not None or len(self.columns) < 2:
-            raise InputError(
-                "Only rows of sentences that belong together, without labels, can be held out to search in."
-            )
+            raise InputError("Only rows of sentences that belong together, without labels, can be held out for search.")
         number: dict[str, int] = {}
         texts = np.array([[number.setdefault(sentence_key(t), len(number)) for t in c] for c in self.columns.values()])
         group = linked_groups(texts)
@@ -103,8 +100,7 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
         contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
     """
-    if form not in NLI_FORMS:
-        raise unknown_name("form of NLI examples", form, NLI_FORMS)
+    check_name("form of NLI examples", form, NLI_FORMS)
     if form == "sentences":
         return Examples({"sentence": _distinct(rows.premise, rows.hypothesis)})
     if form == "pairs":
@@ -134,15 +130,14 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
       low, high: The gold scores that are mapped to 0 and 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
     """
-    if form not in ("pairs", "sentences"):
-        raise unknown_name("form of STS examples", form, ("pairs", "sentences"))
+    check_name("form of STS examples", form, ("pairs", "sentences"))
     if form == "sentences":
         return Examples({"sentence": _distinct(pairs.sentence1, pairs.sentence2)})
     score = ((pairs.score - low) / (high - low)).astype(np.float32)
     return Examples({"sentence1": pairs.sentence1, "sentence2": pairs.sentence2}, score)
 
 
-def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
+def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool = False) -> Examples:
     """The distinct lines of text files, or their sentences, as one column.
 
     Args:
@@ -156,9 +151,7 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
     corpus = Corpus(corpus_files(where), skip_bad_rows=skip_bad_rows)
     for file in corpus.files:
         if not file.name.endswith(TEXT_ENDINGS):
-            raise InputError(
-                f"{file}: name the columns that hold the sentences; only {' and '.join(TEXT_ENDINGS)} have none."
-            )
+            raise InputError(f"{file}: name the columns of sentences; only {' and '.join(TEXT_ENDINGS)} have none.")
     lines = map(str.strip, corpus.passages())
     texts = _distinct(itertools.chain.from_iterable(map(_SENTENCE_END.split, lines)) if split else lines)
     if not texts:
@@ -167,7 +160,7 @@ def text_examples(where: str | os.PathLike[str], *, split: bool = False, skip_ba
 
 
 def table_examples(
-    path: str | os.PathLike[str],
+    path: PathLike,
     columns: Sequence[str],
     *,
     label: str | None = None,
@@ -228,7 +221,7 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
     return (score - low) / (high - low)
 
 
-def write_pairs(path: str | os.PathLike[str], examples: Examples) -> None:
+def write_pairs(path: PathLike, examples: Examples) -> None:
     """Writes the first two columns as duplicates in Quora's columns, for `load_retrieval`."""
     number: dict[str, int] = {}
     lines = ["\t".join(COLUMNS)]

@@ -19,7 +19,7 @@ from jaxwhiten.datasets.pydocs import load_pydocs
 from jaxwhiten.datasets.retrieval import RetrievalData, Row, from_pairs, read_own, read_pairs_file
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, spelled, unknown_name
-from jaxwhiten.io import cache_dir, content_key
+from jaxwhiten.io import PathLike, cache_dir, content_key
 
 QUORA_URL = "https://qim.fs.quoracdn.net/quora_duplicate_questions.tsv"
 QUORA_URL_VARIABLE = "JAXWHITEN_QUORA_URL"  # for mirrors
@@ -30,7 +30,7 @@ _MRPC_HEADER = ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
 _MRPC_FOLDERS = ("MRPC", "downstream/MRPC", "data/downstream/MRPC", "")
 
 
-def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) -> RetrievalData:
+def load_retrieval(name: str, data_dir: PathLike | None = None) -> RetrievalData:
     """Loads retrieval data.
 
     Args:
@@ -59,7 +59,7 @@ def load_retrieval(name: str, data_dir: str | os.PathLike[str] | None = None) ->
     raise unknown_name("retrieval data set (or file)", name, RETRIEVAL)
 
 
-def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
+def _load_quora(data_dir: PathLike | None) -> RetrievalData:
     root = data_folder(data_dir)
     places = [root / at / (QUORA_FILE + suffix) for at in _QUORA_FOLDERS for suffix in ("", ".gz")] if root else []
     path = next((path for path in places if path.is_file()), None)
@@ -76,7 +76,7 @@ def _load_quora(data_dir: str | os.PathLike[str] | None) -> RetrievalData:
     return read_pairs_file(path, "quora")
 
 
-def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs]:
+def load_mrpc(data_dir: PathLike | None = None) -> dict[str, Pairs]:
     """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0; `data_dir` is that of `load_retrieval`."""
     splits = {}
     for split, rows in _mrpc_splits(data_dir):
@@ -85,7 +85,7 @@ def load_mrpc(data_dir: str | os.PathLike[str] | None = None) -> dict[str, Pairs
     return splits
 
 
-def _mrpc_splits(data_dir: str | os.PathLike[str] | None) -> Iterator[tuple[str, list[Row]]]:
+def _mrpc_splits(data_dir: PathLike | None) -> Iterator[tuple[str, list[Row]]]:
     root = data_folder(data_dir)
     folders = [root / name for name in _MRPC_FOLDERS] if root else []
     folder = next((folder for folder in folders if all((folder / name).is_file() for name in MRPC_FILES)), None)
@@ -112,7 +112,7 @@ def _mrpc_rows(path: Path, count: int) -> Iterator[Row]:
         raise DataError(f"{path}, line {len(lines)}: {len(lines) - 1} rows, expected {count}; the file is truncated.")
 
 
-RETRIEVAL: Mapping[str, Callable[[str | os.PathLike[str] | None], RetrievalData]] = {
+RETRIEVAL: Mapping[str, Callable[[PathLike | None], RetrievalData]] = {
     "quora": _load_quora,
     "mrpc": lambda data_dir: from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows)),
     "pydocs": lambda _: load_pydocs(),

@@ -21,8 +21,8 @@ from jaxwhiten.datasets import remote
 from jaxwhiten.datasets.protocol import data_folder
 from jaxwhiten.datasets.tables import Table, read_header, read_table, split_name
 from jaxwhiten.datasets.textfile import read_lines
-from jaxwhiten.errors import DataError, DataNotFoundError, InputError, spelled, unknown_name
-from jaxwhiten.io import cache_dir
+from jaxwhiten.errors import DataError, DataNotFoundError, InputError, check_name, spelled
+from jaxwhiten.io import PathLike, cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -140,8 +140,7 @@ def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[s
         left_out = {name: f"its rows are in {other}" for name, other in contained.items()}
         return [name for name in names if name not in contained], left_out
     for name in sources:
-        if name not in names:
-            raise unknown_name("NLI source", name, names)
+        check_name("NLI source", name, names)
     for name, other in _contained(sources).items():
         raise InputError(f"NLI sources {name!r} and {other!r}: the second contains the first, so name only one.")
     return list(dict.fromkeys(sources)), {name: "not asked for" for name in names if name not in sources}
@@ -209,7 +208,7 @@ def _read_source(
     return NLISource(name, str(path), len(rows), dropped), *texts, np.maximum(codes[keep], np.int8(_TWO_CLASSES))
 
 
-def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
+def read_nli(folder: PathLike, sources: Sequence[str] | None = None, **rules: Any) -> NLIRows | None:
     """Reads the NLI files of a local folder, or None if it holds none; arguments as `load_nli`."""
     tables: dict[str, tuple[Path, dict[str, str]]] = {}
     unrecognised: dict[str, str] = {}
@@ -223,21 +222,19 @@ def read_nli(folder: str | os.PathLike[str], sources: Sequence[str] | None = Non
     if not tables:
         return None
     names, left_out = _choose(list(tables), sources)
-    found, premises, hypotheses, labels = zip(
-        *(_read_source(name, *tables[name], rules) for name in names), strict=True
-    )
+    read, premises, hypotheses, labels = zip(*(_read_source(name, *tables[name], rules) for name in names), strict=True)
     return NLIRows(
         premise=list(chain.from_iterable(premises)),
         hypothesis=list(chain.from_iterable(hypotheses)),
         label=np.concatenate(labels),
-        source=[source.name for source in found for _ in range(source.rows)],
-        sources=found,
+        source=[source.name for source in read for _ in range(source.rows)],
+        sources=read,
         left_out=left_out | unrecognised,
     )
 
 
 def load_nli(
-    data_dir: str | os.PathLike[str] | None = None,
+    data_dir: PathLike | None = None,
     *,
     exclude_overlap: bool = False,
     sources: str | Sequence[str] | None = None,
@@ -275,10 +272,8 @@ def load_nli(
     if sources is not None and not sources:
         raise InputError("sources is empty: name at least one NLI source, or leave it out to read all.")
     for split in splits or ():
-        if split not in ("train", "dev", "test"):
-            raise unknown_name("split", split, ("train", "dev", "test"))
-    if two_way not in ("drop", "keep"):
-        raise unknown_name("two_way", two_way, ("drop", "keep"))
+        check_name("split", split, ("train", "dev", "test"))
+    check_name("two_way", two_way, ("drop", "keep"))
     folder = data_folder(data_dir)
     if folder and not folder.is_dir():
         raise DataNotFoundError(

@@ -15,6 +15,8 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64
 
+from jaxwhiten.io import PathLike
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -66,7 +68,7 @@ class TaskSpec:
     high: float = 5.0
 
 
-def _semeval(year: int, subsets: dict[str, int | tuple[int, int]]) -> TaskSpec:
+def _sts(year: int, subsets: dict[str, int | tuple[int, int]]) -> TaskSpec:
     counts = {name: Count(*((rows, rows) if isinstance(rows, int) else rows)) for name, rows in subsets.items()}
     return TaskSpec(f"STS{year}", "semeval", f"STS/STS{year}-en-test", {"test": counts}, {})
 
@@ -78,12 +80,10 @@ def _single(name: str, layout: str, folder: str, files: dict[str, tuple[str, int
 
 # One number: rows, all of them scored. Two numbers: rows, scored rows.
 _SPECS = (
-    _semeval(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
-    _semeval(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
-    _semeval(
-        14, {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750}
-    ),
-    _semeval(
+    _sts(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
+    _sts(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),
+    _sts(14, {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750}),
+    _sts(
         15,
         {
             "answers-forums": (2000, 375),
@@ -93,7 +93,7 @@ _SPECS = (
             "images": (1500, 750),
         },
     ),
-    _semeval(
+    _sts(
         16,
         {
             "answer-answer": (1572, 254),
@@ -124,7 +124,7 @@ STS_TASKS = tuple(TASK_SPECS)
 SAMPLE = "sts_sample"
 
 
-def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+def data_folder(data_dir: PathLike | None) -> Path | None:
     """The folder to read data from: `data_dir`, else `$JAXWHITEN_DATA_DIR`, else None."""
     folder = data_dir or os.environ.get("JAXWHITEN_DATA_DIR")
     return Path(folder) if folder else None

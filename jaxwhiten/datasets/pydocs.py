@@ -17,6 +17,7 @@ from pathlib import Path
 
 from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
 from jaxwhiten.errors import DataNotFoundError
+from jaxwhiten.io import PathLike
 
 # Tests, installed packages, and modules whose docstrings are data or belong to an application.
 _SKIPPED = {"test", "tests", "idlelib", "site-packages", "dist-packages", "turtledemo", "pydoc_data", "__pycache__"}
@@ -29,7 +30,7 @@ _END = re.compile(r"""\n\s*\n|(?<=[.!?])["')\]]*\s+(?=["'(`*\[]*[A-Z])""")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|resp|[A-Z])\.$")
 
 
-def load_pydocs(folder: str | os.PathLike[str] | None = None) -> RetrievalData:
+def load_pydocs(folder: PathLike | None = None) -> RetrievalData:
     """Loads docstrings of at least two sentences.
 
     Args:

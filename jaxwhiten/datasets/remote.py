@@ -18,7 +18,7 @@ from pathlib import Path
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import TaskSpec
 from jaxwhiten.errors import DataError, DataNotFoundError, OutputError, optional, spelled
-from jaxwhiten.io import atomic_path, content_key, sha256_file
+from jaxwhiten.io import PathLike, atomic_path, content_key, sha256_file
 
 SENTEVAL_URL = "https://huggingface.co/datasets/princeton-nlp/datasets-for-simcse/resolve/main/senteval.tar"
 ALLNLI_URL = "https://sbert.net/datasets/AllNLI.tsv.gz"
@@ -36,9 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to a folder with room."
-    )
+    return DataError(f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR elsewhere.")
 
 
 def _reason(error: Exception) -> str:
@@ -51,7 +49,7 @@ def _reason(error: Exception) -> str:
     return known.get(name, f"{name}: {str(error)[:120]}")
 
 
-def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
+def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
     """Downloads a file atomically, unless it exists already; errors call it by `what` it is."""
     path = Path(path)
     if path.is_file():
@@ -84,7 +82,7 @@ def fetch(url: str, path: str | os.PathLike[str], what: str, *, max_bytes: int =
     return path
 
 
-def extract(archive: str | os.PathLike[str], folder: str | os.PathLike[str], wanted: Iterable[str]) -> None:
+def extract(archive: PathLike, folder: PathLike, wanted: Iterable[str]) -> None:
     """Copies the wanted files, and only those, from an uncompressed tar archive to a folder.
 
     A member matches the wanted relative path that its own path equals or ends with.
@@ -127,7 +125,7 @@ def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
     return result
 
 
-def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
+def senteval_folder(download_dir: PathLike) -> Path:
     """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it exists already.
 
     The archive is deleted in any case, so that the next run downloads an invalid one again.
@@ -147,7 +145,7 @@ def senteval_folder(download_dir: str | os.PathLike[str]) -> Path:
     return root
 
 
-def allnli_folder(download_dir: str | os.PathLike[str]) -> Path:
+def allnli_folder(download_dir: PathLike) -> Path:
     """A folder `nli` with AllNLI, downloaded unless it exists already."""
     url = os.environ.get(ALLNLI_URL_VARIABLE) or ALLNLI_URL
     folder = Path(download_dir) / f"allnli-{content_key(url)}" / "nli"

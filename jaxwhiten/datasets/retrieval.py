@@ -8,7 +8,6 @@ References:
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from jaxwhiten.datasets.tables import read_header, read_table, table_format
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
+from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
@@ -109,7 +109,7 @@ def from_pairs(
     )
 
 
-def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> RetrievalData:
+def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     """Reads a file of question pairs in Quora's columns: tab-separated, with a header, plain or gzip.
 
     Rows with another number of columns, an empty id, a label other than 0 and 1, or invalid text are left out and
@@ -142,7 +142,7 @@ def read_pairs_file(path: str | os.PathLike[str], name: str | None = None) -> Re
     return from_pairs(name or path.name, rows, {"malformed_rows": bad.count})
 
 
-def read_own(path: str | os.PathLike[str]) -> RetrievalData:
+def read_own(path: PathLike) -> RetrievalData:
     """Reads a folder in BEIR's form, a table with the columns `query` and `document`, or a file in Quora's columns.
 
     BEIR's folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or one other file of judgements; queries

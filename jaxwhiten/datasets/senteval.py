@@ -6,7 +6,6 @@ References:
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from importlib import resources
@@ -18,6 +17,7 @@ from jaxwhiten.datasets.protocol import SAMPLE, Count, Pairs, STSTask, TaskSpec
 from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import read_lines
 from jaxwhiten.errors import DataError, DataNotFoundError, spelled
+from jaxwhiten.io import PathLike
 
 _LIMIT = 100_000  # lines; the longest file of the protocol has 5,749
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
@@ -27,7 +27,7 @@ _SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
 Row = tuple[str, str, float]
 
 
-def task_folder(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> Path | None:
+def task_folder(spec: TaskSpec, data_dir: PathLike) -> Path | None:
     """A task's folder below the one that holds `downstream`, or `downstream` itself, or its `STS`; None if missing."""
     root = Path(data_dir)
     inside = spec.folder.removeprefix("STS/")
@@ -101,7 +101,7 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
     return rows
 
 
-def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pairs:
+def read_split(spec: TaskSpec, folder: PathLike, split: str) -> Pairs:
     """Reads one split from a task's folder, subset after subset; pairs without a gold score are left out."""
     folder = Path(folder)
     rows: list[Row] = []
@@ -117,7 +117,7 @@ def read_split(spec: TaskSpec, folder: str | os.PathLike[str], split: str) -> Pa
     return Pairs(sentence1, sentence2, np.array(scores, dtype=np.float64), subsets)
 
 
-def read_task(spec: TaskSpec, data_dir: str | os.PathLike[str]) -> STSTask:
+def read_task(spec: TaskSpec, data_dir: PathLike) -> STSTask:
     """Reads every split of one task from a SentEval-style folder."""
     folder = task_folder(spec, data_dir)
     if folder is None:

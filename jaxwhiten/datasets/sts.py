@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from jaxwhiten.datasets import protocol
 from jaxwhiten.datasets.protocol import SAMPLE, STS_TASKS, Pairs, STSTask, data_folder
 from jaxwhiten.datasets.senteval import load_sample, read_task
 from jaxwhiten.datasets.tables import read_header, read_table
-from jaxwhiten.errors import InputError, spelled, unknown_name
-from jaxwhiten.io import cache_dir
+from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.io import PathLike, cache_dir
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
 
-def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTask:
+def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
     """Loads an STS task and checks it against the row counts of the protocol.
 
     Args:
@@ -32,8 +31,7 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
     """
     if task == SAMPLE:
         return load_sample()
-    if task not in protocol.TASK_SPECS:
-        raise unknown_name("STS task", task, (*STS_TASKS, SAMPLE))
+    check_name("STS task", task, (*STS_TASKS, SAMPLE))
     if folder := data_folder(data_dir):
         return read_task(protocol.TASK_SPECS[task], folder)
 
@@ -44,7 +42,7 @@ def load_sts(task: str, data_dir: str | os.PathLike[str] | None = None) -> STSTa
     return builders.read_prepared(builder)
 
 
-def read_pairs(path: str | os.PathLike[str], columns: Sequence[str] = ()) -> Pairs:
+def read_pairs(path: PathLike, columns: Sequence[str] = ()) -> Pairs:
     """Reads scored pairs from a table.
 
     Args:

@@ -20,6 +20,7 @@ import numpy as np
 
 from jaxwhiten.datasets.textfile import MAX_LINE_BYTES, BadRows, numbered_lines
 from jaxwhiten.errors import DataError, optional, unknown_name
+from jaxwhiten.io import PathLike
 
 _FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl")
@@ -59,14 +60,14 @@ class Table(dict[str, list[Any]]):
         return self[column]
 
 
-def split_name(path: str | os.PathLike[str]) -> tuple[str, str]:
+def split_name(path: PathLike) -> tuple[str, str]:
     """A file's name without its ending, and the ending in lower case, both without `.gz`."""
     name = Path(path).name
     stem, ending = os.path.splitext(name[:-3] if name.lower().endswith(".gz") else name)
     return stem, ending.lower()
 
 
-def table_format(path: str | os.PathLike[str]) -> str | None:
+def table_format(path: PathLike) -> str | None:
     """The format of a file by its name: tsv, csv, jsonl or parquet; None for an unknown suffix."""
     return _FORMATS.get(split_name(path)[1])
 
@@ -221,14 +222,14 @@ def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str |
     return _read_delimited(path, columns, bad, tsv if format == "tsv" else _csv_rows(path, bad))
 
 
-def read_header(path: str | os.PathLike[str], format: str | None = None) -> list[str]:
+def read_header(path: PathLike, format: str | None = None) -> list[str]:
     """Column names of a table, read from its first line (JSON lines: the keys of the first object)."""
     with contextlib.closing(_read(Path(path), None, BadRows(path), format)) as rows:
         return next(rows)
 
 
 def table_rows(
-    path: str | os.PathLike[str], columns: Sequence[str], format: str | None = None
+    path: PathLike, columns: Sequence[str], format: str | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
     rows = _read(Path(path), columns, BadRows(path), format)
@@ -237,7 +238,7 @@ def table_rows(
 
 
 def read_table(
-    path: str | os.PathLike[str],
+    path: PathLike,
     columns: Mapping[str, str] | None = None,
     *,
     skip_bad_rows: bool = False,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxwhiten.errors import DataError, DataNotFoundError
+from jaxwhiten.io import PathLike
 
 TEXT_ENDINGS = (".txt", ".txt.gz")
 MAX_LINE_BYTES = 16 << 20
@@ -32,7 +33,7 @@ _BOM = b"\xef\xbb\xbf"
 class BadRows:
     """Handles bad rows of a file: raises an error, or skips and counts them."""
 
-    path: str | os.PathLike[str]
+    path: PathLike
     skip: bool = False
     count: int = 0
 
@@ -44,7 +45,7 @@ class BadRows:
 
 
 def numbered_lines(
-    path: str | os.PathLike[str], bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
+    path: PathLike, bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text file, plain or gzip, without their ends, each with its number from 1.
 
@@ -101,7 +102,7 @@ def lines_of(
                 bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
 
 
-def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
+def read_lines(path: PathLike, *, limit: int) -> list[str]:
     """All lines of a small text file, at most `limit`, so that a wrong file cannot fill the memory."""
     result: list[str] = []
     size = 0
@@ -115,7 +116,7 @@ def read_lines(path: str | os.PathLike[str], *, limit: int) -> list[str]:
     return result
 
 
-def corpus_files(where: str | os.PathLike[str]) -> list[Path]:
+def corpus_files(where: PathLike) -> list[Path]:
     """The files of a corpus, sorted by name.
 
     Args:

@@ -64,15 +64,12 @@ def _recipe(recipe: Mapping[str, Any]) -> str:
 
 
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
-    """The card of an encoder whose weights were not changed: its head, and the whitening in it.
+    """The card of an encoder whose weights were not changed, in Markdown with the header the hub reads.
 
     Args:
       name: The model's name.
-      encoder: The encoder.
+      encoder: With its head, and the whitening in it.
       scores: In points, by task.
-
-    Returns:
-      Markdown with the header the hub reads.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
@@ -165,7 +162,7 @@ def model_card(
     recipe: Mapping[str, Any],
     scores: Mapping[str, float],
 ) -> str:
-    """The card of a fine-tuned encoder.
+    """The card of a fine-tuned encoder, in Markdown with the header the hub reads.
 
     Args:
       name: The model's name.
@@ -175,9 +172,6 @@ def model_card(
       max_length: Longest sentence in tokens.
       recipe: What the run was made of.
       scores: Spearman correlations in points, by task and split.
-
-    Returns:
-      Markdown with the header the hub reads.
     """
     text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
 Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, sentences of up to {max_length} tokens.
@@ -197,7 +191,7 @@ Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, 
 def masked_model_card(
     name: str, *, base_model: str, facts: Mapping[str, str], scores: Mapping[str, float], recipe: Mapping[str, Any]
 ) -> str:
-    """The card of a masked language model.
+    """The card of a masked language model, in Markdown with the header the hub reads.
 
     Args:
       name: The model's name.
@@ -205,9 +199,6 @@ def masked_model_card(
       facts: Name and value: parameters, tokens, time, hardware.
       scores: On text held out, by name.
       recipe: What the run was made of.
-
-    Returns:
-      Markdown with the header the hub reads.
     """
     origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
     rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]

@@ -20,11 +20,8 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     `IndexFlatIP`. Raw vectors are added to it and searched for, and scores are cosines of whitened vectors.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
       whitening: A fitted whitening.
-
-    Returns:
-      The folder.
 
     Raises:
       NotFittedError: Nothing was fitted yet.

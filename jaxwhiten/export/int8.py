@@ -65,9 +65,6 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
         with the package, and a quarter of these held out.
       cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
 
-    Returns:
-      What was done.
-
     Raises:
       InputError: Fewer sentences, an item that is not a string, or the model's own folder.
       MissingDependencyError: OpenVINO or NNCF is not installed.

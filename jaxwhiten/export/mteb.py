@@ -34,8 +34,7 @@ class MTEBEncoder:
     Args:
       encoder: The encoder.
       whitening: Fitted, or another method of `jaxwhiten.methods`; applied to every vector. None for raw ones.
-      batch_size: At most this many sentences per batch; by default a token budget decides. The 32 that MTEB passes
-        unasked is not used.
+      batch_size: At most this many sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
       name: The name results are filed under, `ORGANISATION/MODEL`; by default made of the encoder's.
     """
 

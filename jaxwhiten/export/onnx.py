@@ -21,11 +21,8 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     """Writes `model.onnx`, which fails on sentences longer than the encoder's `max_length`, and the tokenizer.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
       encoder: The encoder.
-
-    Returns:
-      The folder.
 
     Raises:
       InputError: A step of the head or a model that cannot be written so.

@@ -38,7 +38,7 @@ def save_sentence_transformer(
     """Writes a model made in memory: weights, config, tokenizer, pooling, and a model card.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
       model: An encoder of `jaxwhiten.models`.
       tokenizer_folder: Where its tokenizer lies; the files are copied.
       pooling: A name that `check_pooling` passes.
@@ -46,9 +46,6 @@ def save_sentence_transformer(
       steps: Steps on vectors after the pooling.
       card: Text of README.md; none is written without it.
       dtype: Type of the stored weights.
-
-    Returns:
-      The folder.
     """
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=model.special_tokens)
     head = Head.named(check_pooling(pooling))
@@ -62,13 +59,10 @@ def export_sentence_transformer(
     """Writes an encoder and its head as a folder that can be uploaded as it is, with a model card.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
       encoder: The encoder.
       name: What the card calls the model; by default the folder's name.
       scores: What the model scores, by task; in points.
-
-    Returns:
-      The folder.
 
     Raises:
       InputError: A step such a folder cannot say, or the model's own folder as the output.

@@ -3,8 +3,7 @@
 The loss is that of the global batch. Under `jit` with the batch sharded over a mesh, in-batch negatives come from all
 devices: XLA inserts the all-gather, and the loss does not depend on the number of devices.
 
-Keyword-only parameters are a loss's settings. `jaxwhiten.training.OBJECTIVES` names the losses and says what each
-requires of the data.
+Keyword-only parameters are a loss's settings. `jaxwhiten.training.OBJECTIVES` names the losses and the data of each.
 """
 
 from jaxwhiten.losses.contrastive import contrastive_tension, cosine, multiple_negatives_ranking, simcse

@@ -20,8 +20,7 @@ Loss = Callable[[Sequence[Float[Array, "b d"]], Array | None, Head], Scalar]
 def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
     """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
 
-    Works with every loss; the kernel of a softmax classifier is truncated to the same prefix. Without `weights` all
-    prefixes count 1.
+    Works with every loss; a softmax classifier's kernel is truncated likewise. Without `weights` all prefixes count 1.
 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Scalar
 
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.losses.contrastive import cosine
 
 FEATURES: dict[str, Callable[[Array, Array], Array]] = {
@@ -24,8 +24,7 @@ def parse_concatenation(concatenation: str) -> tuple[str, ...]:
     """Parses a concatenation of names in `FEATURES`: `"(u,v,|u-v|)"` becomes `("u", "v", "|u-v|")`."""
     parts = tuple(part.strip() for part in concatenation.strip().removeprefix("(").removesuffix(")").split(","))
     for part in parts:
-        if part not in FEATURES:
-            raise unknown_name("feature in the concatenation", part, FEATURES)
+        check_name("feature in the concatenation", part, FEATURES)
     return parts
 
 

@@ -51,9 +51,7 @@ def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4)
     """
     rows, width = x.shape
     if group_size < 1 or width % group_size or group_size >= rows:
-        raise InputError(
-            f"group_size is {group_size}: it must divide the width {width} and be less than the {rows} rows of a batch."
-        )
+        raise InputError(f"group_size {group_size} must divide the width {width} and be less than the {rows} rows.")
     groups = (x - jnp.mean(x, axis=0)).reshape(rows, -1, group_size).swapaxes(0, 1)
     covariance = jnp.matmul(groups.mT, groups, precision="highest") / rows
     mean_variance = jnp.trace(covariance, axis1=1, axis2=2)[:, None, None] / group_size

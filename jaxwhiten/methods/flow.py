@@ -202,18 +202,16 @@ class BertFlow(VectorMethod):
 
 def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a tree by their paths."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(tree)}
 
 
 def _filled(prefix: str, tree: Any, tensors: Mapping[str, np.ndarray]) -> Any:
     """A tree of shapes with the arrays of `_named` in their places."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
-    arrays = []
-    for path, leaf in leaves:
-        name = prefix + jax.tree_util.keystr(path)
-        array = tensors[name]
+
+    def filled(path: Any, leaf: Any) -> jax.Array:
+        array = tensors[name := prefix + jax.tree_util.keystr(path)]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise ValueError(f"{name} is {array.dtype}{list(array.shape)}, not {leaf.dtype}{list(leaf.shape)}")
-        arrays.append(jnp.asarray(array))
-    return jax.tree_util.tree_unflatten(structure, arrays)
+        return jnp.asarray(array)
+
+    return jax.tree.map_with_path(filled, tree)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten.errors import check_name
-from jaxwhiten.io import load_tensors
+from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
@@ -20,21 +19,9 @@ from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
 
-_CLASSES: Mapping[str, type[Method]] = {
-    method.name: method
-    for method in (
-        Identity,
-        Centring,
-        ZScore,
-        AllButTheTop,
-        RandomProjection,
-        MutualProximity,
-        MutualProximityGauss,
-        LocalScaling,
-        BertFlow,
-        Whitening,
-    )
-}
+_VECTORS: tuple[type[Method], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
+_PAIRS: tuple[type[Method], ...] = (MutualProximity, MutualProximityGauss, LocalScaling)
+_CLASSES = {method.name: method for method in (*_VECTORS, *_PAIRS)}
 
 METHODS: Mapping[str, Callable[..., Any]] = {
     **_CLASSES,
@@ -50,7 +37,7 @@ def make_method(name: str, **params: Any) -> Any:
     return METHODS[name]().set_params(**params)
 
 
-def load_method(path: str | os.PathLike[str]) -> Any:
+def load_method(path: PathLike) -> Any:
     """Loads any fitted method, a `Whitening` included, from the file its `save` wrote."""
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)

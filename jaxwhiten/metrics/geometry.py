@@ -1,7 +1,6 @@
 """The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
 
-All measures work on float64 copies of blocks, except the two that look at every pair of rows, which run on the device
-in blocks of similarities.
+All measures work on float64 copies of blocks, but for two of every pair of rows: those run on the device, in blocks.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
 
     Args:
       x: One vector per row, at least two.
-      max_rows: More rows than this are sampled without replacement, since `uniformity` and `hubness` look at every
-        pair of rows.
+      max_rows: More are sampled without replacement, since `uniformity` and `hubness` look at every pair of rows.
       k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
       seed: Seed of the sample.
     """

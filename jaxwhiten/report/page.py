@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib import resources
@@ -21,7 +20,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 
 def write_page(
-    path: str | os.PathLike[str], title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
+    path: io.PathLike, title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
 ) -> Path:
     """Writes a page: title, lines below it, warnings, and what `section` made."""
     files = resources.files("jaxwhiten.report")
@@ -59,7 +58,7 @@ def tables(*views: Table | None) -> str:
     return "\n".join(view.html() for view in views if view is not None)
 
 
-def picture(path: str | os.PathLike[str], caption: str) -> str:
+def picture(path: io.PathLike, caption: str) -> str:
     """A PNG, inside the page."""
     data = base64.b64encode(Path(path).read_bytes()).decode("ascii")
     caption = html.escape(caption)

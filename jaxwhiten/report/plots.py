@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from jaxwhiten.io import PathLike
 from jaxwhiten.report.results import STSRow
 from jaxwhiten.report.run import STSRun
 from jaxwhiten.report.style import COLOURS, new_figure, new_panels, scale_k
@@ -63,9 +63,7 @@ def plot_spectrum(run: STSRun, path: Path) -> Path | None:
     return path
 
 
-def draw_spectra(
-    path: str | os.PathLike[str], spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str
-) -> None:
+def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
     """Descending eigenvalues by name, relative to their mean, and the variance that the first of them hold."""
     with new_figure(path, 8.4, 3.7) as figure:
         left, right = figure.subplots(1, 2)
@@ -125,7 +123,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
     return path
 
 
-def plot_tuning(tuning: Tuning, title: str, path: str | os.PathLike[str]) -> None:
+def plot_tuning(tuning: Tuning, title: str, path: PathLike) -> None:
     """Score against k, one panel per β, one line per γ; thin lines are the held-out pairs."""
     rows = tuning.rows
     betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})

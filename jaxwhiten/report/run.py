@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -50,7 +49,7 @@ class Run(Generic[HeaderT, RowT]):
         found = [row.parameters for row in self.rows if row.has_knobs]
         return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: io.PathLike) -> None:
         """Writes the three files, each atomically."""
         folder = Path(folder)
         io.write_json(folder / _RESULTS, io.to_json(self.rows))
@@ -61,7 +60,7 @@ class Run(Generic[HeaderT, RowT]):
             (folder / _FIGURES).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Run[Any, Any]:
+    def load(cls, folder: io.PathLike) -> Run[Any, Any]:
         """Reads a folder written by `save`.
 
         Raises:

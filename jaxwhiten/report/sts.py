@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,33 +137,29 @@ def difference_table(run: STSRun) -> Table | None:
 
     None for a run without bootstrap or without raw rows beside others.
     """
-    header, rows = run.header, [row for row in run.rows if row.versus_raw is not None]
-    if not rows:
-        return None
-    caption = (
-        f"Difference to the raw vectors of the same pooling, {header.aggregate}. {SIGNIFICANT}: its "
-        f"{header.level:.0%} interval leaves out 0 (paired bootstrap, {header.resamples:,} resamples "
-        "of the pairs within each subset)."
-    )
-    return _differences(run, rows, "versus_raw", caption)
+    return _differences(run, "versus_raw", f"the raw vectors of the same pooling, {run.header.aggregate}")
 
 
 def words_table(run: STSRun) -> Table | None:
     """What each setting adds to TF-IDF fitted on the same texts; None for a run without that baseline."""
-    rows = [row for row in run.rows if row.versus_words is not None]
+    other = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
+    return _differences(run, "versus_words", other)
+
+
+def _differences(run: STSRun, field: str, other: str) -> Table | None:
+    header, rows = run.header, [row for row in run.rows if getattr(row, field) is not None]
+    if not rows:
+        return None
     caption = (
-        "Difference to TF-IDF whose idf is counted on the texts that the whitening was fitted on. "
-        f"{SIGNIFICANT}: its {run.header.level:.0%} interval leaves out 0 (paired bootstrap)."
+        f"Difference to {other}. {SIGNIFICANT}: its {header.level:.0%} interval leaves out 0 (paired bootstrap, "
+        f"{header.resamples:,} resamples of the pairs within each subset)."
     )
-    return _differences(run, rows, "versus_words", caption) if rows else None
 
-
-def _differences(run: STSRun, rows: Sequence[STSRow], field: str, caption: str) -> Table:
     def of(row: STSRow, name: str) -> Estimate:
         found: Estimate = getattr(row, field)[name]
         return found
 
-    scored = run.header.scored
+    scored = header.scored
     figures: dict[str, Any] = {name: lambda row, name=name: change(of(row, name)) for name in scored}
     figures["its interval"] = lambda row: ends(of(row, scored[-1]), signed=True)
     return _by_setting(run, rows, figures, caption, group=["pooling"])
@@ -209,12 +204,12 @@ def ranking_table(run: STSRun) -> Table | None:
         "of the task; then means over the tasks of MRR, Hits@1 and Hits@3. As in EvalRank (Wang et al. 2022)."
     )
 
-    def mean(key: str, row: STSRow) -> str:
+    def mean(row: STSRow, key: str) -> str:
         return number(sum(getattr(row.tasks[task].ranking, key) for task in tasks) / len(tasks))
 
     figures: dict[str, Any] = {task: lambda row, task=task: number(row.tasks[task].ranking.mrr) for task in tasks}
     means = {"MRR": "mrr", "Hits@1": "hits_at_1", "Hits@3": "hits_at_3"}
-    figures |= {head: functools.partial(mean, key) for head, key in means.items()}
+    figures |= {head: lambda row, key=key: mean(row, key) for head, key in means.items()}
     return _by_setting(run, rows, figures, caption)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ STYLE: dict[Any, Any] = {
 
 
 @contextlib.contextmanager
-def new_figure(path: str | os.PathLike[str], width: float, height: float, **style: Any) -> Iterator[Any]:
+def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> Iterator[Any]:
     """An empty matplotlib figure of so many inches; behind the block it is a PNG, written whole or not at all."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -37,7 +36,7 @@ def new_figure(path: str | os.PathLike[str], width: float, height: float, **styl
 
 
 @contextlib.contextmanager
-def new_panels(path: str | os.PathLike[str], titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
+def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
     """`new_figure` with a panel for each title, three side by side; the figure and its axes, which share the scores."""
     across = min(3, len(titles))
     down = math.ceil(len(titles) / across)

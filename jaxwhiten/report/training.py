@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxwhiten._version import __version__
+from jaxwhiten.io import PathLike
 from jaxwhiten.report import page
 from jaxwhiten.report.table import Table, number
 
@@ -18,7 +18,7 @@ _PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy", "tokenizers")
 
 
 def write_training(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     title: str,
     *,
     scores: Mapping[str, Mapping[str, float]],

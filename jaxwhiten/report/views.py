@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -13,7 +11,7 @@ from typing import Any
 
 from jaxwhiten import io
 from jaxwhiten.report import page
-from jaxwhiten.report.results import Estimate, Header, Row, TaskScores
+from jaxwhiten.report.results import Estimate, Header, TaskScores
 from jaxwhiten.report.run import Run
 from jaxwhiten.report.table import Table, number
 
@@ -44,16 +42,12 @@ def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = Fa
 
 def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
     """The columns that name a setting; the parameters of whitenings only where they differ between rows."""
-    columns: dict[str, Cell] = {"pooling": "pooling", "whitening": "label", "k": "k"}
+    columns: dict[str, Any] = {"pooling": "pooling", "whitening": "label", "k": "k"}
     parameters = run.parameters()
     if len(parameters) > 1:
         for name in dict.fromkeys(name for one in parameters for name in one):
-            columns[name] = functools.partial(_parameter, name)
+            columns[name] = lambda row, name=name: row.parameters.get(name, "")
     return columns
-
-
-def _parameter(name: str, row: Row) -> str:
-    return row.parameters.get(name, "")
 
 
 def table(
@@ -93,7 +87,7 @@ class Views:
     folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # HTML below the table
     unprinted: Sequence[str] = ()  # sections that the terminal does not show
 
-    def write(self, run: Run[Any, Any], folder: str | os.PathLike[str]) -> list[Path]:
+    def write(self, run: Run[Any, Any], folder: io.PathLike) -> list[Path]:
         """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.
 
         Returns:
@@ -140,7 +134,7 @@ class Views:
         return "\n".join([*lines, *(["Plots: " + " ".join(map(str, files[2:]))] if files[2:] else [])])
 
 
-def remove_views(folder: str | os.PathLike[str]) -> None:
+def remove_views(folder: io.PathLike) -> None:
     """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
     for name in (MARKDOWN, page.PAGE, *(f"{name}.png" for name in _PLOTS)):
         Path(folder, name).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.errors import check_name
 
 ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """What a sentence is in a search, and the names its prompt may have, the first that is there."""
@@ -17,8 +17,7 @@ ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document
 def prompt_named(prompts: Mapping[str, str], name: str) -> str:
     """The text of a prompt."""
     known = {**dict.fromkeys(ROLES, ""), **prompts}
-    if name not in known:
-        raise unknown_name("prompt", name, known)
+    check_name("prompt", name, known)
     return known[name]
 
 

@@ -201,12 +201,12 @@ class BulkTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Ids the tokenizer can produce."""
-        return self._tokenizer.get_vocab_size()
+        """One more than the highest id the tokenizer can produce."""
+        return max(self._tokenizer.get_vocab().values(), default=-1) + 1
 
     @property
     def vocabulary(self) -> list[str]:
-        """All tokens, in the order of their ids."""
+        """All tokens, in the order of their ids; empty where an id has none."""
         return [self._tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
 
     def to_json(self, form: TextForm = PLAIN) -> str:
@@ -290,7 +290,7 @@ def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
     return checked
 
 
-def copy_tokenizer(source: str | Path, target: str | Path) -> None:
+def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:
     """Copies the tokenizer files of one model folder into another."""
     for name in (*_COMPANIONS, *OLDER_TOKENIZER_FILES):
         if (Path(source) / name).is_file():

@@ -39,34 +39,25 @@ def train_wordpiece(
     Returns:
       The tokens in the order of their ids: special tokens, characters, their continuation forms, merged pieces.
     """
-    from tokenizers import Tokenizer, models, trainers
+    from tokenizers import BertWordPieceTokenizer
 
     if size < len(SPECIAL_TOKENS) + 2 * alphabet:
         raise InputError(f"A vocabulary of {size} cannot hold {alphabet} characters in two forms; raise its size.")
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    _set_text_rules(tokenizer, lower_case)
+    tokenizer = BertWordPieceTokenizer(lowercase=lower_case)
     kept = _frequent_characters(passages(), tokenizer.normalizer, alphabet)
     if not kept:
         raise InputError("There is no text to train a vocabulary on.")
-    trainer = trainers.WordPieceTrainer(
+    tokenizer.train_from_iterator(
+        passages(),
         vocab_size=size,
         min_frequency=min_frequency,
         special_tokens=[*SPECIAL_TOKENS, *kept, *(_CONTINUING + character for character in kept)],
         initial_alphabet=kept,
         limit_alphabet=len(kept),
-        continuing_subword_prefix=_CONTINUING,
         show_progress=False,
     )
-    tokenizer.train_from_iterator(passages(), trainer)
     ids = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)
-
-
-def _set_text_rules(tokenizer: Any, lower_case: bool) -> None:
-    from tokenizers import normalizers, pre_tokenizers
-
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
 
 def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: int) -> list[str]:
@@ -86,23 +77,14 @@ def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: i
     return sorted(ordered[:most])
 
 
-def save_wordpiece(tokens: list[str], folder: str | Path, *, max_length: int, lower_case: bool = True) -> Path:
+def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, lower_case: bool = True) -> Path:
     """Writes a BERT tokenizer of the tokens of `train_wordpiece` into a folder, which is created if missing.
 
     The files are `tokenizer.json`, `tokenizer_config.json` and `vocab.txt`; `max_length` is the model's.
     """
-    from tokenizers import Tokenizer, decoders, models, processors
+    from tokenizers import BertWordPieceTokenizer
 
-    ids = {token: number for number, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", continuing_subword_prefix=_CONTINUING))
-    _set_text_rules(tokenizer, lower_case)
-    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUING)
-    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[(name, ids[name]) for name in ("[CLS]", "[SEP]")],
-    )
+    tokenizer = BertWordPieceTokenizer({token: number for number, token in enumerate(tokens)}, lowercase=lower_case)
     folder = Path(folder)
     names = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
     settings = {"tokenizer_class": "BertTokenizer", "model_max_length": max_length, "do_lower_case": lower_case}

@@ -109,8 +109,7 @@ class Checkpoints:
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
         """Reads the checkpoint of a step, by default the latest: the state and the position of the batches.
 
-        `template` is a state with the same shapes and shardings. FormatError for a checkpoint that is damaged or has
-        other shapes.
+        `template` is a state with the same shapes and shardings. FormatError for a damaged checkpoint, or other shapes.
         """
         step, args = self.latest if step is None else step, self._ocp.args
         names = _flatten(template)

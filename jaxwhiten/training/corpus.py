@@ -79,7 +79,7 @@ def corpus_key(corpus: Corpus, share: float) -> str:
 
 def tokenize_corpus(
     corpus: Corpus,
-    tokenizer_folder: str | Path,
+    tokenizer_folder: io.PathLike,
     block_length: int,
     *,
     held_out_share: float = 0.01,

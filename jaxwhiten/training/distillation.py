@@ -1,7 +1,6 @@
 """Distillation: a student learns the vectors of a teacher, or whom the teacher finds similar.
 
-The teacher reads every sentence once; its vectors stay in the store of embeddings, memory-mapped, and go with the rows
-as their labels.
+The teacher reads every sentence once; its vectors, memory-mapped in the store of embeddings, are the rows' labels.
 
 References:
   Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation (EMNLP 2020).

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from jaxwhiten import io
 from jaxwhiten.errors import optional
 from jaxwhiten.runtime.distributed import is_writer
+from jaxwhiten.runtime.telemetry import hidden
 
 METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 
@@ -36,7 +37,8 @@ class Log:
         self._file: Any = None
         self._events: Any = None
         if is_writer():
-            summary_writer = _summary_writer()
+            with hidden("torch"):  # tensorboardX imports it where it is, and it would double the start of a run
+                summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
             io.write_text(path, "".join(json.dumps(row) + "\n" for row in kept))
@@ -83,19 +85,7 @@ class Log:
             self._events.close()
 
 
-def _summary_writer() -> Any:
-    """tensorboardX's writer. PyTorch, which tensorboardX imports where it finds it, would double the start of a run."""
-    found = sys.modules.get("torch")
-    if found is None:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, which tensorboardX expects
-    try:
-        return optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
-    finally:
-        if found is None:
-            del sys.modules["torch"]
-
-
-def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
+def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
     """The rows of a run's metrics file, or no rows without one. A line truncated by a kill is skipped."""
     path = Path(folder) / METRICS_FILE
     rows = []
@@ -105,13 +95,13 @@ def read_metrics(folder: str | Path) -> list[dict[str, int | float | None]]:
     return rows
 
 
-def median_rate(folder: str | Path, unit: str) -> float:
+def median_rate(folder: io.PathLike, unit: str) -> float:
     """Units per second of a run, the median over its log: pauses and evaluations do not count; 0.0 without any."""
     rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
     return statistics.median(rates) if rates else 0.0
 
 
-def plot_run(folder: str | Path) -> Path:
+def plot_run(folder: io.PathLike) -> Path:
     """Plots the loss of a run, its running mean, and its scores if there are any, as a PNG in the run's folder."""
     from matplotlib.figure import Figure
 

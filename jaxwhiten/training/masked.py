@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 from jaxtyping import Bool, Int
 
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.io import PathLike
 from jaxwhiten.models import MaskedLM
 from jaxwhiten.runtime.distributed import gather_rows
 from jaxwhiten.text.tokenization import BulkTokenizer
@@ -60,31 +61,22 @@ class MaskRules:
         return max(round(self.share * length), 1)
 
 
-def mask_rules(
-    tokenizer_folder: str | Path, share: float = 0.15, masked: float = 0.8, random: float = 0.1
-) -> MaskRules:
+def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 0.8, random: float = 0.1) -> MaskRules:
     """The masking rules for a tokenizer; ModelError for one without a mask token, or that has no marks of words."""
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
-    raw = json.loads(tokenizer.to_json())
-    kind, added = raw["model"].get("type", "WordPiece"), raw.get("added_tokens", [])
-    special = {token["id"] for token in added if token["special"]}
-    vocabulary = raw["model"]["vocab"]
-    names = dict(vocabulary) if isinstance(vocabulary, dict) else {row[0]: i for i, row in enumerate(vocabulary)}
-    names |= {token["content"]: token["id"] for token in added}
-    size = max(names.values()) + 1
-    maskable, continues = np.zeros(size, bool), np.zeros(size, bool)
-    ids = np.fromiter(names.values(), np.int64, len(names))
-    maskable[ids] = [number not in special for number in names.values()]
+    model, names = json.loads(tokenizer.to_json())["model"], tokenizer.vocabulary
+    kind = model["type"]
+    maskable = np.array([name != "" for name in names])
+    maskable[list(tokenizer.special_ids)] = False
     if kind == "WordPiece":
-        prefix = raw["model"].get("continuing_subword_prefix", "##")
-        continues[ids] = [name.startswith(prefix) for name in names]
+        continues = [name.startswith(model["continuing_subword_prefix"]) for name in names]
     elif kind in _WORD_START:
-        continues[ids] = [not name.startswith(_WORD_START[kind]) for name in names]
+        continues = [not name.startswith(_WORD_START[kind]) for name in names]
     else:
         raise ModelError(f"{tokenizer_folder}: a {kind} tokenizer does not say where words begin.")
-    return MaskRules(tokenizer.mask_token_id, maskable, continues & maskable, share, masked, random)
+    return MaskRules(tokenizer.mask_token_id, maskable, np.array(continues) & maskable, share, masked, random)
 
 
 def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -9,8 +9,6 @@ References:
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from jaxwhiten import io
 from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.encoding import Encoder, length_ladder
+from jaxwhiten.encoding import Encoder, length_ladder, text_fingerprint
 from jaxwhiten.errors import InputError
 from jaxwhiten.head import canonical, pool
 from jaxwhiten.losses import Loss
@@ -58,7 +56,7 @@ class TokenTable:
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
-def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: str | Path, max_length: int) -> TokenTable:
+def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: io.PathLike, max_length: int) -> TokenTable:
     """Tokenises columns of sentences, all of one length, or reads them back from the cache.
 
     Sentences of more than `max_length` tokens, special tokens included, are truncated.
@@ -67,10 +65,7 @@ def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: str | P
         raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
     columns = [checked_text(column) for column in columns]
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
-    texts = hashlib.sha256()
-    for column in columns:
-        texts.update(json.dumps(column).encode())
-    key = io.content_key("tokens", 1, texts.hexdigest(), max_length, tokenizer.to_json())
+    key = io.content_key("tokens", 2, [*map(text_fingerprint, columns)], max_length, tokenizer.to_json())
     files = [io.cache_dir("tokens") / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
     try:
         flat, lengths, sentences = map(io.map_array, files)

@@ -72,13 +72,11 @@ class Optimization:
     @functools.cached_property
     def schedule(self) -> optax.Schedule:
         """Learning rate by step, counted from 0; with a warm-up the first is 0, as in transformers' schedules."""
-        warmup_steps = math.ceil(self.steps * self.warmup)
-        after = DECAYS[self.decay](self.learning_rate, max(self.steps - warmup_steps, 1))
-        if warmup_steps == 0:
+        rising = math.ceil(self.steps * self.warmup)
+        after = DECAYS[self.decay](self.learning_rate, max(self.steps - rising, 1))
+        if rising == 0:
             return after
-        return optax.join_schedules(
-            [optax.linear_schedule(0.0, self.learning_rate, warmup_steps), after], [warmup_steps]
-        )
+        return optax.join_schedules([optax.linear_schedule(0.0, self.learning_rate, rising), after], [rising])
 
     @functools.cached_property
     def transformation(self) -> optax.GradientTransformation:
@@ -112,9 +110,7 @@ class TrainState(NamedTuple):
 def create_state(params: Params, how: Optimization, mesh: Mesh) -> TrainState:
     """The initial state, replicated on every device of the mesh; copied, as a step donates its input buffers."""
     everywhere, init = NamedSharding(mesh, PartitionSpec()), how.transformation.init
-    make = jax.jit(
-        lambda p: TrainState(jnp.zeros((), jnp.int32), p, init(p)), out_shardings=everywhere, keep_unused=True
-    )
+    make = jax.jit(lambda p: TrainState(jnp.int32(0), p, init(p)), out_shardings=everywhere, keep_unused=True)
     return make(jax.tree.map(np.asarray, params))
 
 
@@ -136,8 +132,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
     in a checkpoint, and not constants of the compiled program.
 
     Returns:
-      `(state, batch) -> (state, metrics)`, where metrics hold `loss`, `learning_rate`, `grad_norm` and the means that
-      `loss_fn` returns.
+      `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.
     """
     accumulate, optimizer, schedule = how.accumulate, how.transformation, how.schedule
     everywhere, by_row = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))

@@ -55,9 +55,7 @@ def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_
     """
     encoder = setup.encoder()
     if not encoder.dimension < fit_rows:
-        raise InputError(
-            f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions is fitted on more rows."
-        )
+        raise InputError(f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions takes more rows.")
     with warnings.catch_warnings():  # of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:fit_rows]), shrinkage=_SHRINKAGE)

@@ -12,7 +12,6 @@ import importlib
 import inspect
 import math
 import numbers
-import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -172,7 +171,7 @@ class Method(ABC):
         """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and what else was given."""
         return {"model": None, "pooling": None, **self._fitted().provenance, **self._facts()}
 
-    def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header, from which `transform` and `partial_fit` go on.
 
         `provenance` adds JSON-representable facts, such as model and pooling.
@@ -182,7 +181,7 @@ class Method(ABC):
         io.save_tensors(path, tensors, kind=self.name, header=header)
 
     @classmethod
-    def load(cls: type[M], path: str | os.PathLike[str]) -> M:
+    def load(cls: type[M], path: io.PathLike) -> M:
         """Reads a file written by `save` and checks its contents.
 
         Raises:
@@ -192,7 +191,7 @@ class Method(ABC):
 
     @classmethod
     def from_tensors(
-        cls: type[M], path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
+        cls: type[M], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
     ) -> M:
         """`load` of the file `path`, whose tensors and header were read."""
         try:

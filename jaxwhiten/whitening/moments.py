@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,7 +119,7 @@ class Moments:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
         return self.M2 / (self.n - ddof)
 
-    def save(self, path: str | os.PathLike[str], provenance: Mapping[str, Any] | None = None) -> None:
+    def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
         tensors = {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
         facts = {"n": self.n, "dimension": len(self.mean)}
@@ -128,7 +127,7 @@ class Moments:
         io.save_tensors(path, tensors, kind="moments", header=header)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Moments:
+    def load(cls, path: io.PathLike) -> Moments:
         """Reads a file written by `save` and checks its contents.
 
         Of a file that earlier versions wrote, third and fourth powers are left aside.
@@ -142,12 +141,10 @@ class Moments:
         try:
             n, mean, M2 = int(tensors["n"].item()), tensors["mean"], tensors["M2"]
             result = cls(n, mean, M2, dict(header["provenance"]))
+            with np.errstate(all="ignore"):
+                result._check()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
-        with np.errstate(all="ignore"):
-            problem = result._problem()
-        if problem:
-            raise FormatError(f"{path}: {problem}; these are not moments. Write the file again.")
         return result
 
     def _check_dimension(self, d: int) -> None:
@@ -157,23 +154,22 @@ class Moments:
     def _finite(self) -> bool:
         return bool(np.isfinite(self.mean).all() and np.isfinite(self.M2).all())
 
-    def _problem(self) -> str | None:
-        """What makes these numbers impossible, or None."""
+    def _check(self) -> None:
+        """ValueError where these numbers are impossible."""
         d = len(self.mean) if self.mean.ndim == 1 else -1
         if self.mean.dtype != np.float64 or self.M2.dtype != np.float64:
-            return "tensors are not float64"
+            raise ValueError("tensors are not float64")
         if d < 0 or self.M2.shape != (d, d):
-            return f"shapes do not fit: mean {self.mean.shape}, M2 {self.M2.shape}"
+            raise ValueError(f"shapes do not fit: mean {self.mean.shape}, M2 {self.M2.shape}")
         if self.n < 0 or (self.n == 0) != (d == 0):
-            return f"n is {self.n} with {d} columns"
+            raise ValueError(f"n is {self.n} with {d} columns")
         if not self._finite():
-            return "a number is NaN or infinite"
+            raise ValueError("a number is NaN or infinite")
         diagonal = np.diagonal(self.M2)
         if (diagonal < 0).any():
-            return "a variance is negative"
+            raise ValueError("a variance is negative")
         if not np.allclose(self.M2, self.M2.T, rtol=1e-9, atol=1e-12 * diagonal.max(initial=0.0)):
-            return "M2 is not symmetric"
-        return None
+            raise ValueError("M2 is not symmetric")
 
 
 def merge_moments(moments: Moments) -> Moments:

@@ -1,8 +1,7 @@
 """The sums over a block of rows that `Moments` are made of, computed on the devices or by the host's BLAS.
 
 With y = (x − c) · scale about an approximate centre c, they are Σ yᵀy and Σ y. `jax.pmap` with `lax.psum` computes them
-over all local devices. On a lone CPU device XLA has no symmetric product: BLAS `syrk` computes only half of the entries
-and is twice as fast.
+over all local devices. XLA has no symmetric product: on a lone CPU BLAS `syrk` is twice as fast, with half the entries.
 """
 
 from __future__ import annotations
