@@ -54,7 +54,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes unsupervised distil adapters rerank tables owner clean
+  codes code-tasks regret unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -155,6 +155,38 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 	    --config.gamma=0,0.25,0.5,0.75,1 --config.rescore=0 $$out-gamma; \
 	  $(CODES) --config.dataset=mrpc --config.queries=500 --config.codes=spectrum,whitening,int8,ubinary \
 	    --config.bytes=48,512,768 --config.classify=MRPC,SNLI --config.rescore=0 $$out-pairs; \
+	done
+
+# Codes of 24, 48 and 96 bytes on every task, fitted on its documents and on articles of Wikipedia that no task holds.
+OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
+SEARCHES = quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli
+code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/codes.md; needs the data folder
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
+	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
+	  more="sts wikipedia-15000 wikipedia-30000"; test $$name = minilm || more=; \
+	  for data in $(SEARCHES) $$more; do \
+	    case $$data in quora*) options=--config.queries=0;; sts) options=--config.tasks=$(STS);; \
+	      snli) options=--config.classify=SNLI;; *) options=;; esac; \
+	    $(CODES) --config configs/code_tasks.py --config.dataset=$${data#*:} --config.outside=$(OTHER) $$options \
+	      --config.out=runs/tasks/$$name-$${data%%:*}; \
+	  done; \
+	done
+
+# What each γ costs, by encoder and corpus; the last encoder is one of `make adapters`.
+ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
+  minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
+  static:mean:runs/static-rows tuned:mean:runs/adapter/linear-0/model
+regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/codes.md; needs the data folder, and `make adapters`
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@mkdir -p runs && gzip -dc $(OTHER) | head -n 20000 | sed 's/\. .*//' > runs/static-rows.txt
+	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
+	@set -e; for encoder in $(ENCODERS); do \
+	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$$(echo $${pooling%:*} | tr + :); \
+	  for data in $(SEARCHES) templated; do \
+	    $(CODES) --config configs/regret.py --config.dataset=$${data#*:} \
+	      --config.out=runs/regret/$${encoder%%:*}-$${data%%:*}; \
+	  done; \
 	done
 
 # Sentences of Wikipedia, every eighth of some length; then each objective with each seed, raw and whitened.

@@ -12,7 +12,7 @@ def get_config():
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""  # commit, tag or branch on the hub
     config.pooling = "mean"  # one of jaxwhiten.POOLINGS
-    config.dataset = "pydocs"  # or mrpc, quora, a file in Quora's columns
+    config.dataset = "pydocs"  # or mrpc, quora, a file, or one of eval/searches.py: snli, wikipedia-7000, …
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 100_000  # sentences of it, at most
@@ -21,6 +21,7 @@ def get_config():
     config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
     config.bytes = "8,16,24,32,48,64,96,192"  # per vector
     config.opq_bytes = "8,16,24,32,48,64"  # those of them at which opq is trained, which takes longest
+    config.timed = 2000  # queries of the search whose time is taken; 0 for none
     config.rescore = 100  # first results that are scored again by float16 vectors; 0 for none
     config.tasks = ""  # STS tasks scored on decoded vectors, such as STS-B,SICK-R; empty for none
     config.classify = ""  # MRPC, SNLI: pairs of decoded vectors classified by logistic regression; empty for none

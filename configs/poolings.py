@@ -2,8 +2,7 @@
 
 Command: `python -m eval.sts --config configs/poolings.py --config.data_dir=DIR`. Another encoder:
 `--config.model=NAME`; ditto's layer and head are the encoder's own (`ditto:0+9` for bert-base, by the paper).
-Seen on 2 CPU cores beside other work: 648 seconds. Average of the seven tasks (wmean): mean 78.77 raw and 76.09
-whitened, the best raw pair of layers 78.64 (0+6); the whole table is in docs/methods.md.
+Seen on 2 CPU cores beside other work: 648 seconds; that run was not kept.
 """
 
 from configs import sts

@@ -12,9 +12,10 @@ With `classify` pairs of decoded vectors are classified, too. Writes `results.js
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +26,29 @@ import jaxwhiten
 from eval import classification, measure
 from eval.common import Notes, finish, header_fields, load_encoder, make_folder, say
 from eval.comparators import COMPARATORS, Comparator
-from eval.intervals import estimate
+from eval.intervals import estimate, resampled, with_ends
 from eval.scoring import with_params
+from eval.searches import load_search
 from eval.settings import choices, fractions, integers
 from eval.tasks import TaskIndex, index_sentences
 from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_retrieval, load_sts
-from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
+from jaxwhiten.encoding import EmbeddingStore, is_tuned, shipped_isoscore
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
 from jaxwhiten.search import Index, build_index
+from jaxwhiten.whitening import spread
 
 TRAINED = ("pq", *COMPARATORS)
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
-RAW, SEARCH = "float32", "search"
+RAW = "float32"
 OWN_MEAN = "outside+mean"  # axes and variances of other text about the mean of the documents
 FIRST, DEEP = 10, 100
-TIMED = 2000  # queries of the search whose time is taken
+AGGREGATE = "wmean"  # of STS tasks
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,22 @@ class Searched:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """What a code scored: reciprocal ranks of queries, and by task cosines of STS pairs and classes found (0 or 1)."""
+
+    ranks: np.ndarray
+    cosines: Mapping[str, np.ndarray]
+    correct: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
 class Fit:
     """What codes are fitted on: its name, its whitening with the γ that is used, and rows for those that need them."""
 
     name: str
     rows: np.ndarray
     whitening: Whitening
+    tuned: bool  # the encoder
 
 
 def main(config: ConfigDict) -> None:
@@ -83,7 +96,7 @@ def main(config: ConfigDict) -> None:
     classify = choices("classify", config.classify, classification.TASKS) if config.classify else ()
     out = Path(config.out)
     make_folder(out)
-    data = load_retrieval(config.dataset, config.data_dir or None)
+    data = load_search(config.dataset, config.data_dir or None)
     encoder = load_encoder(config, config.pooling).without_code()
     outside = first_sentences(config.outside, config.outside_rows) if config.outside else []
 
@@ -99,22 +112,22 @@ def main(config: ConfigDict) -> None:
 
     run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
     report.remove_views(out)
-    raw: dict[str, np.ndarray] = {}
+    raw: Scored | None = None
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
-    for fit in fits(fitted_on, gammas):
+    for fit in fits(fitted_on, gammas, is_tuned(encoder)):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
-        for name, size in settings(of_fit, sizes, rotated, first=not raw):
-            found = measured(name, size, fit, searched, encoder, config.rescore, known)
+        for name, size in settings(of_fit, sizes, rotated, first=raw is None):
+            found = measured(name, size, fit, searched, encoder, config, known)
             if found is None:
                 continue
-            row, per_item = found
-            raw = raw or per_item
+            row, scored = found
+            raw = raw or scored
             of_spectrum = spectra.setdefault((fit.name, fit.whitening.gamma), {})
             if name == "spectrum":
-                of_spectrum[row["bytes"]] = per_item[SEARCH]
+                of_spectrum[row["bytes"]] = scored.ranks
             peer = None if name in ("spectrum", RAW) else at_equal_bytes(row["bytes"], of_spectrum)
-            estimates = intervals(per_item, raw, peer, config) if config.bootstrap else {}
+            estimates = intervals(scored, raw, peer, searched.tasks, config) if config.bootstrap else {}
             run.rows.append(results.CodeRow(**row, **estimates))
             say(f"{fit.name}, {name}, {row['bytes']} bytes: MRR@10 {row['mrr_at_10']:.4f}")
             run.save(out)
@@ -148,17 +161,17 @@ def first_sentences(where: str, rows: int) -> list[str]:
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
-def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float]) -> Iterator[Fit]:
+def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bool) -> Iterator[Fit]:
     """What is fitted on each set of rows, with every γ given, or the one that the kind of encoder asks for."""
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
-        for gamma in gammas or (SpectrumCode.usual_gamma(moments),):
+        for gamma in gammas or (SpectrumCode.usual_gamma(moments, tuned),):
             with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
-                fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma))
+                fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma), tuned)
                 yield fit
                 if name == "outside":
                     mean = Moments().update(fitted_on["documents"]).mean
-                    yield Fit(OWN_MEAN, rows, fit.whitening.with_mean(mean))
+                    yield replace(fit, name=OWN_MEAN, whitening=fit.whitening.with_mean(mean))
 
 
 def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
@@ -171,9 +184,9 @@ def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first
 
 
 def measured(
-    name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, rescore: int, known: set
-) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """A row's fields, and by task what each query and each pair scored; None where there is no such code of that size.
+    name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, config: ConfigDict, known: set
+) -> tuple[dict[str, Any], Scored] | None:
+    """A row's fields, and what each query and each pair scored; None where there is no such code of that size.
 
     `known` has the codes that were measured: of RaBitQ, for one, several sizes come to the same bytes.
     """
@@ -188,14 +201,22 @@ def measured(
     known.add(key)
     built = time.perf_counter() - started
     _, ids = index.search(queries, min(DEEP, index.size), prepared=True)
-    timed = queries[:TIMED]
-    seconds = measure.batched_seconds(index, timed, FIRST, prepared=True)
-    ranks = metrics.reciprocal_ranks(ids, searched.gold, FIRST)
-    per_item = {SEARCH: ranks}
+    timed = queries[: config.timed]
+    seconds = measure.batched_seconds(index, timed, FIRST, prepared=True) if len(timed) else math.nan
+    scored = Scored(metrics.reciprocal_ranks(ids, searched.gold, FIRST), {}, {})
+    if searched.tasks and name not in TRAINED:
+        x = both_sides(name, size, fit, searched.sentences)
+        scored = replace(scored, cosines={task.name: task.similarity(x) for task in searched.tasks})
     if searched.pair_tasks and name not in TRAINED:
-        decoded = both_sides(name, size, fit, searched.pairs)
-        per_item |= {task.name: classification.correct(decoded, task) for task in searched.pair_tasks}
-    again = rescored(ids[:, :rescore], searched) if rescore and name != RAW else None
+        x = both_sides(name, size, fit, searched.pairs)
+        scored = replace(scored, correct={task.name: classification.correct(x, task) for task in searched.pair_tasks})
+    again = rescored(ids[:, : config.rescore], searched) if config.rescore and name != RAW else None
+    told = {}
+    if name == "spectrum":
+        columns = int(np.count_nonzero(computed(name, size, fit).bits_))
+        spectemp = measure.spectemp(fit.whitening.with_params(n_components=None).eigenvalues_, columns)
+        usual = SpectrumCode.usual_gamma(fit.whitening, fit.tuned)
+        told = {"isoscore": spread(fit.whitening), "spectemp": spectemp, "usual_gamma": usual}
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
@@ -207,14 +228,17 @@ def measured(
         "transductive": False,
         "code": name,
         "bytes": count,
-        "mrr_at_10": float(ranks.mean()),
+        "mrr_at_10": float(scored.ranks.mean()),
         "recall_at_10": metrics.recall_at_k(ids, searched.gold, FIRST),
         "ndcg_at_10": metrics.ndcg_at_k(ids, searched.gold, FIRST),
         "rescored_mrr_at_10": None if again is None else metrics.mrr_at_k(again, searched.gold, FIRST),
-        "sts": None if name in TRAINED or not searched.tasks else sts_average(name, size, fit, searched),
+        "sts": float(np.mean([task.score(scored.cosines[task.name]) for task in searched.tasks]))
+        if scored.cosines
+        else None,
         "build_us": 1e6 * built / index.size,
-        "search_ms": 1000 * seconds / len(timed),
-    }, per_item
+        "search_ms": 1000 * seconds / max(1, len(timed)),
+        **told,
+    }, scored
 
 
 def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | Comparator, np.ndarray, int]:
@@ -284,12 +308,6 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
     return code.decode(code.encode(vectors))
 
 
-def sts_average(name: str, size: int, fit: Fit, searched: Searched) -> float:
-    """The mean of the STS tasks (wmean) on sentences that are coded on both sides."""
-    x = both_sides(name, size, fit, searched.sentences)
-    return float(np.mean([task.score(task.similarity(x)) for task in searched.tasks]))
-
-
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """What queries score by the spectrum code of so many bytes, or of the next more; None where there is none."""
     enough = [held for held in of_spectrum if held >= size]
@@ -297,19 +315,23 @@ def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarr
 
 
 def intervals(
-    per_item: Mapping[str, np.ndarray], raw: Mapping[str, np.ndarray], spectrum: np.ndarray | None, config: ConfigDict
+    scored: Scored, raw: Scored, spectrum: np.ndarray | None, tasks: Sequence[TaskIndex], config: ConfigDict
 ) -> dict[str, Any]:
     """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
 
     def points(values: np.ndarray) -> results.Estimate:
         return estimate(100 * values, config.bootstrap, config.seed)
 
-    tasks = [name for name in per_item if name != SEARCH]
-    found: dict[str, Any] = {"accuracy": {name: points(per_item[name]) for name in tasks} or None}
-    if per_item is not raw:
-        found["versus_raw"] = points(per_item[SEARCH] - raw[SEARCH])
-        found["versus_spectrum"] = None if spectrum is None else points(per_item[SEARCH] - spectrum)
-        found["accuracy_versus_raw"] = {name: points(per_item[name] - raw[name]) for name in tasks} or None
+    found: dict[str, Any] = {"accuracy": {name: points(right) for name, right in scored.correct.items()} or None}
+    if scored is not raw:
+        found["versus_raw"] = points(scored.ranks - raw.ranks)
+        found["versus_spectrum"] = None if spectrum is None else points(scored.ranks - spectrum)
+        changed = {name: points(right - raw.correct[name]) for name, right in scored.correct.items()}
+        found["accuracy_versus_raw"] = changed or None
+        if scored.cosines:
+            own, base = resampled((scored.cosines, raw.cosines), tasks, AGGREGATE, config)["average"]
+            scores = (task.score(scored.cosines[task.name]) - task.score(raw.cosines[task.name]) for task in tasks)
+            found["sts_versus_raw"] = with_ends(float(np.mean(list(scores))), own - base)
     return found
 
 
@@ -319,6 +341,7 @@ def make_header(
     """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
+        isoscore=shipped_isoscore(encoder),
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
         tasks=tuple(task.name for task in searched.tasks),

@@ -27,11 +27,12 @@ from eval import measure, published
 from eval.common import Notes, Settings, finish, header_fields, load_encoder, machine, say
 from eval.encoding import encode, expand_poolings, first_plain, nli_moments
 from eval.intervals import estimate
+from eval.searches import load_search
 from eval.settings import RAW, choices, row_fields
 from eval.words import CENTRED, TFIDF, beside, count, fits, nearest, weigh
 from jaxwhiten import CrossEncoder, Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.commands import launch
-from jaxwhiten.datasets import RetrievalData, load_retrieval
+from jaxwhiten.datasets import RetrievalData
 from jaxwhiten.encoding import EmbeddingStore
 from jaxwhiten.report import results
 from jaxwhiten.report import retrieval as views
@@ -73,7 +74,7 @@ def main(config: ConfigDict) -> None:
     backends = choices("backends", config.backends, tuple(BACKENDS))
 
     # Data and model are read, and every setting checked, before anything slow starts.
-    data = load_retrieval(config.dataset, settings.data_dir)
+    data = load_search(config.dataset, settings.data_dir)
     nli = settings.load_nli()
     encoder = load_encoder(config, first_plain(settings.poolings))
     other = Encoder.from_pretrained(config.versus, max_length=config.max_length) if config.versus else None

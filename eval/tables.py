@@ -14,6 +14,8 @@ joined by ` + ` make one table, if their columns are the same.
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from the
 lowest end of theirs to the highest.
 
+A run's name with `{A,B}` is that of several runs, which make one table of `eval/compared.py`.
+
 Places named `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`.
 
 What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
@@ -23,6 +25,7 @@ for that runs/ no longer has, so that every table can be made again from what is
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import sys
 from collections.abc import Sequence
@@ -31,6 +34,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks import tables as benchmarks
+from eval import compared
 from eval.common import say
 from jaxwhiten import io, report
 from jaxwhiten.commands import launch
@@ -57,8 +61,12 @@ def keep(run: report.Run, folder: Path) -> report.Run:
     return kept
 
 
-def load(name: str) -> report.Run | benchmarks.Result | None:
+def load(name: str) -> report.Run | list[report.Run] | benchmarks.Result | None:
     """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
+    if "{" in name:
+        parts = [part.split(",") for part in re.split(r"[{}]", name)]
+        runs = [load("".join(words)) for words in itertools.product(*parts)]
+        return None if any(run is None for run in runs) else runs
     if name.startswith(benchmarks.PREFIX):
         return benchmarks.load(name.removeprefix(benchmarks.PREFIX))
     if "*" in name:
@@ -99,8 +107,15 @@ def _joined(values: Sequence[Any]) -> Any:
     return fmean(values) if isinstance(first, float) else first
 
 
-def table_of(run: report.Run | benchmarks.Result, view: str, conditions: Sequence[str]) -> report.Table | None:
+def table_of(
+    run: report.Run | list[report.Run] | benchmarks.Result, view: str, conditions: Sequence[str]
+) -> report.Table | None:
     """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
+    if isinstance(run, list):
+        if view not in compared.VIEWS:
+            raise unknown_name("table", view, compared.VIEWS)
+        table = compared.VIEWS[view](run)
+        return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table
     if isinstance(run, dict):
         return benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))

@@ -13,11 +13,11 @@ from jaxtyping import Int
 from jaxwhiten.codes.code import Code, Plan
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening import SPREAD_OUT, Moments, Whitening, spread
+from jaxwhiten.whitening import SPREAD_OUT, TUNED, Moments, Whitening, hardly_varies, spread
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, parameters
 
-_TUNED_GAMMA, _UNTUNED_GAMMA = 0.5, 1.0
+_TUNED_GAMMA, _UNTUNED_GAMMA, _NARROW_GAMMA = 0.5, 1.0, 0.25
 _NEXT_TO_NOTHING = 1.005
 # Points of equal probability of N(0, 1), to take means over it.
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
@@ -74,8 +74,7 @@ class SpectrumCode(Code):
 
     Args:
       bytes: Of a vector's code; at least 1, at most as many as there are axes.
-      gamma: Power of the scaling, 0 to 1. None: that of the whitening it is fitted from; otherwise 0.5 where the
-        IsoScore is above 0.1, which is that of an encoder tuned for similarity, and else 1, see `whitening.spread`.
+      gamma: Power of the scaling, 0 to 1. None: that of the whitening it is fitted from, else `usual_gamma`.
       halves: Whether each half of a byte holds whole axes, too, so that `faiss-fast` can search the codes. None: where
         that raises the loss by less than half a per cent.
 
@@ -113,9 +112,24 @@ class SpectrumCode(Code):
         return self
 
     @staticmethod
-    def usual_gamma(fitted: Moments | Whitening) -> float:
-        """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given."""
-        return _TUNED_GAMMA if spread(fitted) > SPREAD_OUT else _UNTUNED_GAMMA
+    def usual_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> float:
+        """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given.
+
+        1 for an encoder that was not tuned for similarity; for a tuned one 0.5, and 0.25 where the texts are narrow:
+        where the IsoScore of the vectors is 0.2 or less. 0.25 for any where a quarter of the axes hardly varies. The
+        evidence: docs/codes.md, "The rule for the power".
+
+        Args:
+          fitted: What the code is fitted on.
+          tuned: Whether the encoder is tuned, see `encoding.is_tuned`. None: told by the vectors, as one whose IsoScore
+            is above 0.1 is; then narrow texts are not told, whose γ is 0.5.
+        """
+        if hardly_varies(fitted):
+            return _NARROW_GAMMA
+        isotropy = spread(fitted)
+        if not (isotropy > SPREAD_OUT if tuned is None else tuned):
+            return _UNTUNED_GAMMA
+        return _NARROW_GAMMA if tuned and not isotropy > TUNED else _TUNED_GAMMA
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
         """Rows added to those seen; their decomposition waits until it is used."""

@@ -92,11 +92,13 @@ def write_outputs(
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
     if args.output:
         from jaxwhiten.codes import SpectrumCode
+        from jaxwhiten.encoding import is_tuned
         from jaxwhiten.whitening import Whitening
 
         settings, code = knobs(args), None
         if args.bytes is not None:
-            settings.setdefault("gamma", SpectrumCode.usual_gamma(moments))
+            tuned = None if encoder is None else is_tuned(encoder)
+            settings.setdefault("gamma", SpectrumCode.usual_gamma(moments, tuned))
         whitening, what = Whitening.from_moments(moments, **settings, provenance=provenance), "whitening"
         if whitening.rank_ < 1:
             raise InputError(f"Nothing to whiten: the {moments.n:,} vectors are all equal. Give texts that differ.")
@@ -118,14 +120,14 @@ def write_outputs(
             file=sys.stderr,
         )
         if code is not None:
-            _note_better(args.bytes, moments.n, whitening)
+            _note_better(args.bytes, moments.n, whitening, tuned)
 
 
-def _note_better(size: int, n: int, whitening: Whitening) -> None:
+def _note_better(size: int, n: int, whitening: Whitening, tuned: bool | None) -> None:
     """Says where an index would keep its texts in a better code of so many bytes, trained on them."""
     from jaxwhiten.search.coding import best_code
 
-    name, why = best_code(size, n, whitening, trains=True)
+    name, why = best_code(size, n, whitening, trains=True, tuned=tuned)
     if name != "spectrum":
         print(
             f"note: the code written is 'spectrum', which follows from moments alone. {name!r} is ahead of it here:"

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("-k is the dimension that a whitening keeps: give --whiten or --whitening FILE with it.")
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
+    from jaxwhiten.encoding import is_tuned
     from jaxwhiten.search import BACKENDS, build_index
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> None:
         codes=codes,
         bytes=args.bytes,
         rescore=args.rescore,
+        tuned=is_tuned(encoder) if args.bytes is not None else None,
         **options,
     )
     _save(args, index, skipped)

@@ -3,9 +3,9 @@
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples, text_examples, write_pairs
 from jaxwhiten.datasets.named import load_mrpc, load_retrieval
 from jaxwhiten.datasets.nli import NLIRows, NLISource, load_nli
-from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask
-from jaxwhiten.datasets.pydocs import load_pydocs
-from jaxwhiten.datasets.retrieval import RetrievalData
+from jaxwhiten.datasets.protocol import STS_TASKS, Pairs, STSTask, data_folder
+from jaxwhiten.datasets.pydocs import load_pydocs, split_docstring
+from jaxwhiten.datasets.retrieval import RetrievalData, from_pairs
 from jaxwhiten.datasets.sts import load_sts, read_pairs
 from jaxwhiten.datasets.tables import Table, read_table
 from jaxwhiten.datasets.textfile import Corpus, corpus_files

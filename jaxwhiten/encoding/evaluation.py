@@ -9,12 +9,12 @@ from typing import Any, no_type_check
 import numpy as np
 from jaxtyping import Float
 
-from jaxwhiten.datasets import Pairs
+from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.metrics.bootstrap import Interval, bootstrap_spearman
-from jaxwhiten.whitening import ScoredPairs
+from jaxwhiten.whitening import TUNED, Moments, ScoredPairs, spread
 
 Sentences = Sequence[str]
 PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] | Iterable[tuple[str, str, float]]
@@ -101,3 +101,18 @@ def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
         return first, second, np.asarray(gold, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"The scores are not all numbers ({error}).") from error
+
+
+def shipped_isoscore(encoder: Encoder) -> float:
+    """The IsoScore of an encoder's vectors of the 780 sentences that ship with the package; codes are left out."""
+    pairs = load_sts("sts_sample").splits["test"]
+    vectors = encoder.without_code().encode([*pairs.sentence1, *pairs.sentence2], show_progress=False)
+    return spread(Moments().update(vectors))
+
+
+def is_tuned(encoder: Encoder) -> bool:
+    """Whether an encoder is one tuned for similarity: whether its vectors of sentences of many subjects spread out.
+
+    Its own texts would tell it less well: those of one subject spread out less with any encoder.
+    """
+    return shipped_isoscore(encoder) > TUNED

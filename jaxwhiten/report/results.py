@@ -189,6 +189,10 @@ class CodeRow(Row):
     search_ms: float
     rescored_mrr_at_10: float | None = None  # of the first results, scored again by float16 vectors
     sts: float | None = None  # mean of the tasks on sentences coded on both sides; None for codes that FAISS trains
+    sts_versus_raw: Estimate | None = None  # difference of that to float32 vectors
+    isoscore: float | None = None  # of the vectors that it was fitted on
+    usual_gamma: float | None = None  # the γ that `SpectrumCode` would take of itself
+    spectemp: float | None = None  # SpecTemp's γ for its k columns
     versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors
     versus_spectrum: Estimate | None = None  # to the spectrum code of the fit with as many bytes, or else the next more
     accuracy: dict[str, Estimate] | None = None  # of classified pairs by task, in per cent
@@ -349,6 +353,7 @@ class RetrievalHeader(Header):
 @dataclass(frozen=True, kw_only=True)
 class CodesHeader(Header):
     program: str = "eval.codes"
+    isoscore: float | None = None  # of the encoder's vectors of the sentences that ship with the package
     dataset: Dataset
     tasks: tuple[str, ...]
     protocol: CodesProtocol

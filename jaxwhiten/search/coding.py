@@ -37,11 +37,19 @@ class Coding(NamedTuple):
 
 
 def choose(
-    codes: str | Code | Quantiser, size: int | None, vectors: np.ndarray, whitening: Any, *, trains: bool, halves: bool
+    codes: str | Code | Quantiser,
+    size: int | None,
+    vectors: np.ndarray,
+    whitening: Any,
+    *,
+    trains: bool,
+    halves: bool,
+    tuned: bool | None = None,
 ) -> Coding:
     """The coding of `size` bytes that the arguments of `build_index` ask for, fitted.
 
-    `trains` and `halves` say whether the backend can train codes, and whether it scans halves of bytes.
+    `trains` and `halves` say whether the backend can train codes, and whether it scans halves of bytes; `tuned` whether
+    the encoder is tuned for similarity, None where the vectors have to tell.
     """
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:
@@ -64,10 +72,10 @@ def choose(
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes != "pq":
         moments = Moments().update(vectors)
-        whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
+        whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments, tuned))
     notes: tuple[str, ...] = ()
     if codes == AUTO:
-        codes, reason = best_code(size, len(vectors), whitening, trains=trains)
+        codes, reason = best_code(size, len(vectors), whitening, trains=trains, tuned=tuned)
         notes = (f"codes={codes!r} of {size} bytes: {reason}",)
     if codes == "spectrum":
         code = SpectrumCode(bytes=size, halves=halves or None).fit(whitening)
@@ -80,16 +88,17 @@ def choose(
     return Coding(codes, size, prepare, None, whitening if isinstance(whitening, Whitening) else None, notes)
 
 
-def best_code(size: int, n: int, whitening: Any, *, trains: bool) -> tuple[str, str]:
+def best_code(size: int, n: int, whitening: Any, *, trains: bool, tuned: bool | None = None) -> tuple[str, str]:
     """The code of `size` bytes that is best for n vectors of this kind, `"spectrum"` or `"pq"`, and why.
 
     The whitening is of the vectors, or of others from the same encoder; `trains` says whether codes can be trained.
     """
     isotropy = spread(whitening)
-    tuned = isotropy > SPREAD_OUT
-    kind = f"an IsoScore of {isotropy:.2f} is that of an encoder {'' if tuned else 'not '}tuned for similarity"
+    told = "the encoder is" if tuned is not None else f"an IsoScore of {isotropy:.2f} is that of an encoder"
+    tuned = isotropy > SPREAD_OUT if tuned is None else tuned
+    kind = f"{told} {'' if tuned else 'not '}tuned for similarity"
     if tuned or size > PQ_LEADS:
-        return "spectrum", f"{kind}, on which no trained code leads it at this size"
+        return "spectrum", f"{kind}, for which 'pq' does not lead it at this size"
     if trains and n >= _POINTS:
         return "pq", f"{kind}, on which it leads at this size, trained on whitened vectors"
     instead = f"{n} documents are too few to train one" if trains else "none can be trained here"

@@ -288,6 +288,7 @@ def build_index(
     codes: str | Code | Quantiser | None = None,
     bytes: int | None = None,
     rescore: str | None = None,
+    tuned: bool | None = None,
     **options: Any,
 ) -> Index:
     """Builds an index of the named backend.
@@ -307,6 +308,8 @@ def build_index(
       bytes: Per document; without `codes` it stands for `codes="auto"`.
       rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, by which four candidates for each result are
         scored again. Once loaded, the copy is a memory map.
+      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), by which `codes="auto"` and γ are
+        chosen. None: told by the vectors, which is less certain.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Raises:
@@ -338,7 +341,7 @@ def build_index(
         if bytes is not None:
             check_integer("bytes", bytes, least=1)
         codes = AUTO if codes is None else codes
-        coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves)
+        coding = choose(codes, bytes, vectors, whitening, trains=kind.trains, halves=kind.halves, tuned=tuned)
         prepare = coding.prepare
         if given is not None and coding.quantiser is not None:
             vectors = coding.quantiser.coordinates(np.asarray(given).view(np.uint8))

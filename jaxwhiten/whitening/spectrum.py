@@ -17,6 +17,10 @@ _SHARE = 0.95  # of the variance that the suggested k holds at least
 # Vectors of encoders trained on cosines spread over more, over texts of one subject, too (docstrings: 0.21); those of
 # encoders that were only pre-trained over far less (0.05 at most).
 SPREAD_OUT = 0.1
+# Of the sentences that ship with the package, which are of many subjects, tuned encoders have 0.30 and more, layers of
+# theirs that were not tuned 0.15 at most.
+TUNED = 0.2
+_CONSTANT, _ENOUGH = 0.02, 4  # the third quartile of the variances over the first; rows per axis
 
 
 class Isotropy(TypedDict):
@@ -67,6 +71,19 @@ def spread(fitted: Moments | Whitening) -> float:
     else:
         sigma, n = np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), fitted.n_samples_seen_
     return isoscore_from_covariance(sigma, n) if len(sigma) > 1 else math.nan
+
+
+def hardly_varies(fitted: Moments | Whitening) -> bool:
+    """Whether vectors are nearly constant along a quarter of the axes, as those of templated sentences are.
+
+    Scaled up, such axes tell a query of other words from all documents alike. Few rows are never told so.
+    """
+    if isinstance(fitted, Moments):
+        values, n = np.linalg.eigvalsh(fitted.covariance())[::-1], fitted.n
+    else:
+        values, n = fitted.with_params(shrinkage=None, n_components=None).eigenvalues_, fitted.n_samples_seen_
+    d = len(values)
+    return n >= _ENOUGH * d and bool(values[3 * d // 4] < _CONSTANT * values[d // 4])
 
 
 def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:

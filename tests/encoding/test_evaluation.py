@@ -6,6 +6,7 @@ from scipy import stats
 
 from jaxwhiten import Encoder, ScoredPairs, evaluate, load_sts
 from jaxwhiten.datasets import Pairs
+from jaxwhiten.encoding import is_tuned, shipped_isoscore
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import cosine_pairs
 from jaxwhiten.metrics.bootstrap import bootstrap_spearman
@@ -72,3 +73,14 @@ def test_what_is_shown(encoder, pairs):
 def test_mistakes_are_named(encoder, pairs, error, message):
     with pytest.raises(error, match=message):
         evaluate(encoder, pairs)
+
+
+def test_an_encoder_s_kind_is_told_by_the_sentences_that_ship():
+    untuned = Encoder.from_pretrained("jaxwhiten-tiny", pooling="first_last_avg")
+    assert shipped_isoscore(untuned) == pytest.approx(0.038, abs=0.002)
+    assert not is_tuned(untuned)
+
+
+@pytest.mark.parametrize(("pooling", "tuned"), [("mean", True), ("cls", True), ("layers:1", False)])
+def test_layers_that_were_not_tuned_are_told_from_those_that_were(minilm, pooling, tuned):
+    assert is_tuned(Encoder.from_pretrained(minilm, pooling=pooling)) == tuned

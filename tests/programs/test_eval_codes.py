@@ -9,6 +9,7 @@ from configs import codes as settings
 from eval import classification, codes, tables
 from jaxwhiten import Encoder, Moments, Whitening, normalize
 from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding import is_tuned
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
 from jaxwhiten.report import codes as views
@@ -85,13 +86,13 @@ def test_tables_mark_who_leads_at_equal_bytes(folder):
 def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     config = settings.get_config()
     encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
-    data = codes.load_retrieval(str(folder / "pairs.tsv"))
+    data = codes.load_search(str(folder / "pairs.tsv"), None)
     scored = np.flatnonzero(np.diff(data.gold.indptr))
     chosen = scored[np.linspace(0, len(scored) - 1, 100).astype(int)]
     documents, queries = encoder.encode(data.documents), encoder.encode([data.queries[i] for i in chosen])
     gold = [set(data.gold.ids[slice(*data.gold.indptr[i : i + 2])]) for i in chosen]
     moments = Moments().update(documents)
-    whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments))
+    whitening = Whitening.from_moments(moments, gamma=SpectrumCode.usual_gamma(moments, is_tuned(encoder)))
     code = SpectrumCode(bytes=8).fit(whitening)
     decoded, asked = code.decode(code.encode(documents)), normalize(code.transform(queries))
     nearest = np.argsort(((asked[:, None] - decoded[None]) ** 2).sum(-1), axis=1, kind="stable")[:, :10]

@@ -200,6 +200,8 @@ def test_bytes_alone_take_the_best_code_of_the_kind_and_say_which(vectors):
     assert "3000 documents are too few" in few.notes[0]
     many = np.concatenate([narrow] * 4)
     assert build_index(many, "faiss-flat", bytes=8).codes == {"name": "pq", "bytes": 8}
+    told = build_index(many, "faiss-flat", bytes=8, tuned=True)
+    assert (told.codes["name"], told.notes[0].count("the encoder is tuned")) == ("spectrum", 1)
     assert build_index(many, "faiss-flat", bytes=32).codes["name"] == "spectrum"
     assert (
         "'pq', trained on whitened vectors, would be better, but none can be"

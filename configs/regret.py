@@ -1,0 +1,17 @@
+"""What each γ of a spectrum code costs on one search, to hold rules for γ against the best one.
+
+Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --config.dataset=NAME`; `make regret` runs
+encoders × corpora. The table is in docs/codes.md.
+"""
+
+from configs import code_tasks
+
+
+def get_config():
+    config = code_tasks.get_config()
+    config.queries = 2000
+    config.bytes = "16,24,48,96"
+    config.gamma = "0,0.25,0.5,0.75,1"
+    config.bootstrap = 500
+    config.out = "runs/regret"
+    return config

@@ -1,0 +1,105 @@
+"""Searches made from the data at hand, for `eval.codes` and `eval.retrieval`, beside those of `load_retrieval`.
+
+`wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
+`snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
+`sts`: the second sentences of the STS tasks' test pairs, found by the first ones where people score 4 and more.
+`templated`: sentences of one template, found by a paraphrase in another; narrower still, and written here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from jaxwhiten.datasets import (
+    STS_TASKS,
+    Corpus,
+    RetrievalData,
+    corpus_files,
+    data_folder,
+    from_pairs,
+    load_nli,
+    load_retrieval,
+    load_sts,
+    split_docstring,
+)
+from jaxwhiten.errors import DataNotFoundError
+
+Row = tuple[str, str, str, str, bool]  # as `from_pairs` takes them
+_WIKIPEDIA = ("text/enwiki", "enwiki")
+_MIN_WORDS = 3
+_SAME = 4.0  # pairs of at least this human score mean the same
+_TEMPLATED = 3000
+_WHO = "Anna Boris Carla Deniz Emil Farah Goran Hana Igor Julia Karim Lena Marco Nadia Oscar Petra Quentin Rosa Samir"
+_WHAT = "apples books chairs dresses eggs flowers guitars hats lamps maps needles onions pens ropes shoes tables"
+_WHERE = "Athens Berlin Cairo Dublin Geneva Helsinki Lima Madrid Nairobi Oslo Paris Quito Rome Sydney Tokyo Vienna"
+_WHEN = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
+
+
+def load_search(name: str, data_dir: str | None) -> RetrievalData:
+    """One of `SEARCHES`, or what `load_retrieval` makes of the name."""
+    return SEARCHES[name](data_dir) if name in SEARCHES else load_retrieval(name, data_dir)
+
+
+def _wikipedia(count: int, data_dir: str | None) -> RetrievalData:
+    root = data_folder(data_dir)
+    found = [root / place for place in _WIKIPEDIA if (root / place).is_dir()] if root else []
+    if not found:
+        raise DataNotFoundError(
+            f"wikipedia-{count}: no folder {_WIKIPEDIA[0]} in {root or 'a data folder'}. Set config.data_dir or"
+            " $JAXWHITEN_DATA_DIR to a folder that holds it, one passage per line."
+        )
+    rows = itertools.islice(_neighbours(Corpus(corpus_files(found[0]))), count)
+    return from_pairs(f"wikipedia-{count}", rows)
+
+
+def _neighbours(corpus: Corpus) -> Iterator[Row]:
+    """The first two sentences of each passage whose first two sentences have words; the first is the document."""
+    for passage in corpus.passages():
+        first, rest = split_docstring(passage)
+        second, _ = split_docstring(rest)
+        if min(len(re.findall(r"\w+", text)) for text in (first, second)) >= _MIN_WORDS:
+            yield second, first, second, first, True
+
+
+def _snli(data_dir: str | None) -> RetrievalData:
+    nli = load_nli(data_dir, sources="snli_dev_test")
+    entailed = zip(nli.premise, nli.hypothesis, nli.label == 0, strict=True)
+    return from_pairs("snli", ((query, document, query, document, True) for query, document, yes in entailed if yes))
+
+
+def _sts(data_dir: str | None) -> RetrievalData:
+    tests = [load_sts(name, data_dir).splits["test"] for name in STS_TASKS]
+    return from_pairs(
+        "sts",
+        (
+            (query, document, query, document, score >= _SAME)
+            for test in tests
+            for query, document, score in zip(test.sentence1, test.sentence2, test.score, strict=True)
+        ),
+    )
+
+
+def _templated(data_dir: str | None) -> RetrievalData:
+    """Who bought what, how many, where and when; every combination is another document."""
+    rng = np.random.default_rng(0)
+    words = [part.split() for part in (_WHO, _WHAT, _WHERE, _WHEN)]
+    rows = []
+    for _ in range(_TEMPLATED):
+        (who, what, where, when), many = (rng.choice(part) for part in words), rng.integers(2, 100)
+        document = f"{who} bought {many} {what} in {where} on {when}."
+        rows.append((query := f"On {when}, a shop in {where} sold {many} {what} to {who}.", document, query, document))
+    return from_pairs("templated", ((*row, True) for row in rows))
+
+
+SEARCHES: Mapping[str, Callable[[str | None], RetrievalData]] = {
+    **{f"wikipedia-{count}": partial(_wikipedia, count) for count in (7000, 15000, 30000)},
+    "snli": _snli,
+    "sts": _sts,
+    "templated": _templated,
+}
+"""Retrieval data by name; each is called with the folder to look in."""

@@ -1,0 +1,58 @@
+"""Tables over several runs, from rows whose figures are known."""
+
+import dataclasses
+
+import pytest
+
+from eval import compared, tables
+from jaxwhiten.errors import InputError
+from jaxwhiten.report import Run
+from jaxwhiten.report.results import Estimate
+from tests.programs.test_eval_codes import folder  # noqa: F401
+
+
+@pytest.fixture
+def run(folder):  # noqa: F811
+    """A run in which γ of 0, 0.5 and 1 score 0.3, 0.5 and 0.4 in 4 bytes, 0.5, 0.6 and 0.7 in 8."""
+    made = Run.load(folder / "runs" / "tiny")
+    raw, row = made.rows[0], next(row for row in made.rows if row.code == "spectrum")
+    scores = {4: (0.3, 0.5, 0.4), 8: (0.5, 0.6, 0.7)}
+    rows = [
+        dataclasses.replace(
+            row, bytes=size, gamma=gamma, mrr_at_10=score, isoscore=0.15, spectemp=0.25, usual_gamma=1.0
+        )
+        for size, of_size in scores.items()
+        for gamma, score in zip((0.0, 0.5, 1.0), of_size, strict=True)
+    ]
+    return dataclasses.replace(made.with_header(isoscore=0.3), rows=[raw, *rows])
+
+
+def test_a_rule_loses_what_the_best_gamma_has_more(run):
+    found = compared.regrets(run)
+    assert found["γ = 0"] == pytest.approx([20, 20])
+    assert found["SpecTemp"] == pytest.approx([10, 15])  # between γ = 0 and 0.5
+    assert found["corpus: 0.5 or 1"] == found["encoder: 0.5 or 1"] == pytest.approx([0, 10])
+    assert found["encoder and corpus"] == pytest.approx([10, 0])
+    cells = compared.regret_table([run, run.with_header(isoscore=0.1)]).rows
+    place = compared.regret_table([run]).columns.index("encoder: 0.5 or 1")
+    assert [row[place] for row in cells] == ["10.00", "10.00", "10.00", "10.00"]
+
+
+def test_the_smallest_size_that_loses_nothing(run):
+    ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.6, 0.2)}
+    rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
+    (line,) = compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows
+    assert line[-3:] == ["-1.00∗", "-0.20 ", "8"]
+    rows = [dataclasses.replace(row, versus_raw=ends[4]) for row in run.rows]
+    assert compared.tasks_table([dataclasses.replace(run, rows=rows)]).rows[0][-1] == "none"
+
+
+def test_braces_name_several_runs(folder, monkeypatch, tmp_path):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    for name in ("a-x", "b-x"):
+        run = Run.load(folder / "runs" / "tiny")
+        run.with_header(complete=True, title=name).save(tmp_path / "docs" / "runs" / name)
+    assert [run.header.title for run in tables.load("{a,b}-x")] == ["a-x", "b-x"]
+    assert tables.load("{a,c}-x") is None
+    with pytest.raises(InputError, match="tasks_table"):
+        tables.table_of(tables.load("{a,b}-x"), "task_table", [])
