@@ -68,7 +68,7 @@ def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.n
     return (slow / scaling.factor + (1 - slow)).astype(np.float32)
 
 
-def relative_buckets(length: int, buckets: int, max_distance: int = 128) -> Int[np.ndarray, "length length"]:
+def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.ndarray, "length length"]:
     """Buckets of relative positions: exact for short distances, logarithmic beyond a quarter of the buckets.
 
     Half of the buckets are for keys after the query. From `max_distance` on all keys share the last one.
