@@ -35,13 +35,13 @@ from jaxwhiten import Encoder, Moments, Whitening, metrics, report
 from jaxwhiten.codes import CODES, Code, SpectrumCode, make_code
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import STS_TASKS, Corpus, RetrievalData, corpus_files, load_sts
-from jaxwhiten.encoding import EmbeddingStore, is_tuned, shipped_isoscore
+from jaxwhiten.encoding import EmbeddingStore, shipped_isoscore
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import make_method
 from jaxwhiten.report import codes as views
 from jaxwhiten.report import results
 from jaxwhiten.search import Index, build_index
-from jaxwhiten.whitening import spread
+from jaxwhiten.whitening import TUNED, spread
 
 TRAINED = ("pq", *COMPARATORS)
 FLOATS = ("whitening", "pca", "truncation", "random-projection")  # two bytes per dimension
@@ -110,12 +110,13 @@ def main(config: ConfigDict) -> None:
     took, texts = time.perf_counter() - encoding, sum(map(len, encoded))
     encoded_in = results.Encoding(took, texts, 0, note="what is in the cache is read")
 
-    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside)))
+    isoscore = shipped_isoscore(encoder)
+    run = report.Run(make_header(config, encoder, searched, encoded_in, len(outside), isoscore))
     report.remove_views(out)
     raw: Scored | None = None
     spectra: dict[tuple[str, float], dict[int, np.ndarray]] = {}
     known: set = set()
-    for fit in fits(fitted_on, gammas, is_tuned(encoder)):
+    for fit in fits(fitted_on, gammas, isoscore > TUNED):
         of_fit = names if fit.name != OWN_MEAN else tuple(name for name in names if name == "spectrum")
         for name, size in settings(of_fit, sizes, rotated, first=raw is None):
             found = measured(name, size, fit, searched, encoder, config, known)
@@ -336,12 +337,17 @@ def intervals(
 
 
 def make_header(
-    config: ConfigDict, encoder: Encoder, searched: Searched, encoding: results.Encoding, outside: int
+    config: ConfigDict,
+    encoder: Encoder,
+    searched: Searched,
+    encoding: results.Encoding,
+    outside: int,
+    isoscore: float,
 ) -> results.CodesHeader:
     """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
-        isoscore=shipped_isoscore(encoder),
+        isoscore=isoscore,
         title=f"Codes on {data.name}: {encoder.name}",
         dataset=results.Dataset(data.name, len(data.documents), queries, dict(data.counts)),
         tasks=tuple(task.name for task in searched.tasks),

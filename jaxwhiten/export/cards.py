@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxwhiten._version import __version__
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.head import CODE_FILE, WHITENING_FILE, modules_of
-from jaxwhiten.text import PLAIN
+from jaxwhiten.head import CODE_FILE, WHITENING_FILE
 from jaxwhiten.whitening import Whitening
 
 _USE = (
@@ -75,8 +74,8 @@ def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
     rows = [("encoder", f"`{base}`"), ("head", encoder.head.summary)]
     rows += [("sentences", f"up to {encoder.max_length} tokens"), *_whitening_rows(whitening)]
-    use = _code(_USE[0] if code is None else _USE_CODE, _USE[1], *_torch(floats))
-    same = "All give the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
+    use = _code(_USE[0] if code is None else _USE_CODE, _USE[1])
+    same = "Both give the same vectors up to rounding" + (", and jaxwhiten their code." if code is not None else ".")
     text = f"""Maps sentences to vectors of {floats.dimension} numbers whose cosine says how similar the sentences are:
 `{base}`, pooled{", then whitened" if whitening is not None else ""}, with jaxwhiten {__version__}. No weight of the
 encoder was changed.
@@ -127,29 +126,6 @@ def _whitening_rows(whitening: Whitening | None) -> list[tuple[str, str]]:
     if whitening.shrinkage is not None:
         rows.append(("shrinkage", f"{whitening.shrinkage} ({whitening.shrinkage_:.4g})"))
     return rows
-
-
-def _torch(encoder: Encoder) -> Iterator[str]:
-    """Code for plain transformers, where every step of the head is a few lines of it."""
-    steps = modules_of(encoder.head, encoder.model(), encoder.tokenizer)
-    codes = [step.torch and step.torch.replace("MODULE", modules[0][0] if modules else "") for step, modules in steps]
-    if encoder.head.form != PLAIN or None in codes:
-        return
-    body = "\n".join(["x = states[-1]", *filter(None, codes)])
-    yield f"""import torch
-from safetensors.torch import load_file
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer, model = AutoTokenizer.from_pretrained("FOLDER"), AutoModel.from_pretrained("FOLDER").eval()
-tokens = tokenizer(
-    ["A sentence."], padding=True, truncation=True, max_length={encoder.max_length}, return_tensors="pt"
-)
-with torch.no_grad():
-    states = model(**tokens, output_hidden_states=True).hidden_states
-mask = tokens["attention_mask"][:, :, None]
-{body}
-vectors = pooled
-"""
 
 
 def model_card(

@@ -171,22 +171,18 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
     return form, max_length if isinstance(max_length, int) else None
 
 
-def modules_of(
-    head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer
-) -> list[tuple[Step, list[tuple[str, Module]]]]:
-    """The modules of sentence-transformers that do what a head does, for each step, with their folders."""
+def _modules(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
+    """The modules of sentence-transformers that do what a head does."""
     config = model.config
     head.width(config)
-    width, number, found = config.hidden_size, 0, list[tuple[Step, list[tuple[str, Module]]]]()
+    width, found = config.hidden_size, list[Module]()
     if model.pools and not isinstance(head.steps[0], Mean):
         raise InputError(
             f"{head.summary}: a static encoder's folder says the mean of its tokens, and no other pooling."
         )
     for step in head.steps:
-        pools = model.pools and isinstance(step, Mean)  # as its first module does
-        modules = [] if pools else step.to_folder(Target(config, width, tokenizer))
-        found.append((step, [(f"{number + i}_{module.kind}", module) for i, module in enumerate(modules, start=1)]))
-        number += len(modules)
+        if not (model.pools and isinstance(step, Mean)):  # which its first module does
+            found += step.to_folder(Target(config, width, tokenizer))
         width = step.output_width(width)
     return found
 
@@ -209,20 +205,20 @@ def write_folder(
     """
     from safetensors.numpy import save_file
 
-    modules = [module for _, of_step in modules_of(head, model, tokenizer) for module in of_step]
+    modules = _modules(head, model, tokenizer)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if isinstance(model, StaticEncoder):
-            unit_length = [module.kind for _, module in modules] == ["Normalize"]
+            unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:
             save_model(model, whole, dtype=dtype)
         tokenizer.save(whole, head.form)
         listed = [_row(model.module, 0, "")]
         changes: dict[str, Any] = {}
-        for number, (path, module) in enumerate(modules, start=1):
-            place = whole / path
-            listed.append(_row(module.kind, number, path))
+        for number, module in enumerate(modules, start=1):
+            place = whole / f"{number}_{module.kind}"
+            listed.append(_row(module.kind, number, place.name))
             place.mkdir(parents=True, exist_ok=True)
             changes |= module.transformer
             if module.config is not None:

@@ -105,7 +105,6 @@ class Cls(Pooling):
 
     segmented = True
     mode = "cls"
-    torch = "pooled = x[:, 0]"
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         if states.segments is None:
@@ -122,7 +121,6 @@ class Max(Pooling):
 
     segmented = True
     mode = "max"
-    torch = "pooled = x.masked_fill(mask == 0, -torch.inf).amax(1)"
 
     def __call__(self, states: States) -> Pooled:
         hidden = states.output.hidden_states
@@ -169,7 +167,6 @@ class Mean(_Weighted):
     """Mean of the tokens, each by its weight."""
 
     mode = "mean"
-    torch = "pooled = (x * mask).sum(1) / mask.sum(1)"
 
 
 @step
@@ -177,7 +174,6 @@ class MeanSqrtLen(_Weighted):
     """Sum of the tokens over the square root of their number."""
 
     mode = "mean_sqrt_len_tokens"
-    torch = "pooled = (x * mask).sum(1) / mask.sum(1).sqrt()"
     root = True
 
 

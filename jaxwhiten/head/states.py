@@ -65,15 +65,6 @@ class LayerMix(StateStep):
     def to_onnx(self, graph: Any, x: States) -> States:
         return self(x)
 
-    @property
-    def torch(self) -> str:
-        weights = np.asarray(self.weights).tolist()
-        parts = [
-            f"states[{layer}]" if weight == 1 else f"{weight:.9g} * states[{layer}]"
-            for layer, weight in zip(self.layers, weights, strict=True)
-        ]
-        return f"x = ({' + '.join(parts)}) / {sum(weights):.9g}"
-
     def words(self) -> str:
         return f"layers {'+'.join(map(str, self.layers))}"
 

@@ -145,11 +145,6 @@ class Step:
         """Whether it takes rows that hold several sentences, see `States.segments`."""
         return False
 
-    @property
-    def torch(self) -> str | None:
-        """PyTorch for a card, on `states`, `x`, `mask`, `pooled` and the folder MODULE; None where it takes more."""
-        return None
-
     def check(self, config: EncoderConfig) -> None:
         """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
 

@@ -90,11 +90,6 @@ class Whiten(VectorStep):
     def to_onnx(self, graph: Any, x: str) -> str:
         return _onnx_linear(graph, x, "", self.weight, self.bias)
 
-    torch = (
-        'dense = load_file("FOLDER/MODULE/model.safetensors")\n'
-        'pooled = pooled @ dense["linear.weight"].T + dense["linear.bias"]'
-    )
-
     def words(self) -> str:
         return f"whitening {self.weight.shape[0]} → {self.weight.shape[1]}"
 
@@ -215,10 +210,6 @@ class Truncate(VectorStep):
     def to_onnx(self, graph: Any, x: str) -> str:
         return graph.op("Slice", x, graph.integers(0), graph.integers(self.k), graph.integers(1))
 
-    @property
-    def torch(self) -> str:
-        return f"pooled = pooled[:, :{self.k}]"
-
     def words(self) -> str:
         return f"first {self.k} columns"
 
@@ -228,7 +219,6 @@ class Normalize(VectorStep):
     """Rows scaled to unit length."""
 
     kinds = ("Normalize",)
-    torch = "pooled = torch.nn.functional.normalize(pooled)"
 
     def __call__(self, x: Vectors) -> Mapped:
         return normalize_on_device(x)

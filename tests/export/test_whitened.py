@@ -129,7 +129,7 @@ def test_every_snippet_of_the_card_gives_the_same_vectors(tiny_model, tmp_path, 
     card = (out / "README.md").read_text(encoding="utf-8")
     wanted = expected(tiny_model, pooling, whitening)
     snippets = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
-    assert len(snippets) == 3
+    assert len(snippets) == 2
     for code in snippets:
         names = {}
         with torch.random.fork_rng():
