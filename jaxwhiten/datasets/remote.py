@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to another folder.")
+    return DataError(f"{path}: cannot be written ({error.strerror or error}). Set $JAXWHITEN_CACHE_DIR to another.")
 
 
 def _reason(error: Exception) -> str:
