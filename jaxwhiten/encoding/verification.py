@@ -205,7 +205,7 @@ def prompts(subject: Subject) -> Measured:
     named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
     if not named:
         raise Skipped("the folder has no prompts")
-    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each takes a program
+    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each makes another length, which is compiled
     found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
     return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; {default or 'none'} unasked")
