@@ -1,7 +1,6 @@
 """Proofs of an encoder that need no other library: what holds of any encoder's vectors, and what its folder says.
 
-A check measures how far two ways to the same vectors are apart. What the folder says is read from its files once more,
-and computed in NumPy behind the hidden states of one sentence without padding.
+What the folder says is read from its files once more, and computed in NumPy behind one sentence's hidden states.
 """
 
 from __future__ import annotations
