@@ -58,8 +58,10 @@ def texts() -> list[str]:
     return [" ".join(draw.choices(WORDS, k=length)) for length in (1, 3, 8, 17, 40, 120)]
 
 
-def write_folder(name: str, folder: Path) -> None:
-    """A random model as sentence-transformers saves it."""
+def write_model(
+    kind: str, config: dict[str, Any], pooling: str, embedding_gemma: bool, folder: Path, prompts: dict[str, str]
+) -> None:
+    """A random model as transformers saves it, in plain/, and as sentence-transformers does, in model/."""
     import torch
     import transformers
     from sentence_transformers import SentenceTransformer
@@ -67,7 +69,6 @@ def write_folder(name: str, folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
     torch.manual_seed(0)
-    kind, config, pooling, embedding_gemma = FOLDERS[name]
     module = getattr(transformers, kind)
     model = module(module.config_class(**config))
     for parameter in model.parameters():  # norms and biases count, too
@@ -83,12 +84,12 @@ def write_folder(name: str, folder: Path) -> None:
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", model_max_length=150
     ).save_pretrained(plain)
-    width = config["hidden_size"]
+    width = model.config.hidden_size
     modules: list[Any] = [Transformer(str(plain)), Pooling(width, pooling)]
     if embedding_gemma:
         identity = torch.nn.Identity()
         modules += [Dense(width, 96, False, identity), Dense(96, width, False, identity), Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(folder / "model"))
+    SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(folder / "model"))
 
 
 def theirs(folder: Path) -> np.ndarray:
@@ -128,7 +129,7 @@ def measure(name: str) -> dict[str, float | str]:
     """The error of each contestant on one folder, or why it has none."""
     found: dict[str, float | str] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        write_folder(name, Path(scratch))
+        write_model(*FOLDERS[name], Path(scratch), {})
         folder = Path(scratch) / "model"
         expected = theirs(folder)
         found["sentence-transformers, in a batch"] = error(_batched(folder), expected)

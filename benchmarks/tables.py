@@ -177,6 +177,30 @@ def memory_table(result: Result) -> Table:
     return Table(("what", "contestant", "MB", "GB per million"), rows, 2, notes=(machine(result),))
 
 
+def families_table(result: Result) -> Table:
+    """Every family: names, and what was measured of it on a random folder."""
+    rows = []
+    for name, row in result["rows"].items():
+        engines = "; ".join(f"{engine} {_figure(x)}" for engine, x in row["engines"].items()) or "not measured"
+        proof = f"{row['against']}; {len(row['golden']) or 'no'} golden case{'s' * (len(row['golden']) != 1)}"
+        prompts = "yes" if row["engines"] else "not measured"
+        cells = [", ".join(row["architectures"]), row["hub"], f"{row['states']:.0e}", engines, row["pooling"], prompts]
+        rows.append([f"`{name}`", *cells, row["training"], proof])
+    columns = ("family", "architectures", "hub names known to be of it", "states off by", "vectors off by, by engine")
+    return Table((*columns, "pooling", "prompts", "training", "compared with"), rows, notes=(machine(result),))
+
+
+def folders_table(result: Result) -> Table:
+    """The largest error of each contestant's vectors on each folder."""
+    rows = [[name, *(_figure(x) for x in row.values())] for name, row in result["rows"].items()]
+    return Table(("folder", *next(iter(result["rows"].values()))), rows, notes=(machine(result),))
+
+
+def _figure(value: float | str) -> str:
+    """An error in one digit, or why there is none."""
+    return value if isinstance(value, str) else f"{value:.0e}"
+
+
 def _encode(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
     for part in result["results"]:
         what = f"encode {part['texts']} texts, {part['encoder']}, {part['tokens_a_text']:.0f} tokens"
@@ -262,6 +286,8 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "callers_table": callers_table,
     "documents_table": documents_table,
     "memory_table": memory_table,
+    "families_table": families_table,
+    "folders_table": folders_table,
 }
 
 

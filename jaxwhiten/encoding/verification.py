@@ -1,7 +1,6 @@
 """Proofs of an encoder that need no other library: what holds of any encoder's vectors, and what its folder says.
 
-A check measures how far two ways to the same vectors are apart. What the folder says is read from its files once more,
-and computed in NumPy behind the hidden states of one sentence without padding.
+What the folder says is read from its files once more, and computed in NumPy behind one sentence's hidden states.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ def prompts(subject: Subject) -> Measured:
     named = {name: text for name, text in (said.get("prompts") or {}).items() if text}
     if not named:
         raise Skipped("the folder has no prompts")
-    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each takes a program
+    default, tried = said.get("default_prompt_name"), list(named)[:4]  # each makes another length, which is compiled
     found = [subject.encoder.encode(TEXTS[0], prompt_name=name) for name in (None, *tried)]
     expected = [subject.expected(TEXTS[0], named.get(name, "")) for name in (default, *tried)]
     return _apart(found, expected, f"{', '.join(tried)}, {len(tried)} of {len(named)}; {default or 'none'} unasked")

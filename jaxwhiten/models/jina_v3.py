@@ -1,4 +1,4 @@
-"""Jina embeddings v3: XLM-RoBERTa's layers with rotary positions; what its tasks add by LoRA is not read.
+"""Jina embeddings v3: XLM-RoBERTa's layers with rotary positions; files that list LoRA tasks are refused.
 
 References:
   Sturua et al. 2024, "jina-embeddings-v3: Multilingual Embeddings With Task LoRA", section 3.
@@ -33,6 +33,7 @@ JINA_V3 = Family(
     MASKED,
     None,
     DEFAULTS,
-    read=lambda raw, _: read_rotary(raw, None, "rope_theta", 20_000.0),
-    write=write_rotary,
+    {"lora_adaptations": None},
+    lambda raw, _: read_rotary(raw, None, "rope_theta", 20_000.0),
+    write_rotary,
 )

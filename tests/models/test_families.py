@@ -390,6 +390,8 @@ def test_token_types_are_refused_where_there_are_none(tmp_path):
         ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
         ("t5", {"feed_forward_proj": "gated-gelu"}, "gated-gelu"),
         ("gte", {"rope_scaling": {"type": "ntk", "factor": 8.0, "mixed_b": 1}}, "mixed_b"),
+        ("jina_embeddings_v3", {"lora_adaptations": ["retrieval.query"]}, "lora_adaptations"),
+        ("bert", {"model_type": "embedding_gemma2"}, "embedding_gemma2"),
         ("nomic_bert", {"rotary_emb_interleaved": True}, "rotary_emb_interleaved"),
         ("distilbert", {"dim": 10**12}, "hidden_size"),
     ],

@@ -3,7 +3,9 @@
 `tests/golden/make.py` made the files; `test_families.py` compares with PyTorch itself, where it is installed.
 """
 
+import json
 from importlib.util import find_spec
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ from jaxwhiten.models import FAMILIES, load_model
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 from tests.golden import cases
 
+ROOT = Path(__file__).parents[2]
 TOLERANCE = 1e-5
 GRAPHS = ("qwen3", "gemma3", "t5", "eurobert", "gte", "nomic_bert, experts", "ministral3")
 
@@ -44,6 +47,16 @@ def test_every_family_has_golden_vectors_and_the_files_are_small():
     assert sum(path.stat().st_size for path in cases.FOLDER.glob("*.safetensors")) < 500_000
     for path in (cases.FAMILIES_FILE, cases.SENTENCES_FILE):
         assert {"transformers", "torch"} <= cases.metadata(path)["versions"].keys()
+
+
+def test_the_table_of_families_has_every_family_and_its_errors_are_those_of_rounding():
+    rows = json.loads((ROOT / "benchmarks/results/families.json").read_text(encoding="utf-8"))["rows"]
+    assert list(rows) == list(FAMILIES)
+    for name, row in rows.items():
+        assert row["states"] < 2e-5, name
+        assert row["golden"] or name in ("new", "bidirectional_pplx_qwen3"), name
+        assert all(not isinstance(error, float) or error < 1e-5 for error in row["engines"].values()), name
+        assert isinstance(row["engines"].get("jax", 0.0), float), name
 
 
 @pytest.mark.parametrize("case", cases.CASES)
