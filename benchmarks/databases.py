@@ -262,11 +262,11 @@ def main() -> None:
         "queries": len(task.q),
         "gamma": task.gamma,
     }
-    made = harness.RESULTS / "databases.json"
+    rows = timed(task, args.databases, args.bytes[0], 200) if args.timed else quality(task, args.databases, args.bytes)
+    made = harness.RESULTS / "databases.json"  # read now, for another part may have been made meanwhile
     before = json.loads(made.read_text()) if made.is_file() else {}
     result = {key: before.get(key, []) for key in ("quality", "times")}
     key = "times" if args.timed else "quality"
-    rows = timed(task, args.databases, args.bytes[0], 200) if args.timed else quality(task, args.databases, args.bytes)
 
     def same(row: dict[str, Any]) -> bool:
         own = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (*args.bytes, None)
