@@ -274,7 +274,8 @@ def main() -> None:
 
     result[key] = [*(row for row in result[key] if not same(row)), *({**about, **row} for row in rows)]
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    harness.save("databases", {"engines": versions, **result})
+    command = f"python -m benchmarks.databases --encoder ENCODER --data DATA --bytes SIZE --queries {args.queries}"
+    harness.save("databases", {"command": command, "engines": versions, **result})
 
 
 if __name__ == "__main__":
