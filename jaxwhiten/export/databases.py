@@ -200,7 +200,8 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
     if found.bits != 1:
         return Whiten.of(whitening)
     rotation = turn(min(columns, varying), columns)
-    return Whiten(*(np.asarray(part @ rotation, np.float32) for part in whitening.kernel))
+    weight, bias = (np.asarray(part @ rotation, np.float32) for part in whitening.kernel)
+    return Whiten(weight, bias)
 
 
 def save_database(
@@ -248,8 +249,7 @@ def fill(
     try:
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
-        extra = install_command("databases")
-        raise MissingDependencyError(f"Filling the database needs {error.name}, not installed: {extra}.") from error
+        raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
     there = code["known"](db := code["connect"](place))
     rows = [(id, text) for id, text in zip(map(str, ids), texts, strict=True) if id not in there]
     for start in range(0, len(rows), _BLOCK):

@@ -27,8 +27,8 @@ from jaxwhiten.methods import VectorMethod
 class MTEBEncoder:
     """An encoder as `mteb.evaluate` takes it (MTEB 2, `EncoderProtocol`).
 
-    An encoder that ends with a code is scored at its bytes: documents, and both sides where there are no queries, are
-    what their codes stand for, queries are floats. `bytes` of a vector stand in the metadata, as `experiment_kwargs`.
+    An encoder that ends with a code is scored at its bytes: queries are floats, other texts what their codes stand for.
+    `experiment_kwargs` names code and bytes.
     MTEB's prompts are not used: the encoders here were not trained with any. Vectors are compared by cosine. MTEB keeps
     results by name and revision: another pooling, whitening or length is another revision, so that no result is taken
     for that of another setting.
