@@ -34,10 +34,10 @@ import numpy as np
 
 from benchmarks import harness, wikipedia
 from jaxwhiten import Encoder, Moments, Whitening, metrics
+from jaxwhiten import export as databases
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_retrieval
 from jaxwhiten.encoding import EmbeddingStore, is_tuned
-from jaxwhiten.export import databases
 from jaxwhiten.metrics.bootstrap import bootstrap_mean
 from jaxwhiten.search import build_index
 

@@ -152,8 +152,7 @@ def add(db, ids, texts, vectors):
     with db:
         db.executemany("INSERT INTO texts (id, text, vector) VALUES (?, ?, vec_bit(?))", rows)
 def query(db, vector, count=10):
-    nearest = (stored(vector), count)
-    return list(db.execute("SELECT id, text FROM texts WHERE vector MATCH vec_bit(?) AND k = ?", nearest))
+    return list(db.execute("SELECT id, text FROM texts WHERE vector MATCH vec_bit(?) AND k=?", (stored(vector), count)))
 """
 _SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "beside float32 on disk"
 _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
@@ -201,7 +200,7 @@ def front(whitening: Whitening, database: str, size: int, gamma: float) -> White
         return Whiten.of(whitening)
     rotation = turn(min(columns, varying), columns)
     weight, bias = (np.asarray(part @ rotation, np.float32) for part in whitening.kernel)
-    return Whiten(weight, bias)
+    return Whiten(weight, bias, None)
 
 
 def save_database(
