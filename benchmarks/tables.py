@@ -166,6 +166,36 @@ def documents_table(result: Result) -> Table:
     return Table(("contestant", "documents/s", "jaxwhiten is faster by"), rows)
 
 
+def databases_table(result: Result) -> Table:
+    """MRR@10 and recall@10 in points of databases behind each map, and the head's lead over it with its interval.
+
+    Of the head the lead is that over our index of as many bytes. A star marks an interval without 0.
+    """
+    rows = []
+    for row in sorted(result["quality"], key=lambda row: (row["encoder"], row["data"], row.get("size", 0))):
+        lead = row.get("head_less_this") or row.get("less_ours")
+        shown = "" if lead is None else f"{100 * lead[0]:+.1f}{'∗' if lead[1] > 0 or lead[2] < 0 else ''}"
+        figures = [number(100 * row[key], 1) for key in ("mrr_at_10", "recall_at_10")]
+        what = [f"{row['encoder']}, {row['data']}", str(row.get("size", "")), row["database"], row["map"]]
+        rows.append([*what, number(row["bytes"], 1), *figures, shown])
+    columns = ("vectors", "size", "database", "map", "bytes held", "MRR@10", "recall@10", "head's lead")
+    return Table(columns, rows, 4, notes=(machine(result),))
+
+
+def database_times_table(result: Result) -> Table:
+    """Seconds to fill a database and milliseconds of a query, beside our index."""
+    rows = [
+        [
+            row["database"],
+            *(number(row[key], 1) for key in ("bytes", "build_seconds")),
+            number(row["p50_ms"]),
+            number(row["p99_ms"]),
+        ]
+        for row in result["times"]
+    ]
+    return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
+
+
 def memory_table(result: Result) -> Table:
     """How far a process grows, per million vectors."""
     counts = {"fit": result["rows"], "index": result["rows"], "encode": result["sentences"]}
@@ -288,6 +318,8 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "memory_table": memory_table,
     "families_table": families_table,
     "folders_table": folders_table,
+    "databases_table": databases_table,
+    "database_times_table": database_times_table,
 }
 
 

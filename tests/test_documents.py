@@ -20,8 +20,8 @@ from jaxwhiten.errors import MissingDependencyError
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# The blocks of these pages start a cluster; tests/test_distributed.py runs them.
-ELSEWHERE = {"scaling.md"}
+# The blocks of these pages start a cluster, or servers; tests/test_distributed.py and tests/export run them.
+ELSEWHERE = {"scaling.md", "databases.md"}
 
 
 def name(page):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from jaxwhiten.commands.arguments import (
     add,
@@ -17,9 +18,11 @@ from jaxwhiten.commands.arguments import (
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.errors import InputError, check_name, spelled
 
-FORMATS = ("sentence-transformers", "onnx", "faiss", "int8")
+# By name here, for help must not wait for the imports of jaxwhiten.export; a test compares them.
+DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
+FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--sentences FILE", "for int8: a file of sentences to take ranges of")
     add(parser, "--name NAME", "of the model, for its card; default: the folder's")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
+    add(parser, "--bytes N", "for a database: of a vector in it; default: 48", type=int)
+    add(parser, "--from IDX", "for a database: an index whose texts and ids are added, those it lacks", dest="index")
+    add(parser, "--into PLACE", "the database that --from fills: a file, a folder or an address")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -39,7 +45,11 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--score and --name are for the card of --format {FORMATS[0]}.")
     if (args.format == "int8") != (args.sentences is not None):
         raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
+    if args.format not in DATABASES and (args.bytes or args.index or args.into):
+        raise InputError(f"--bytes, --from and --into are for databases: {', '.join(DATABASES)}.")
     check_folder(args.output)
+    if args.format in DATABASES:
+        return _database(args)
     scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
 
     from jaxwhiten import export
@@ -65,3 +75,28 @@ def run(args: argparse.Namespace) -> None:
         export.export_sentence_transformer(args.output, whitened_encoder(args), name=args.name, scores=scores)
         what = "a sentence-transformers folder; README.md is its card"
     print(f"{args.output}: {what}", file=sys.stderr)
+
+
+def _database(args: argparse.Namespace) -> None:
+    """A model folder for a database and the code that uses both, and the texts of an index in the database."""
+    if (args.index is None) != (args.into is None):
+        raise InputError("--from names an index and --into the database that gets its texts: give both or neither.")
+    if given := [name for name in knobs(args) if name != "gamma"]:
+        raise InputError(f"{', '.join(map(spelled, given))}: --bytes says how many columns are kept, and β is 1.")
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.export import databases
+    from jaxwhiten.search import load_index
+
+    index = load_index(args.index) if args.index else None
+    if index is not None and index.documents is None:
+        raise InputError(f"{args.index}: keeps no texts: build it with `jaxwhiten index`.")
+    encoder = load_encoder(args)
+    if args.whitening:
+        encoder = encoder.before_whitening().with_whitening(load_whitening(args.whitening, args))
+    made = databases.save_database(args.output, encoder, args.format, args.bytes or 48, gamma=args.gamma)
+    kept = f"{made['columns']} columns, γ = {made['gamma']:g}, {made['quantiser']}"
+    print(f"{args.output}: {kept}; recipe.py opens the database, model/ gives the vectors", file=sys.stderr)
+    if index is not None:
+        small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
+        added = databases.fill(args.output, args.into, index.ids.tolist(), index.documents or [], small.encode_document)
+        print(f"{args.into}: {added:,} texts added, {index.size - added:,} were there", file=sys.stderr)

