@@ -27,9 +27,15 @@ from benchmarks.harness import RESULTS, save
 from jaxwhiten import Encoder
 from jaxwhiten.errors import JaxwhitenError
 from jaxwhiten.models import FAMILIES, load_model
-from jaxwhiten.training.objectives import objective_loss
-from jaxwhiten.training.sentences import sentence_loss, split_encoder
-from jaxwhiten.training.step import Optimization, create_state, make_step, place_batch
+from jaxwhiten.training import (
+    Optimization,
+    create_state,
+    make_step,
+    objective_loss,
+    place_batch,
+    sentence_loss,
+    split_encoder,
+)
 from tests.golden import cases
 
 _SMALL = {**folders.SIZES, "pad_token_id": 1}
