@@ -23,7 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
     add(parser, "--workers N", "of Ray; default: 2", type=int, default=2)
     add(parser, "--float16", "keep vectors in float16; default: float32")
-    add(parser, "--part-rows N", "rows of a part, which is what a killed run loses; default: 65536", type=int)
+    add(
+        parser,
+        "--part-rows N",
+        "rows of a part, which is what a killed run loses; default: 65536",
+        type=int,
+        default=65_536,
+    )
     add(parser, "--moments FILE", "the moments of all vectors to write beside, for `jaxwhiten fit` and `merge`")
     add(parser, "--skip-bad", "leave rows out that are not text, and list them in DIR/dead-letters.jsonl")
 
@@ -33,10 +39,8 @@ def run(args: argparse.Namespace) -> None:
 
     from jaxwhiten.runners import Parts, Source, embed_files
 
-    if args.part_rows is not None and args.part_rows < 1:
-        raise InputError(f"--part-rows is {args.part_rows}; it must be at least 1.")
-    if args.workers < 1:
-        raise InputError(f"--workers is {args.workers}; it must be at least 1.")
+    if min(args.part_rows, args.workers) < 1:
+        raise InputError("--part-rows and --workers must be at least 1.")
     sources = []
     for path in (path for word in args.inputs for path in _files(word)):
         format = format_of(path, args.format)
@@ -44,8 +48,12 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
         columns = [None] if format == "txt" else text_columns(path, format, args.column and [args.column], args.ids)
         sources.append(Source(path, format, columns[0], args.ids))
-    how = {"part_rows": args.part_rows} if args.part_rows else {}
-    how |= {"float16": args.float16, "moments": bool(args.moments), "skip_bad": args.skip_bad}
+    how = {
+        "part_rows": args.part_rows,
+        "float16": args.float16,
+        "moments": bool(args.moments),
+        "skip_bad": args.skip_bad,
+    }
     encoder = load_encoder(args)
     done = embed_files(sources, args.output, encoder, runner=args.runner, workers=args.workers, **how)
     parts = Parts(args.output)

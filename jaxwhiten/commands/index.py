@@ -20,7 +20,7 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts, codes in a .npy file, or a folder of `jaxwhiten embed`; with --remove ids, separated by commas, or a file of them")
+    add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove ids, or a file of them")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
@@ -116,8 +116,9 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     if args.whiten:
         whitening = Whitening.from_moments(parts.moments(), n_components=args.n_components)
     ids, vectors = parts.all()
-    codes = getattr(vectors, "code", None) or args.codes
-    how: dict[str, Any] = {"codes": codes, "bytes": args.bytes, "rescore": args.rescore, **options}
+    if (code := getattr(vectors, "code", None)) is not None:
+        raise InputError(f"{args.input}: holds codes of {code.nbytes} bytes: index takes parts of vectors only.")
+    how: dict[str, Any] = {"codes": args.codes, "bytes": args.bytes, "rescore": args.rescore, **options}
     return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 

@@ -31,14 +31,7 @@ _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What every part depends on.
-
-    Attributes:
-      encoding: `Encoder.encoding`, whose fingerprint covers the head, and the names of code and prompt.
-      dimension, dtype: Of the vectors; of a code its bytes.
-      inputs: `Source.facts` of the files.
-      part_rows, moments, skip_bad: How parts are made.
-    """
+    """What every part depends on: `Encoder.encoding`, whose fingerprint covers the head, and `Source.facts`."""
 
     encoding: dict[str, Any]
     dimension: int
@@ -51,10 +44,9 @@ class Plan:
     @classmethod
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder, behind its prompt for documents."""
-        encoding = {**encoder.encoding(), "prompt": encoder.prompt_for("document")}
+        encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
         if encoder.head.code is not None:
             encoding["code"] = encoder.head.code.name
-        coded = encoder.head.code is not None
         dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
         return cls(encoding, encoder.dimension, dtype, [source.facts() for source in sources], **how)
 
@@ -69,13 +61,7 @@ class Plan:
 class Parts:
     """A folder of parts and its plan.
 
-    Args:
-      folder: Where `embed_files` has written, or will.
-      plan: What is to be done there; by default what the folder says.
-
-    Raises:
-      FormatError: The folder holds no parts, or a plan that cannot be read.
-      MismatchError: Its parts were made by another plan.
+    FormatError where it holds no plan and none is given, MismatchError where its parts were made by another.
     """
 
     def __init__(self, folder: io.PathLike, plan: Plan | None = None):
@@ -177,11 +163,7 @@ class Parts:
         return records
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Ids and vectors, or codes that know their code, part after part.
-
-        Raises:
-          FormatError: A part is missing, damaged, or of another plan.
-        """
+        """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
         pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
         code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
         for number, record in sorted(self._finished().items()):
@@ -246,8 +228,6 @@ def column_of(vectors: np.ndarray, name: str, rows: np.ndarray | None = None) ->
 def _vectors(found: Any, plan: Plan) -> np.ndarray:
     """The vectors of a table that `table` made, [n, d]."""
     column = found["code" if "code" in plan.encoding else "vector"].combine_chunks()
-    if "code" in plan.encoding:
-        flat = np.frombuffer(b"".join(column.to_pylist()), plan.dtype)
-    else:
-        flat = column.flatten().to_numpy()
+    coded = "code" in plan.encoding
+    flat = np.frombuffer(b"".join(column.to_pylist()), plan.dtype) if coded else column.flatten().to_numpy()
     return flat.reshape(len(found), plan.dimension)

@@ -22,28 +22,18 @@ from jaxwhiten.whitening import Moments
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
 
-_NEEDED = ("ray", "ray", "Running on Ray")
-
-
-def loading(encoder: Encoder) -> dict[str, Any]:
-    """What `Encoder.from_pretrained` takes to make this encoder in another process."""
-    return {
-        "model": encoder.name,
-        "pooling": encoder.pooling,
-        "max_length": encoder.max_length,
-        "dtype": encoder.dtype,
-        "engine": encoder.engine,
-    }
+_LOADING = ("pooling", "max_length", "dtype", "engine")  # what tells a worker how to load the encoder
 
 
 def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
     """Parts written by actors, each with an encoder of its own; at most two chunks wait for each."""
-    ray = optional(*_NEEDED)
+    ray = optional("ray", "ray", "Running on Ray")
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is started again, and its chunk written again under the same name.
     actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Worker)
-    told = loading(encoder), encoder.encoding(), str(parts.folder.absolute())
+    how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
+    told = how, encoder.encoding(), str(parts.folder.absolute())
     idle = [actor.remote(*told) for _ in range(workers)] * 2
     busy: dict[Any, Any] = {}
     for chunk in missing:
@@ -58,10 +48,8 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
 def _next(ray: Any, busy: dict[Any, Any], idle: list[Any]) -> dict[str, Any]:
     (done, *_), _ = ray.wait(list(busy))
     idle.append(busy.pop(done))
-    try:
-        return ray.get(done)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
+    found: dict[str, Any] = ray.get(done)
+    return found
 
 
 class _Worker:
@@ -94,35 +82,24 @@ def embed(
     column: str = "text",
     id_column: str | None = None,
     concurrency: int = 1,
-    num_cpus: float | None = None,
-    num_gpus: float | None = None,
-    resources: dict[str, float] | None = None,
     batch_size: int = 4096,
+    ray_options: dict[str, Any] | None = None,
     **how: Any,
 ) -> Any:
     """Embeds a Ray Data set by actors, one encoder each.
 
-    Args:
-      dataset: A `ray.data.Dataset`.
-      model: Folder or hub id that every worker can read.
-      column, id_column: Of the texts, and of their ids, which are passed on.
-      concurrency, num_cpus, num_gpus, resources, batch_size: As in `Dataset.map_batches`; a TPU is
-        `resources={"TPU": 1}`.
-      **how: Of `Encoder.from_pretrained`.
-
-    Returns:
-      A lazy `ray.data.Dataset` of `id` where there is an `id_column`, `vector`, a fixed-size list of float32, or
-      `code`, fixed-size bytes, and `error`: null, or why the row has no vector.
+    `model` is what every worker can read, `ray_options` are of `map_batches`, such as `{"num_gpus": 1}` or
+    `{"resources": {"TPU": 1}}`, and `how` of `Encoder.from_pretrained`. Gives a lazy data set of `id` where there is an
+    `id_column`, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`: why a row has none, or null.
     """
     ray = optional("ray.data", "ray", "Running on Ray", "ray")
-    given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
     return dataset.map_batches(
         _Embedder,
         fn_constructor_args=({"model": model, **how}, column, id_column),
         batch_format="pyarrow",
         batch_size=batch_size,
         compute=ray.ActorPoolStrategy(size=concurrency),
-        **{name: value for name, value in given.items() if value is not None},
+        **(ray_options or {}),
     )
 
 
@@ -149,7 +126,7 @@ def fit(dataset: Any, column: str = "vector") -> Moments:
     """The moments of the vectors of a Ray Data set, such as `embed` gives; rows without a vector are left out."""
     data: Any = optional("ray.data.aggregate", "ray", "Running on Ray", "ray")
 
-    class FitMoments(data.AggregateFnV2):  # type: ignore[name-defined]
+    class FitMoments(data.AggregateFnV2):
         def __init__(self) -> None:
             super().__init__(f"moments({column})", Moments, on=column, ignore_nulls=True)
 

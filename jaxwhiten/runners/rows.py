@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row and the position behind it; `text` is None where `error` says why it cannot be read."""
+    """A row and the position behind it; `text` is None where `error` says why."""
 
     text: str | None
     id: str
@@ -82,11 +82,7 @@ class _Kept(BadRows):
 
 
 def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
-    """The rows of a file behind a position. A text file is read from there on, a table from its beginning.
-
-    Raises:
-      DataError: A row is not text, with its file and line, unless bad rows are skipped.
-    """
+    """The rows of a file behind a position. A text file is read from there on, a table from its beginning."""
     bad, name = _Kept(source.path, skip_bad), Path(source.path).name
     if source.format == "txt":
         found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=start))
