@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import glob
 import sys
-from pathlib import Path
 
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
-from jaxwhiten.errors import DataNotFoundError, InputError
+from jaxwhiten.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,12 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     import numpy as np
 
+    from jaxwhiten.datasets import corpus_files
     from jaxwhiten.runners import Parts, Source, embed_files
 
     if min(args.part_rows, args.workers) < 1:
         raise InputError("--part-rows and --workers must be at least 1.")
     sources = []
-    for path in (path for word in args.inputs for path in _files(word)):
+    for path in (str(path) for word in args.inputs for path in corpus_files(word)):
         format = format_of(path, args.format)
         if format == "txt" and (args.column or args.ids):
             raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
@@ -63,11 +62,3 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.output}: {done['rows']:,} vectors of {encoder.dimension} numbers, {size} bytes each", file=sys.stderr)
     if done["dead"]:
         print(f"note: {done['dead']:,} bad rows are left out, see {args.output}/dead-letters.jsonl", file=sys.stderr)
-
-
-def _files(word: str) -> list[str]:
-    """The file of that name, or those that match it, in order."""
-    found = [word] if Path(word).is_file() else sorted(name for name in glob.glob(word) if Path(name).is_file())
-    if not found:
-        raise DataNotFoundError(f"{word}: no such file. Give files or a pattern with *.")
-    return found

@@ -13,8 +13,6 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.runners.parts import Parts, Plan
 from jaxwhiten.runners.rows import Source
 
-RUNNERS = ("local", "ray")
-
 
 def embed_files(
     sources: Sequence[Source],
@@ -32,7 +30,7 @@ def embed_files(
     `moments` and `skip_bad` of `Plan`. Gives the rows written, the dead ones left out, and the plan's hash. DataError
     names file and line of a bad row, MismatchError both hashes where the folder holds parts of another plan.
     """
-    check_name("runner", runner, RUNNERS)
+    check_name("runner", runner, ("local", "ray"))
     parts = Parts(folder, Plan.of(encoder, list(sources), **how))
     parts.begin(encoder)
     written: Iterator[dict[str, Any]] = (parts.write(encoder, chunk) for chunk in parts.missing())

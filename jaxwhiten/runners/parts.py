@@ -201,8 +201,7 @@ def table(ids: list[str], vectors: np.ndarray, plan: Plan) -> Any:
     """An Arrow table of ids and vectors, or codes; its schema says what they are."""
     import pyarrow as pa
 
-    name = "code" if "code" in plan.encoding else "vector"
-    column = column_of(vectors, name)
+    column = column_of(vectors, name := "code" if "code" in plan.encoding else "vector")
     facts = {"format_version": io.FORMAT_VERSION, "dimension": plan.dimension, "dtype": plan.dtype}
     metadata = {"jaxwhiten": json.dumps({**facts, "encoding": plan.encoding, "plan": plan.hash})}
     schema = pa.schema([("id", pa.string()), (name, column.type)], metadata)

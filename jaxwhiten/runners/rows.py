@@ -77,8 +77,8 @@ class _Kept(BadRows):
         self.rows.append(Row(None, "", reason, Position(line, self.tell())))
 
     def taken(self) -> list[Row]:
-        rows, self.rows = self.rows, []
-        return rows
+        taken, self.rows = self.rows, []
+        return taken
 
 
 def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
@@ -115,8 +115,7 @@ def chunks(sources: list[Source], size: int, skip_bad: bool, done: dict[int, tup
             with contextlib.closing(rows(source, position, skip_bad)) as found:
                 upcoming = next(found, None)
                 while not last and number not in done:
-                    head = [upcoming] if upcoming else []
-                    chunk = [*head, *itertools.islice(found, size - len(head))]
+                    chunk = [upcoming, *itertools.islice(found, size - 1)] if upcoming else []
                     upcoming = next(found, None)
                     last = upcoming is None
                     yield Chunk(number, source, position, chunk, last)
