@@ -21,6 +21,7 @@ from jaxwhiten.errors import JaxwhitenError, speaking, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
+    "embed": "embed a corpus into parts, and go on where a run was stopped",
     "fit": "fit a whitening on sentences or vectors",
     "apply": "whiten a file of vectors",
     "merge": "merge the moments of parts of a corpus",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import add, add_knobs, add_model, check_folder, encode, knobs, load_encoder
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
-from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.errors import DataError, InputError, MismatchError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -21,7 +21,7 @@ _KEPT = 1 << 17  # of at most so many sentences vectors are kept in the cache, w
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "sentences, or vectors in a .npy file")
+    add_texts(parser, "sentences, vectors in a .npy file, or a folder of `jaxwhiten embed`")
     add_outputs(
         parser,
         "PATH",
@@ -41,6 +41,7 @@ def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> Non
 
 
 def run(args: argparse.Namespace) -> None:
+    parts = None
     from_vectors = args.input != STDIN and args.format is None and args.input.lower().endswith(".npy")
     check_outputs(args, folder=not from_vectors)
     from jaxwhiten.whitening import Moments
@@ -52,6 +53,12 @@ def run(args: argparse.Namespace) -> None:
         if not len(vectors):
             raise DataError(f"{args.input}: no vectors in it.")
         moments = Moments().update(vectors)
+    elif Path(args.input).is_dir():
+        from jaxwhiten.runners import Parts
+
+        parts = Parts(args.input)
+        encoder = _encoder_of(args.input, parts.plan.encoding) if args.output else None
+        moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
         texts = nonempty(filled, args.input)
@@ -62,7 +69,19 @@ def run(args: argparse.Namespace) -> None:
         else:
             moments = Moments().update(encode(args, encoder, first))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    write_outputs(args, moments, {"corpus": corpus, **(encoder.encoding() if encoder else {})}, encoder)
+    told = parts.plan.encoding if parts else encoder.encoding() if encoder else {}
+    write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
+
+
+def _encoder_of(path: str, told: dict[str, Any]) -> Encoder:
+    """The encoder of a folder of parts."""
+    from jaxwhiten.encoding import Encoder
+
+    known = ("model", "pooling", "max_length", "dtype", "engine")
+    encoder = Encoder.from_pretrained(**{name: told[name] for name in known if name in told})
+    if encoder.fingerprint != told["fingerprint"]:
+        raise MismatchError(f"{path}: was embedded with another {told['model']}: give the model that it was made with.")
+    return encoder
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:

@@ -20,7 +20,7 @@ _FIXED = (*_OF_TEXTS, "rescore", "option")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_texts(parser, "texts, or codes in a .npy file; with --remove ids, separated by commas, or a file of them")
+    add_texts(parser, "texts, codes in a .npy file, or a folder of embed; with --remove ids, or a file of them")
     add(parser, "-o --output DIR", "the folder to write; an index already there is replaced", required=True)
     add_model(parser)
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> None:
     check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")
+    if Path(args.input).is_dir():
+        return _save(args, _of_parts(args, options), "")
     ids, texts, skipped = _texts(args)
     Ids.of(ids, len(texts))  # refused before the texts are encoded
     encoder = load_encoder(args)
@@ -102,6 +104,22 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     encoding = {key: code.provenance[key] for key in ENCODING if code.provenance.get(key) is not None}
     known = encoding if "fingerprint" in encoding else None
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
+
+
+def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
+    """The index of a folder of `jaxwhiten embed`, under its ids; whitened by the moments of all parts."""
+    from jaxwhiten.runners import Parts
+    from jaxwhiten.search import build_index
+    from jaxwhiten.whitening import Whitening
+
+    parts, whitening = Parts(args.input), Whitening.load(args.whitening) if args.whitening else None
+    if args.whiten:
+        whitening = Whitening.from_moments(parts.moments(), n_components=args.n_components)
+    ids, vectors = parts.all()
+    if (code := getattr(vectors, "code", None)) is not None:
+        raise InputError(f"{args.input}: holds codes of {code.nbytes} bytes: index takes parts of vectors only.")
+    how: dict[str, Any] = {"codes": args.codes, "bytes": args.bytes, "rescore": args.rescore, **options}
+    return build_index(vectors, args.backend, whitening=whitening, encoding=parts.plan.encoding, ids=ids, **how)
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:

@@ -40,12 +40,9 @@ def records(
     path: str, format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
 ) -> Iterator[tuple[Any, str]]:
     """`sentences`, each behind its value in the column `ids`, or None."""
-    from jaxwhiten.datasets.tables import split_name, table_format
     from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
 
-    if format is None:
-        format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
-    check_name("format", format, FORMATS)
+    format = format_of(path, format)
     if format == "txt" and (columns or ids):
         raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
     if ids and len(columns or ()) > 1:
@@ -65,6 +62,16 @@ def records(
             yield from _cells(file.name, format, columns, ids)
 
 
+def format_of(path: str, format: str | None = None) -> str:
+    """The format that is given, or the one that the ending tells; txt for others."""
+    from jaxwhiten.datasets.tables import split_name, table_format
+
+    if format is None:
+        format = "txt" if path == STDIN or split_name(path)[1] == ".txt" else table_format(path) or "txt"
+    check_name("format", format, FORMATS)
+    return format
+
+
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     """The sentences. Some are read at once, so that a bad input is reported before a model is loaded.
 
@@ -76,15 +83,23 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
     return itertools.chain(first, texts)
 
 
-def _cells(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Iterator[tuple[Any, str]]:
-    from jaxwhiten.datasets.tables import read_header, table_rows
+def text_columns(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Sequence[str]:
+    """The columns that hold the sentences: those given, or the only one, or a usual one."""
+    from jaxwhiten.datasets.tables import read_header
 
-    if not columns:
-        header = [name for name in read_header(path, format) if name != ids]
-        usual = [name for name in _USUAL if name in header]
-        if len(header) > 1 and not usual:
-            raise DataError(f"{path}: say with --column which column holds the sentences: {', '.join(header)[:400]}.")
-        columns = usual[:1] or header
+    if columns:
+        return columns
+    header = [name for name in read_header(path, format) if name != ids]
+    usual = [name for name in _USUAL if name in header]
+    if len(header) > 1 and not usual:
+        raise DataError(f"{path}: say with --column which column holds the sentences: {', '.join(header)[:400]}.")
+    return usual[:1] or header
+
+
+def _cells(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Iterator[tuple[Any, str]]:
+    from jaxwhiten.datasets.tables import table_rows
+
+    columns = text_columns(path, format, columns, ids)
     for line, row in table_rows(path, [*columns, *([ids] if ids else [])], format):
         for name, value in zip(columns, row, strict=False):
             if not isinstance(value, str):

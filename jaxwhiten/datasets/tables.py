@@ -229,10 +229,10 @@ def read_header(path: PathLike, format: str | None = None) -> list[str]:
 
 
 def table_rows(
-    path: PathLike, columns: Sequence[str], format: str | None = None
+    path: PathLike, columns: Sequence[str], format: str | None = None, bad: BadRows | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
     """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
-    rows = _read(Path(path), columns, BadRows(path), format)
+    rows = _read(Path(path), columns, bad or BadRows(path), format)
     next(rows)
     yield from rows
 

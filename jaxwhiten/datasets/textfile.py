@@ -36,6 +36,7 @@ class BadRows:
     path: PathLike
     skip: bool = False
     count: int = 0
+    tell: Callable[[], int] = lambda: 0  # of a file of lines: the byte behind the row that was read last
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
@@ -45,19 +46,22 @@ class BadRows:
 
 
 def numbered_lines(
-    path: PathLike, bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES
+    path: PathLike, bad: BadRows | None = None, *, max_line: int = MAX_LINE_BYTES, start: tuple[int, int] = (0, 0)
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text file, plain or gzip, without their ends, each with its number from 1.
 
-    Memory is bounded by `max_line`, in bytes, for any file.
+    Memory is bounded by `max_line`, in bytes, for any file. `start` is the line behind which to begin, and its end in
+    bytes, by the `tell` of `bad`.
     """
-    path, number = Path(path), 1
+    path, number, bad = Path(path), 1, bad or BadRows(path)
     try:
         most = max(MAX_UNPACKED, _MAX_RATIO * os.stat(path).st_size)  # never reached by plain files
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else open(path, "rb") as file:
-            for number, line in lines_of(file.readline, bad or BadRows(path), max_line=max_line, most=most):
+            file.seek(start[1])
+            bad.tell = file.tell
+            for number, line in lines_of(file.readline, bad, max_line=max_line, most=most, before=start[0]):
                 yield number, line
     except FileNotFoundError:
         raise DataError(f"{path}: no such file.") from None
@@ -70,13 +74,19 @@ def numbered_lines(
 
 
 def lines_of(
-    readline: Callable[[int], bytes], bad: BadRows, *, max_line: int = MAX_LINE_BYTES, most: int = sys.maxsize
+    readline: Callable[[int], bytes],
+    bad: BadRows,
+    *,
+    max_line: int = MAX_LINE_BYTES,
+    most: int = sys.maxsize,
+    before: int = 0,
 ) -> Iterator[tuple[int, str]]:
     """`numbered_lines` of a file that is open, as they come; one of more than `most` bytes is refused.
 
-    A byte-order mark is dropped. What is left of a line that is too long is read in parts and not kept.
+    A byte-order mark is dropped. What is left of a line that is too long is read in parts and not kept. `before` is the
+    number of lines before these.
     """
-    number, total, rest = 0, 0, False
+    number, total, rest = before, 0, False
     while part := readline(max_line + 1):
         number, total = number + (not rest), total + len(part)
         if total > most:
@@ -85,12 +95,12 @@ def lines_of(
                 " so not a text file. Unpack it first if it is."
             )
         begun, rest = rest, len(part) > max_line and not part.endswith(b"\n")
-        if begun:
+        if rest:
             continue
         line = part.removesuffix(b"\n").removeprefix(_BOM if number == 1 else b"")
         if part == _BOM and number == 1:
             return
-        if rest:
+        if begun:
             bad(number, f"longer than {max_line} bytes")
         elif b"\0" in line:
             bad(number, "holds a NUL byte: not a text file, or not UTF-8")
@@ -100,6 +110,8 @@ def lines_of(
             except UnicodeDecodeError as error:
                 at = f"byte 0x{line[error.start]:02x} at position {error.start}"
                 bad(number, f"not UTF-8 ({at}): convert the file to UTF-8")
+    if rest:
+        bad(number, f"longer than {max_line} bytes")
 
 
 def read_lines(path: PathLike, *, limit: int) -> list[str]:

@@ -1,0 +1,64 @@
+"""`jaxwhiten embed INPUT... --output DIR`: a corpus to parts on disk, which `fit` and `index` read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from jaxwhiten.commands.arguments import add, add_model, load_encoder
+from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
+from jaxwhiten.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    what = "files of texts, or patterns with *: .txt with one per line, .tsv, .csv, .jsonl or .parquet"
+    add(parser, "inputs", what, nargs="+", metavar="INPUT")
+    add(parser, "-o --output DIR", "the folder of the parts; a run that was stopped goes on there", required=True)
+    add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
+    add(parser, "--column NAME", "of a table: the texts. Default: the only column, or sentence, or text")
+    add(parser, "--id COLUMN", "of a table: the texts' own ids; default: file:line", dest="ids")
+    add_model(parser)
+    add(parser, "--runner RUNNER", "local, or ray; default: local", default="local")
+    add(parser, "--workers N", "of Ray; default: 2", type=int, default=2)
+    add(parser, "--float16", "keep vectors in float16; default: float32")
+    add(
+        parser,
+        "--part-rows N",
+        "rows of a part, which is what a killed run loses; default: 65536",
+        type=int,
+        default=65_536,
+    )
+    add(parser, "--moments FILE", "the moments of all vectors to write beside, for `jaxwhiten fit` and `merge`")
+    add(parser, "--skip-bad", "leave rows out that are not text, and list them in DIR/dead-letters.jsonl")
+
+
+def run(args: argparse.Namespace) -> None:
+    import numpy as np
+
+    from jaxwhiten.datasets import corpus_files
+    from jaxwhiten.runners import Parts, Source, embed_files
+
+    if min(args.part_rows, args.workers) < 1:
+        raise InputError("--part-rows and --workers must be at least 1.")
+    sources = []
+    for path in (str(path) for word in args.inputs for path in corpus_files(word)):
+        format = format_of(path, args.format)
+        if format == "txt" and (args.column or args.ids):
+            raise InputError(f"{path}: a text file has no columns; leave --column and --id out, or say --format.")
+        columns = [None] if format == "txt" else text_columns(path, format, args.column and [args.column], args.ids)
+        sources.append(Source(path, format, columns[0], args.ids))
+    how = {
+        "part_rows": args.part_rows,
+        "float16": args.float16,
+        "moments": bool(args.moments),
+        "skip_bad": args.skip_bad,
+    }
+    encoder = load_encoder(args)
+    done = embed_files(sources, args.output, encoder, runner=args.runner, workers=args.workers, **how)
+    parts = Parts(args.output)
+    if args.moments:
+        parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})
+    size = encoder.dimension * np.dtype(parts.plan.dtype).itemsize
+    print(f"{args.output}: {done['rows']:,} vectors of {encoder.dimension} numbers, {size} bytes each", file=sys.stderr)
+    if done["dead"]:
+        print(f"note: {done['dead']:,} bad rows are left out, see {args.output}/dead-letters.jsonl", file=sys.stderr)

@@ -1,0 +1,49 @@
+"""Files to parts on this machine, or on Ray's actors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+from jaxwhiten.encoding import Encoder
+from jaxwhiten.errors import check_name
+from jaxwhiten.io import PathLike
+from jaxwhiten.runners.parts import Parts, Plan
+from jaxwhiten.runners.rows import Source
+
+
+def embed_files(
+    sources: Sequence[Source],
+    folder: PathLike,
+    encoder: Encoder,
+    *,
+    runner: str = "local",
+    workers: int = 2,
+    show_progress: bool | None = None,
+    **how: Any,
+) -> dict[str, Any]:
+    """Embeds files into parts; a run that was killed goes on with what is missing.
+
+    `runner` is `"local"` or `"ray"`, whose `workers` get copies of the encoder; `how` are `float16`, and `part_rows`,
+    `moments` and `skip_bad` of `Plan`. Gives the rows written, the dead ones left out, and the plan's hash. DataError
+    names file and line of a bad row, MismatchError both hashes where the folder holds parts of another plan.
+    """
+    check_name("runner", runner, ("local", "ray"))
+    parts = Parts(folder, Plan.of(encoder, list(sources), **how))
+    parts.begin(encoder)
+    written: Iterator[dict[str, Any]] = (parts.write(encoder, chunk) for chunk in parts.missing())
+    if runner == "ray":
+        from jaxwhiten.runners.ray import write_parts
+
+        written = write_parts(parts, encoder, parts.missing(), workers)
+    rows = bytes_read = 0
+    with tqdm(unit="row", desc="embed", disable=None if show_progress is None else not show_progress) as bar:
+        for record in written:
+            rows += record["rows"]
+            bytes_read += record["end"][1] - record["start"][1]
+            if bytes_read:  # of text files: time left by the rows that their bytes hold so far
+                bar.total = round(sum(source["size"] for source in parts.plan.inputs) * rows / bytes_read)
+            bar.update(record["rows"])
+    return parts.finish()

@@ -1,0 +1,122 @@
+"""Rows of a corpus' files in chunks of fixed size, from any position on: what a part is made of."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxwhiten.datasets.tables import table_rows
+from jaxwhiten.datasets.textfile import BadRows, numbered_lines
+from jaxwhiten.errors import DataError
+
+MAX_TEXT = 1 << 20  # characters; a text beyond is a file in the wrong place
+_ENDS = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file of texts: lines, or a column of a table, beside it one of ids."""
+
+    path: str
+    format: str = "txt"
+    column: str | None = None
+    ids: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What tells the file from another under its name: its size, and a hash of its first and last bytes."""
+        try:
+            with open(self.path, "rb") as file:
+                size = Path(self.path).stat().st_size
+                digest = hashlib.sha256(file.read(_ENDS))
+                file.seek(max(0, size - _ENDS))
+                digest.update(file.read(_ENDS))
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be read ({error.strerror}): give a file that is there.") from None
+        return {**dataclasses.asdict(self), "size": size, "ends": digest.hexdigest()[:24]}
+
+
+class Position(NamedTuple):
+    """Behind a line of a file, counted from 1, and the byte where the next one begins; tables have no byte."""
+
+    line: int = 0
+    byte: int = 0
+
+
+class Row(NamedTuple):
+    """A row and the position behind it; `text` is None where `error` says why."""
+
+    text: str | None
+    id: str
+    error: str
+    end: Position
+
+
+class Chunk(NamedTuple):
+    """Rows of one file, bad ones included; `last` of the file."""
+
+    number: int
+    source: Source
+    start: Position
+    rows: list[Row]
+    last: bool
+
+
+@dataclasses.dataclass
+class _Kept(BadRows):
+    """Bad rows, kept with their reasons until they are taken."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+
+    def __call__(self, line: int, reason: str) -> None:
+        super().__call__(line, reason)
+        self.rows.append(Row(None, "", reason, Position(line, self.tell())))
+
+    def taken(self) -> list[Row]:
+        taken, self.rows = self.rows, []
+        return taken
+
+
+def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
+    """The rows of a file behind a position. A text file is read from there on, a table from its beginning."""
+    bad, name = _Kept(source.path, skip_bad), Path(source.path).name
+    if source.format == "txt":
+        found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=start))
+    else:
+        columns = [source.column, source.ids] if source.ids else [source.column]
+        found = table_rows(source.path, columns, source.format, bad)  # type: ignore[arg-type]
+    for line, (text, *ids) in found:
+        yield from (row for row in bad.taken() if row.end.line > start.line)
+        if line <= start.line:
+            continue
+        if not isinstance(text, str):
+            bad(line, f"{source.column!r} is {text!r:.80}, not text")
+        elif len(text) > MAX_TEXT:
+            bad(line, f"longer than {MAX_TEXT} characters")
+        else:
+            yield Row(text, str(ids[0]) if ids else f"{name}:{line}", "", Position(line, bad.tell()))
+    yield from (row for row in bad.taken() if row.end.line > start.line)
+
+
+def chunks(sources: list[Source], size: int, skip_bad: bool, done: dict[int, tuple[Position, bool]]) -> Iterator[Chunk]:
+    """The chunks that are not `done`, which has the ends of those that are, by number, and whether of their file."""
+    number = 0
+    for source in sources:
+        position, last = Position(), False
+        while not last:
+            if number in done:
+                position, last = done[number]
+                number += 1
+                continue
+            with contextlib.closing(rows(source, position, skip_bad)) as found:
+                upcoming = next(found, None)
+                while not last and number not in done:
+                    chunk = [upcoming, *itertools.islice(found, size - 1)] if upcoming else []
+                    upcoming = next(found, None)
+                    last = upcoming is None
+                    yield Chunk(number, source, position, chunk, last)
+                    position, number = chunk[-1].end if chunk else position, number + 1

@@ -1,0 +1,182 @@
+"""Parts of a corpus: resumed at any point they are those of an unbroken run, and nothing is lost in silence."""
+
+import functools
+import json
+import operator
+import random
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Moments
+from jaxwhiten.commands import cli
+from jaxwhiten.errors import DataError, FormatError, MismatchError, OutputError
+from jaxwhiten.runners import Parts, Source, embed_files, parts, rows
+from tests.commands.conftest import generated
+
+pytest.importorskip("pyarrow", reason="the extra data")
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")
+TEXTS = generated(103)
+HOW = {"part_rows": 10, "moments": True, "show_progress": False}
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_model):
+    return Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+
+
+@pytest.fixture
+def sources(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS[:40]) + "\n")
+    lines = [json.dumps({"key": f"k{i}", "text": text}) for i, text in enumerate(TEXTS[40:75])]
+    (tmp_path / "b.jsonl").write_text("\n".join(lines))
+    pq.write_table(pa.table({"text": TEXTS[75:]}), tmp_path / "c.parquet")
+    b = Source(str(tmp_path / "b.jsonl"), "jsonl", "text", "key")
+    return [Source(str(tmp_path / "a.txt")), b, Source(str(tmp_path / "c.parquet"), "parquet", "text")]
+
+
+def read(folder):
+    ids, vectors = zip(*Parts(folder).blocks(), strict=True)
+    return functools.reduce(operator.iadd, ids, []), np.concatenate(vectors)
+
+
+class Killed(BaseException):
+    """Ends a run at once, as a signal does."""
+
+
+def test_a_run_that_is_killed_anywhere_ends_equal_to_an_unbroken_one(encoder, sources, tmp_path, monkeypatch):
+    done = embed_files(sources, tmp_path / "whole", encoder, **HOW)
+    assert (done["rows"], done["dead"]) == (103, 0)
+    ids, vectors = read(tmp_path / "whole")
+    assert ids[:2] == ["a.txt:1", "a.txt:2"]
+    assert ids[40:42] == ["k0", "k1"]
+    assert ids[75] == "c.parquet:1"
+    np.testing.assert_allclose(vectors, encoder.encode(TEXTS), atol=1e-6)
+    alone, moments = Moments().update(vectors.astype(np.float64)), Parts(tmp_path / "whole").moments()
+    np.testing.assert_allclose(moments.M2, alone.M2, rtol=1e-12, atol=1e-12 * np.abs(alone.M2).max())
+
+    rng, real, kills = random.Random(0), parts.io.atomic_path, 0
+
+    def atomic_path(path):
+        if rng.random() < 0.3:
+            raise Killed if rng.random() < 0.9 else OutputError(f"{path}: no space left")
+        return real(path)
+
+    monkeypatch.setattr(parts.io, "atomic_path", atomic_path)
+    for _ in range(200):
+        try:
+            embed_files(sources, tmp_path / "broken", encoder, **HOW)
+            break
+        except (Killed, OutputError):
+            kills += 1
+    monkeypatch.undo()
+    assert kills > 3
+    assert embed_files(sources, tmp_path / "broken", encoder, **HOW) == done
+    again = read(tmp_path / "broken")
+    assert again[0] == ids
+    assert np.array_equal(again[1], vectors)
+    assert Parts(tmp_path / "broken").moments().n == 103
+
+
+def test_parts_that_are_gone_are_made_again_and_no_others(encoder, sources, tmp_path, monkeypatch):
+    folder = tmp_path / "parts"
+    embed_files(sources, folder, encoder, **HOW)
+    before = read(folder)
+    for number in (2, 5, 9):
+        (folder / f"part-{number:06d}.parquet").unlink()
+    with pytest.raises(FormatError, match="not finished"):
+        Parts(folder).moments()
+    made, write = [], Parts.write
+    monkeypatch.setattr(Parts, "write", lambda self, e, chunk: made.append(chunk.number) or write(self, e, chunk))
+    embed_files(sources, folder, encoder, **HOW)
+    assert made == [2, 5, 9]
+    after = read(folder)
+    assert after[0] == before[0]
+    assert np.array_equal(after[1], before[1])
+
+
+def test_other_settings_are_refused_with_both_hashes(encoder, sources, tmp_path):
+    embed_files(sources, tmp_path / "parts", encoder, **HOW)
+    hash = Parts(tmp_path / "parts").plan.hash[:16]
+    with pytest.raises(MismatchError, match=rf"of plan {hash}, these settings of \w{{16}}, which differ in encoding"):
+        embed_files(sources, tmp_path / "parts", encoder.with_pooling("cls"), **HOW)
+    (tmp_path / "a.txt").write_text("another text\n")
+    with pytest.raises(MismatchError, match="differ in inputs"):
+        embed_files(sources, tmp_path / "parts", encoder, **HOW)
+
+
+@pytest.mark.parametrize("at", [0, 9, 10, 24])
+def test_poisoned_rows_are_told_with_file_and_row(encoder, tmp_path, at):
+    lines = [text.encode() for text in TEXTS[:25]]
+    for number, bad in enumerate((b"\xff\xfe", b"x" * 10_000_000, b"x" * (17 << 20))):
+        path = tmp_path / f"{number}.txt"
+        path.write_bytes(b"\n".join([*lines[:at], bad, *lines[at + 1 :]]))
+        with pytest.raises(DataError, match=rf"{number}\.txt, line {at + 1}: "):
+            embed_files([Source(str(path))], tmp_path / f"stopped-{number}", encoder, **HOW)
+        folder = tmp_path / f"kept-{number}"
+        done = embed_files([Source(str(path))], folder, encoder, skip_bad=True, **HOW)
+        assert (done["rows"], done["dead"]) == (24, 1)
+        assert json.loads((folder / "dead-letters.jsonl").read_text())["row"] == at + 1
+        assert read(folder)[0] == [f"{number}.txt:{i + 1}" for i in range(25) if i != at]
+
+
+def test_a_row_that_is_not_a_string(encoder, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a cat"}\n{"text": 7}\n{"text": null}\n{"text": "a dog"}\n')
+    source = Source(str(tmp_path / "t.jsonl"), "jsonl", "text")
+    done = embed_files([source], tmp_path / "parts", encoder, skip_bad=True, **{**HOW, "part_rows": 2})
+    dead = [json.loads(line) for line in (tmp_path / "parts" / "dead-letters.jsonl").read_text().splitlines()]
+    assert done["rows"] == 2
+    assert [letter["row"] for letter in dead] == [2, 3]
+
+
+def test_a_recorded_run_opens_no_text_and_few_bytes(encoder, tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(TEXTS))
+    embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
+    for name in ("manifest.json", "part-000010.json"):
+        (tmp_path / "parts" / name).unlink()
+    seen = []
+    real = rows.numbered_lines
+    follow = lambda path, bad, start: seen.append(start) or real(path, bad, start=start)  # noqa: E731
+    monkeypatch.setattr(rows, "numbered_lines", follow)
+    embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
+    assert [tuple(start) for start in seen] == [(100, len("\n".join(TEXTS[:100]).encode()) + 1)]
+
+
+def test_the_commands(tiny_model, encoder, sources, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    model = ["--model", str(tiny_model), "--pooling", "mean", "--max-length", "32"]
+    words = ["embed", str(tmp_path / "*.txt"), *model, "--part-rows", "16", "--float16"]
+    words += ["-o", str(tmp_path / "parts"), "--moments", str(tmp_path / "m.safetensors")]
+    assert cli.main(words) == 0
+    assert "40 vectors of 32 numbers, 64 bytes each" in capsys.readouterr().err
+    assert Moments.load(tmp_path / "m.safetensors").n == 40
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(tmp_path / "parts" / "part-000000.parquet")
+    kind = schema.field("vector").type
+    assert (str(kind.value_type), kind.list_size) == ("halffloat", 32)
+    assert json.loads(schema.metadata[b"jaxwhiten"])["encoding"]["fingerprint"] == encoder.fingerprint
+    assert cli.main(["fit", str(tmp_path / "parts"), "-k", "4", "-o", str(tmp_path / "whitened")]) == 0
+    assert Encoder.from_pretrained(tmp_path / "whitened").dimension == 4
+    assert cli.main([*words[:-1], str(tmp_path / "n.safetensors"), "--skip-bad"]) == 2
+    assert "differ in skip_bad" in capsys.readouterr().err
+    pytest.importorskip("faiss")
+    assert cli.main(["index", str(tmp_path / "parts"), "--whiten", "-k", "4", "-o", str(tmp_path / "index")]) == 0
+    assert cli.main(["search", str(tmp_path / "index"), TEXTS[3], "-k", "1"]) == 0
+    assert "a.txt:4" in capsys.readouterr().out
+
+
+def test_codes_are_fixed_size_bytes_that_know_their_code(encoder, tmp_path):
+    from jaxwhiten.codes import SpectrumCode
+
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    vectors = encoder.encode(TEXTS)
+    coded = encoder.with_code(SpectrumCode(bytes=4).fit(vectors))
+    embed_files([Source(str(tmp_path / "a.txt"))], tmp_path / "parts", coded, **HOW)
+    (_, first), *_ = Parts(tmp_path / "parts").blocks()
+    assert first.shape == (10, 4)
+    np.testing.assert_allclose(first.decode(), coded.encode(TEXTS[:10]).decode(), rtol=1e-5)
