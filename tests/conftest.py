@@ -121,7 +121,7 @@ _EXTRAS = {
     "pyarrow": "data",
     "pymilvus": "databases",
     "qdrant_edge": "databases",
-    "ray": "scale",
+    "ray": "ray",
     "sentence_transformers": "parity",
     "sklearn": "test",
     "sqlite_vec": "databases",
