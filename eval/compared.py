@@ -1,14 +1,15 @@
-"""Tables over several runs of `eval.codes`, for `eval.tables`: codes over tasks, and rules for γ over encoders."""
+"""Tables over several runs, for `eval.tables`: codes over tasks, rules for γ over encoders, ways to another encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten.report import Run, Table
-from jaxwhiten.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate
+from jaxwhiten.report.results import SIGNIFICANT, CodeRow, CodesHeader, Estimate, UpgradeHeader, UpgradeRow
 from jaxwhiten.whitening import SPREAD_OUT, TUNED
 
 _CODE = "spectrum"
@@ -97,4 +98,73 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
     return Table(heads, cells, 2, "Points of MRR@10 lost against the best γ of the same row; the worst of the sizes.")
 
 
-VIEWS: dict[str, Callable[[Sequence[CodesRun]], Table]] = {"tasks_table": tasks_table, "regret_table": regret_table}
+UpgradeRun = Run[UpgradeHeader, UpgradeRow]
+
+
+def _pairs(runs: Sequence[UpgradeRun]) -> list[tuple[str, str, list[UpgradeRow]]]:
+    """The rows of each search and pair of encoders."""
+    found: dict[tuple[str, str], list[UpgradeRow]] = {}
+    for run in runs:
+        for row in run.rows:
+            found.setdefault((run.header.dataset.name, f"{row.model} → {row.new}"), []).append(row)
+    return [(*names, rows) for names, rows in found.items()]
+
+
+def _points(row: UpgradeRow) -> str:
+    return f"{100 * row.mrr_at_10:.2f}{row.versus_stay.mark if row.versus_stay else ' '}".strip()
+
+
+def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
+    """Each way from an encoder to another, the maps with the most pairs; what the old index finds, and what to do."""
+    cells, heads = [], list[str]()
+    for data, pair, rows in _pairs(runs):
+        most = max(row.n_fit for row in rows)
+        ways = {row.method: row for row in rows if row.n_fit in (0, most) and not row.candidates}
+        reads = [row for row in rows if row.candidates]
+        shown = [name for name in ways if name != "everything" and "isotrieve" not in name] + ["everything"]
+        heads = ["data", "old → new", *shown[:-1], *(f"on read, {row.candidates}" for row in reads), shown[-1]]
+        heads += [f"old recall@{row.candidates}" for row in reads[-1:]]
+        heads += [f"texts per query, {row.candidates}" for row in reads[-1:]] + ["advice"]
+        run = next(run for run in runs if run.header.dataset.name == data)
+        told = [f"{row.old_recall or 0:.3f}" for row in reads[-1:]] + [f"{row.embedded or 0:.1f}" for row in reads[-1:]]
+        figures = [_points(row) for row in (*(ways[name] for name in shown[:-1]), *reads, ways[shown[-1]])]
+        cells.append([data, pair, *figures, *told, run.header.advice[pair].partition(":")[0].partition(" (")[0]])
+    caption = f"MRR@10 x 100. {SIGNIFICANT}: its difference to staying has an interval that leaves out 0."
+    return Table(heads, cells, 2, caption)
+
+
+def intervals_table(runs: Sequence[UpgradeRun]) -> Table:
+    """Differences to staying and to everything, with their intervals, of what is embedded on read and everything."""
+    cells = []
+    for data, pair, rows in _pairs(runs):
+        for row in rows:
+            if row.method in ("on read", "everything") or (row.method == "fuse" and row.n_fit == rows[-3].n_fit):
+                ends = [
+                    "" if e is None else f"{e.value:+.2f} ({e.low:+.2f} to {e.high:+.2f})"
+                    for e in (row.versus_stay, row.versus_everything)
+                ]
+                method = f"{row.method}, {row.candidates}" if row.candidates else row.method
+                share = row.mrr_at_10 / rows[-1].mrr_at_10
+                cells.append([data, pair, method, f"{100 * share:.1f} %", *ends])
+    return Table(["data", "old → new", "way", "of everything", "to staying", "to everything"], cells, 3)
+
+
+def maps_table(runs: Sequence[UpgradeRun]) -> Table:
+    """Every map by the number of its pairs, as differences to staying."""
+    cells, counts = [], sorted({row.n_fit for run in runs for row in run.rows if row.n_fit})
+    for data, pair, rows in _pairs(runs):
+        stay = f"{100 * rows[0].mrr_at_10:.2f}"
+        for method in dict.fromkeys(row.method for row in rows if row.n_fit):
+            by = {row.n_fit: e for row in rows if row.method == method and (e := row.versus_stay)}
+            shown = [f"{by[n].value:+.2f}{by[n].mark}".strip() if n in by else "" for n in counts]
+            cells.append([data, pair, stay, method, *shown])
+    return Table(["data", "old → new", "stay", "map", *(f"{n:,} pairs" for n in counts)], cells, 4)
+
+
+VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
+    "tasks_table": tasks_table,
+    "regret_table": regret_table,
+    "upgrade_table": upgrade_table,
+    "intervals_table": intervals_table,
+    "maps_table": maps_table,
+}

@@ -30,6 +30,7 @@ COMMANDS = {
     "score": "tell how well similarities follow the scores of your own pairs, raw and whitened",
     "index": "encode texts and build a search index",
     "search": "find the texts of an index nearest to a query",
+    "upgrade": "search an index by a better encoder, embedding only the texts that are found",
     "drift": "tell whether an index or a model fits new texts, or should be fitted again",
     "distil-static": "make a table of token vectors to stand in for an encoder",
     "export": "write an encoder and its whitening for other libraries",

@@ -54,11 +54,14 @@ def run(args: argparse.Namespace) -> None:
 def _inspect_index(args: argparse.Namespace) -> None:
     """What the header of an index says."""
     from jaxwhiten.search.header import read_header
+    from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
     header = read_header(args.file)
     told = {name: getattr(header, name) for name in ("backend", "options", "size", "dimension", "codes", "rescore")}
     told |= {"ids": "own" if "ids.json" in header.files else "numbers", "texts": "documents.jsonl" in header.files}
     told |= {"whitening": header.whitening and header.whitening["k"], "encoding": header.encoding}
+    if upgrade := read_upgrade(args.file, header.encoding):
+        told["upgrade"] = f"{share_embedded(args.file, header, upgrade):.1%} by {upgrade['new']['model']}"
     if args.json:
         return print(json.dumps(io.to_json({"file": args.file, "kind": "index", **told}), ensure_ascii=False))
     for name, value in told.items():

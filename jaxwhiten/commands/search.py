@@ -6,8 +6,10 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.errors import InputError, MismatchError, ModelError
@@ -36,7 +38,6 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
 
     In float32 one `engine` may take the place of another.
     """
-    from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import load_index
 
     index = load_index(path)
@@ -45,13 +46,20 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
             " Build it with `jaxwhiten index`."
         )
-    told = {"dtype": "float32", "engine": "jax"} | index.encoding
+    return index, encoder_of(index.encoding, path, model, engine)
+
+
+def encoder_of(encoding: Mapping[str, Any], path: str, model: str | None = None, engine: str | None = None) -> Encoder:
+    """The encoder that an index says it was encoded with, likewise."""
+    from jaxwhiten.encoding import Encoder
+
+    told = {"dtype": "float32", "engine": "jax"} | dict(encoding)
     if model is None and (folder := told.get("folder")):
         places = [Path(told["model"]), Path(path).resolve().parent / told["model"], Path(folder)]
         model = next((str(place) for place in places if place.is_dir()), None)
         if model is None:
             raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
-    return index, Encoder.from_pretrained(
+    return Encoder.from_pretrained(
         model or told["model"],
         pooling=told["pooling"] or "auto",
         max_length=told["max_length"],
@@ -65,14 +73,19 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("The query is empty: give a sentence to search for.")
 
     from jaxwhiten.encoding import CrossEncoder
-    from jaxwhiten.search import rerank_hits, search_text
+    from jaxwhiten.search import Upgraded, rerank_hits, search_text
+    from jaxwhiten.search.upgraded import read_upgrade
 
     index, encoder = open_index(args.index, args.model, args.engine)
+    find: Any = partial(search_text, index, encoder)
+    if upgrade := read_upgrade(args.index, index.encoding):
+        new = encoder_of(upgrade["new"], args.index)
+        find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
     reranker = CrossEncoder.from_pretrained(args.rerank) if args.rerank else None
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
     # From stdin each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):
-        (hits,) = search_text(index, encoder, [query], k)
+        (hits,) = find([query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         if args.json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))

@@ -215,6 +215,20 @@ class StaticRow(Row):
     base: str | None = None  # the method of the same teacher and dimensions that `versus` is the difference to
 
 
+@dataclass(frozen=True, kw_only=True)
+class UpgradeRow(Row):
+    """One way of `eval.upgrade` to search an index of `model` by another encoder; `n_fit` are the pairs of a map."""
+
+    new: str  # the other encoder
+    method: str
+    mrr_at_10: float
+    candidates: int | None = None  # of the old index per query, on read
+    old_recall: float | None = None  # of the documents wanted, among so many candidates
+    embedded: float | None = None  # texts per query
+    versus_stay: Estimate | None = None  # differences of the MRR@10, in points
+    versus_everything: Estimate | None = None
+
+
 @dataclass(frozen=True)
 class Machine:
     """Where a run was made, and the most memory its process held."""
@@ -365,3 +379,11 @@ class StaticHeader(Header):
     dataset: Dataset
     tasks: tuple[str, ...]
     protocol: StaticProtocol
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeHeader(Header):
+    program: str = "eval.upgrade"
+    dataset: Dataset
+    protocol: dict[str, str]
+    advice: dict[str, str]  # by pair of encoders

@@ -26,6 +26,7 @@ _KINDS: dict[str, tuple[type[results.Header], type[results.Row]]] = {
     results.RetrievalHeader.program: (results.RetrievalHeader, results.RetrievalRow),
     results.CodesHeader.program: (results.CodesHeader, results.CodeRow),
     results.StaticHeader.program: (results.StaticHeader, results.StaticRow),
+    results.UpgradeHeader.program: (results.UpgradeHeader, results.UpgradeRow),
 }
 
 HeaderT = TypeVar("HeaderT", bound=results.Header)

@@ -4,3 +4,4 @@ from jaxwhiten.search.index import BACKENDS, Hit, Index, build_index, load_index
 from jaxwhiten.search.locks import locked
 from jaxwhiten.search.semantic import paraphrase_mining, paraphrase_mining_embeddings, semantic_search
 from jaxwhiten.search.text import add_text, rerank_hits, search_text
+from jaxwhiten.search.upgraded import Upgraded

@@ -43,7 +43,7 @@ from jaxwhiten.whitening import Whitening, check_provenance
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
-_DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
+DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
 # What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
@@ -272,7 +272,7 @@ class Index(About):
         if self.fitted is not None:
             self.fitted.save(folder / _FITTED)
         if self.documents is not None:
-            with open(folder / _DOCUMENTS, "w", encoding="utf-8") as file:
+            with open(folder / DOCUMENTS, "w", encoding="utf-8") as file:
                 file.writelines(json.dumps(text, ensure_ascii=False) + "\n" for text in self.documents)
 
 
@@ -358,7 +358,7 @@ def build_index(
         size=len(vectors),
         input_dimension=prepare.inputs,
         dimension=prepare.outputs,
-        encoding=None if encoding is None else _with_folder(encoding),
+        encoding=None if encoding is None else with_folder(encoding),
         whitening=inside,
         codes=None if coding is None else {"name": coding.name, "bytes": coding.bytes},
         rescore=rescore,
@@ -402,7 +402,7 @@ def _load(folder: Path, header: Header) -> Index:
     kind = BACKENDS[header.backend]
     options = from_json(kind.Options, header.options, f"{folder / HEADER}: options", "Build the index again.")
     files = {name: verified(folder, entry) for name, entry in header.files.items()}
-    documents = read_documents(files[_DOCUMENTS], header.size) if _DOCUMENTS in files else None
+    documents = read_documents(files[DOCUMENTS], header.size) if DOCUMENTS in files else None
     table = Ids.read(files.get(_IDS), header.size)
     fitted = rescoring = None
     if _FITTED in files:
@@ -422,7 +422,7 @@ def _load(folder: Path, header: Header) -> Index:
     return index
 
 
-def _with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
+def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
     """How documents were encoded, with the place of a model that is a folder here."""
     folder = Path(str(encoding.get("model")))
     return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)

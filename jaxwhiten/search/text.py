@@ -40,12 +40,12 @@ def document_vectors(
 ) -> Float[np.ndarray, "n d"]:
     """The vectors that `add_text` adds; ids that the index does not take are refused before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
-    encoder, pooling = _of_index(index, encoder)
+    encoder, pooling = of_index(index, encoder)
     found: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
     return found
 
 
-def _of_index(index: Index, encoder: Any) -> tuple[Any, str]:
+def of_index(index: Index, encoder: Any) -> tuple[Any, str]:
     """The encoder of an index's vectors and their pooling; MismatchError where it is another."""
     encoder = encoder.without_code()
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
@@ -67,7 +67,7 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
     if isinstance(queries, str):
         raise InputError(f"The queries must be a list of sentences, not one string: [{queries!r:.80}].")
     index.check_k(k)
-    encoder, pooling = _of_index(index, encoder)
+    encoder, pooling = of_index(index, encoder)
     if not len(queries):
         return []
     vectors = encoder.encode(list(queries), pooling=pooling, prompt=encoder.prompt_for("query"))

@@ -1,0 +1,247 @@
+"""Another encoder over an index that is there: what staying, mapping, fusing, embedding on read and all over give.
+
+`python -m eval.upgrade [--config configs/upgrade.py] [--config.key=value ...]`
+
+For every ordered pair of encoders: the old one as it is (stay); old documents mapped to where the new encoder's queries
+are (map); the scores of both added (fuse); the old index's first documents embedded and scored by the new encoder (on
+read, `jaxwhiten.search.Upgraded`); all embedded (everything). Writes `results.json` and `run.json` to the folder `out`,
+and prints a table and what to do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+import jaxwhiten
+from eval import compared, measure
+from eval.common import finish, header_fields, make_folder, say
+from eval.intervals import estimate
+from eval.searches import load_search
+from eval.settings import choices, integers, words
+from jaxwhiten import Encoder, Whitening, metrics, report
+from jaxwhiten.commands import launch
+from jaxwhiten.encoding import EmbeddingStore
+from jaxwhiten.errors import InputError, optional
+from jaxwhiten.methods import EncoderMap
+from jaxwhiten.methods.between import KINDS
+from jaxwhiten.report import results
+from jaxwhiten.search import Upgraded, build_index
+
+PEERS = ("isotrieve-ridge", "isotrieve-procrustes")
+FIRST = 10
+ENOUGH = 0.995  # of the MRR@10 of everything
+STAY, MAP, FUSE, ON_READ, EVERYTHING = "stay", "map", "fuse", "on read", "everything"
+
+
+@dataclass(frozen=True)
+class Side:
+    """Vectors of the documents and the queries by one encoder."""
+
+    label: str
+    pooling: str
+    whitened: bool
+    encoder: Encoder
+    documents: np.ndarray
+    queries: np.ndarray
+
+
+class Recorded:
+    """Stands for an encoder whose vectors of some texts are known, and are read by the texts' numbers."""
+
+    def __init__(self, label: str, documents: np.ndarray, queries: np.ndarray) -> None:
+        self.vectors = np.concatenate([documents, queries])
+        self.head, self.pooling, self.label = SimpleNamespace(code=None), "auto", label
+
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+        return {"model": self.label, "fingerprint": self.label, "pooling": self.pooling, "max_length": 1}
+
+    def without_code(self) -> Recorded:
+        return self
+
+    def prompt_for(self, role: str) -> None:
+        return None
+
+    def encode(self, texts: Sequence[str], pooling: str | None = None, prompt: str | None = None) -> np.ndarray:
+        return self.vectors[np.array(list(texts), np.int64)]
+
+
+def main(config: ConfigDict) -> None:
+    started = time.perf_counter()
+    kinds, counts = choices("kinds", config.kinds, (*KINDS, *PEERS)), integers("pairs", config.pairs)
+    candidates = integers("candidates", config.candidates)
+    out = Path(config.out)
+    make_folder(out)
+    data = load_search(config.dataset, config.data_dir or None)
+    _, asked, gold = measure.asked(data, config.queries)
+    store, encoding = EmbeddingStore(config.cache or None), time.perf_counter()
+    sides = [encoded(said, config, store, data.documents, asked) for said in words("encoders", config.encoders)]
+    if len(sides) < 2:
+        raise InputError("config.encoders: names one encoder; an upgrade is from one to another.")
+    took = results.Encoding(
+        time.perf_counter() - encoding,
+        len(sides) * (len(data.documents) + len(asked)),
+        0,
+        note="what is in the cache is read",
+    )
+    say(f"{data.name}: {len(data.documents):,} documents, {len(asked):,} queries")
+    header = results.UpgradeHeader(
+        title=f"Upgrades on {data.name}",
+        dataset=results.Dataset(data.name, len(data.documents), len(asked), dict(data.counts)),
+        protocol={
+            "quality": f"MRR@{FIRST} x 100 of {len(asked):,} queries with gold",
+            "pairs": "documents drawn at random, under both encoders",
+            "fuse": f"cosines of the old encoder and of the map ({config.fuse}), each scaled by query, added",
+        },
+        advice={},
+        **header_fields(config, sides[0].encoder, took),
+    )
+    run = report.Run(header)
+    for old, new in itertools.permutations(sides, 2):
+        rows = measured(old, new, gold, kinds, counts, candidates, config)
+        run.rows.extend(rows)
+        run.header.advice[f"{old.label} → {new.label}"] = said = advice(rows)
+        run.save(out)
+        say(f"{old.label} → {new.label}: {said}")
+    run = finish(run, out, started, resamples=config.bootstrap)
+    print(compared.upgrade_table([run]).text())
+    for pair, said in run.header.advice.items():
+        print(f"{pair}: {said}")
+
+
+def encoded(
+    said: str, config: ConfigDict, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
+) -> Side:
+    """The vectors by an encoder as the config names it."""
+    model, pooling, *more = said.split()
+    if more not in ([], ["whitened"]):
+        raise InputError(f"config.encoders: {said!r} is not MODEL POOLING or MODEL POOLING whitened.")
+    options = {name: config[name] for name in ("max_length", "dtype", "engine")}
+    encoder = Encoder.from_pretrained(model, pooling=pooling, **options).without_code()
+    vectors = [np.asarray(store.encode(encoder, list(texts))) for texts in (documents, queries)]
+    if more:
+        whitening = Whitening().fit(vectors[0])
+        vectors = [whitening.transform(part) for part in vectors]
+    label = Path(model).name + (", whitened" if more else "")
+    return Side(label, pooling, bool(more), encoder, *map(jaxwhiten.normalize, vectors))
+
+
+def measured(
+    old: Side,
+    new: Side,
+    gold: metrics.Gold,
+    kinds: Sequence[str],
+    counts: Sequence[int],
+    candidates: Sequence[int],
+    config: ConfigDict,
+) -> list[results.UpgradeRow]:
+    """Every way from one encoder to another."""
+    stay, full = [ranked(side.queries @ side.documents.T) for side in (old, new)]
+    ranks = {name: metrics.reciprocal_ranks(ids, gold, FIRST) for name, ids in ((STAY, stay), (EVERYTHING, full))}
+
+    def row(method: str, own: np.ndarray, n_fit: int = 0, **more: Any) -> results.UpgradeRow:
+        def points(base: str) -> results.Estimate:
+            return estimate(100 * (own - ranks[base]), config.bootstrap, config.seed)
+
+        return results.UpgradeRow(
+            model=old.label,
+            pooling=old.pooling,
+            whitening="documents" if old.whitened else "none",
+            k=old.documents.shape[1],
+            beta=None,
+            gamma=None,
+            n_fit=n_fit,
+            transductive=False,
+            new=new.label,
+            method=method,
+            mrr_at_10=float(own.mean()),
+            versus_stay=None if method == STAY else points(STAY),
+            versus_everything=None if method == EVERYTHING else points(EVERYTHING),
+            **more,
+        )
+
+    found = [row(STAY, ranks[STAY], embedded=0.0)]
+    drawn = np.random.default_rng(config.seed).permutation(len(old.documents))
+    for count, kind in itertools.product(sorted({min(count, len(drawn)) for count in counts}), kinds):
+        pairs = drawn[:count]
+        documents, queries = mapped(kind, old, new, pairs)
+        scores = queries @ documents.T
+        found.append(row(f"{MAP}, {kind}", metrics.reciprocal_ranks(ranked(scores), gold, FIRST), count))
+        if kind == config.fuse:
+            both = standard(scores) + standard(old.queries @ old.documents.T)
+            found.append(row(FUSE, metrics.reciprocal_ranks(ranked(both), gold, FIRST), count))
+    for count in candidates:
+        upgraded = on_read(old, new, count)
+        hits = upgraded.search([str(len(old.documents) + i) for i in range(len(old.queries))], FIRST)
+        ids = np.array([[hit.id for hit in part] for part in hits])
+        first = ranked(old.queries @ old.documents.T, count)
+        told = {
+            "candidates": count,
+            "old_recall": metrics.recall_at_k(first, gold, count),
+            "embedded": len(upgraded.vectors.slots) / len(old.queries),
+        }
+        found.append(row(ON_READ, metrics.reciprocal_ranks(ids, gold, FIRST), **told))
+    everything = len(old.documents) / len(old.queries)
+    return [*found, row(EVERYTHING, ranks[EVERYTHING], embedded=everything)]
+
+
+def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Old documents and new queries in one space, of unit length, by a map that is fitted on some of the documents."""
+    x, y = old.documents[pairs], new.documents[pairs]
+    if kind in PEERS:
+        linear = optional("isotrieve.mapping.linear", "bench", f"The map {kind}", package="isotrieve")
+        peer = {PEERS[0]: linear.RidgeMapping, PEERS[1]: linear.OrthogonalProcrustesMapping}[kind]()
+        return jaxwhiten.normalize(peer.fit(x, y).transform(old.documents).astype(np.float32)), new.queries
+    between = EncoderMap(kind=kind).fit(x, y)
+    parts = between.transform(old.documents), between.transform_target(new.queries)
+    return jaxwhiten.normalize(parts[0]), jaxwhiten.normalize(parts[1])
+
+
+def on_read(old: Side, new: Side, count: int) -> Upgraded:
+    """The old index, searched by the new encoder; texts are the numbers of documents, then of queries."""
+    encoders = [Recorded(side.label, side.documents, side.queries) for side in (old, new)]
+    texts = [str(i) for i in range(len(old.documents))]
+    index = build_index(old.documents, "faiss-flat", encoding=encoders[0].encoding(), documents=texts)
+    return Upgraded(index, *encoders, count)
+
+
+def ranked(scores: np.ndarray, k: int = 100) -> np.ndarray:
+    """The first k columns of each row, best first."""
+    k = min(k, scores.shape[1])
+    first = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    return np.take_along_axis(first, np.argsort(-np.take_along_axis(scores, first, axis=1), axis=1), axis=1)
+
+
+def standard(scores: np.ndarray) -> np.ndarray:
+    """Each row with mean 0 and standard deviation 1."""
+    return (scores - scores.mean(axis=1, keepdims=True)) / scores.std(axis=1, keepdims=True)
+
+
+def advice(rows: Sequence[results.UpgradeRow]) -> str:
+    """What to do, in a sentence."""
+    everything, reads = rows[-1], [row for row in rows if row.method == ON_READ]
+    gain = everything.versus_stay
+    if gain is None or gain.low <= 0:
+        return "Stay: everything embedded anew gains nothing that is more than chance."
+    best = reads[-1] if reads else None
+    for read in reads:
+        if read.mrr_at_10 >= ENOUGH * everything.mrr_at_10:
+            return f"Embed on read, {read.candidates} candidates: as good as everything ({gain.value:+.1f} points)."
+    if best and best.versus_stay and best.versus_stay.low > 0:
+        return (
+            f"Embed on read, then fill: {best.candidates} candidates gain {best.versus_stay.value:+.1f} points of"
+            f" {gain.value:+.1f}, for the old encoder finds {best.old_recall or 0:.0%} of what is wanted."
+        )
+    return f"Embed everything ({gain.value:+.1f} points): what the old encoder finds does not help."
+
+
+if __name__ == "__main__":
+    launch.run(main, "configs/upgrade.py")

@@ -1,0 +1,36 @@
+"""`jaxwhiten upgrade INDEX --model NEW`: a better encoder over the index that is there."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+from jaxwhiten.commands.arguments import add, add_model, load_encoder
+from jaxwhiten.commands.search import open_index
+from jaxwhiten.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add(parser, "index", "a folder that `jaxwhiten index` wrote")
+    add_model(parser, default=None)
+    add(parser, "--candidates C", "documents that the new encoder reads per query; default: 100", type=int)
+    add(parser, "--fill N", "embed so many more texts now; with the last the old vectors go", type=int, default=0)
+
+
+def run(args: argparse.Namespace) -> None:
+    from jaxwhiten.search import Upgraded
+    from jaxwhiten.search.upgraded import read_upgrade
+
+    index, old = open_index(args.index)
+    told = read_upgrade(args.index, index.encoding) or {"new": {"model": args.model}, "candidates": 100}
+    if told["new"]["model"] is None:
+        raise InputError(f"{args.index}: no upgrade has begun there: name the new encoder with --model.")
+    candidates = told["candidates"] if args.candidates is None else args.candidates
+    upgraded = Upgraded(index, old, load_encoder(args, told["new"]), candidates, folder=args.index)
+    upgraded.fill(max(0, args.fill))
+    kept = f"kept in {upgraded.folder}; remove that to stay"
+    if upgraded.share == 1:
+        upgraded.finished().save(args.index)
+        shutil.rmtree(str(upgraded.folder))
+        kept = "the old vectors are gone"
+    print(f"{args.index}: {upgraded.share:.1%} of the texts by {upgraded.new.name}, {kept}")

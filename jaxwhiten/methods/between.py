@@ -1,0 +1,145 @@
+"""A map between the vectors of two encoders, in closed form, from moments of pairs that merge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
+from jaxwhiten.errors import InputError, check_name
+from jaxwhiten.whitening.affine import Affine
+from jaxwhiten.whitening.estimator import Learned, VectorMethod, is_number, parameters, stamp
+from jaxwhiten.whitening.moments import Moments
+
+KINDS = ("ridge", "procrustes", "cca")
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+_HELD_OUT, _MOST = 5, 1000  # every fifth pair, and at most so many, tell which strength is best
+
+
+@dataclass(eq=False)
+class CrossMoments:
+    """Moments of pairs (x, y), two encoders' vectors of the same texts: those of the rows [x, y] in float64."""
+
+    columns: int  # of x
+    joint: Moments = field(default_factory=Moments)
+
+    def update(self, X: Any, Y: Any) -> CrossMoments:
+        """Adds pairs: row i of X and of Y are vectors of one text."""
+        X, Y = as_matrix(X, columns=self.columns), as_matrix(Y)
+        if len(X) != len(Y):
+            raise InputError(f"Pairs have as many rows on either side, not {len(X)} and {len(Y)}.")
+        for part in blocks(len(X), block_rows(X.shape[1] + Y.shape[1], 8)):
+            self.joint.update(np.concatenate([X[part], Y[part]], axis=1, dtype=np.float64))
+        return self
+
+    def merge(self, other: CrossMoments) -> CrossMoments:
+        """Adds the pairs that another summary of as many columns stands for; `other` is left as it is."""
+        self.joint.merge(other.joint)
+        return self
+
+    def maps(self, kind: str, strength: float) -> tuple[Affine, Affine]:
+        """The maps of x and of y into one space, where they are compared by cosine."""
+        d, mean, covariance = self.columns, self.joint.mean, self.joint.covariance()
+        xx, yy, xy = covariance[:d, :d], covariance[d:, d:], covariance[:d, d:]
+        if kind == "cca":
+            a, b = _power(xx, strength, -0.5), _power(yy, strength, -0.5)
+            u, weights, v = np.linalg.svd(a @ xy @ b, full_matrices=False)
+            return Affine(mean[:d], a @ u * weights), Affine(mean[d:], b @ v.T * weights)
+        u, _, v = np.linalg.svd(xy, full_matrices=False)
+        left = u @ v if kind == "procrustes" else _power(xx, strength, -1.0) @ xy
+        return Affine(mean[:d], left), Affine(mean[d:], np.eye(len(yy)))
+
+
+def _power(covariance: np.ndarray, strength: float, power: float) -> np.ndarray:
+    """(C + strength × mean variance × I) to a power."""
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0) + max(strength * values.mean(), np.finfo(np.float64).tiny ** 0.5)
+    return (vectors * values**power) @ vectors.T
+
+
+class _State(NamedTuple):
+    moments: CrossMoments
+    strength: float
+    source: Affine
+    target: Affine
+
+
+@parameters
+class EncoderMap(VectorMethod):
+    """Maps one encoder's vectors (`transform`) and another's (`transform_target`) to where cosines compare them.
+
+    It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/upgrade.md.
+
+    Args:
+      kind: `"ridge"`, `"procrustes"`, or `"cca"`, canonical correlation with the correlations as weights.
+      strength: Of the ridge, in mean variances; None has `fit` choose, by how well held-out pairs find each other.
+
+    References:
+      Schönemann 1966, orthogonal Procrustes; Hotelling 1936, canonical correlation; Drift-Adapter, arXiv:2509.23471.
+    """
+
+    name = "encoder-map"
+
+    kind: str = "ridge"
+    strength: float | None = None
+
+    def fit(self, X: Any, y: Any = None) -> EncoderMap:
+        """Learns from pairs: X [n, d] of the encoder that is mapped, y [n, e] of the other; or X, `CrossMoments`."""
+        started = time.perf_counter()
+        self._check_params(0)
+        if isinstance(X, CrossMoments):
+            moments, strength = X, 0.1 if self.strength is None else self.strength
+        else:
+            X = as_matrix(X, type(self).__name__, min_rows=1)
+            moments = CrossMoments(X.shape[1]).update(X, self._learn(X, None) if y is None else y)
+            strength = self._chosen(X, np.asarray(y)) if self.strength is None else self.strength
+        state = _State(moments, float(strength), *moments.maps(self.kind, strength))
+        self._learned = Learned(state, moments.joint.n, moments.columns, stamp(time.perf_counter() - started))
+        return self
+
+    def transform_target(self, Y: Any) -> Float[np.ndarray, "n k"]:
+        """Maps [n, e] rows of the other encoder."""
+        target = self._fitted().state.target
+        return target(as_matrix(Y, type(self).__name__, columns=target.inputs))
+
+    def _learn(self, X: np.ndarray, state: Any) -> Any:
+        raise InputError("A map between encoders is fitted on pairs, all at once; what merges is CrossMoments.")
+
+    def _chosen(self, X: np.ndarray, Y: np.ndarray) -> float:
+        """The strength by which held-out pairs find each other best."""
+        held = np.arange(0, len(X), _HELD_OUT)[:_MOST]
+        if len(held) < 2:
+            raise InputError(f"{len(X)} pairs are too few to choose the strength by: give more, or strength=0.1.")
+        rest = CrossMoments(X.shape[1]).update(np.delete(X, held, axis=0), np.delete(Y, held, axis=0))
+
+        def found(strength: float) -> float:
+            source, target = rest.maps(self.kind, strength)
+            cosines = normalize(target(Y[held])) @ normalize(source(X[held])).T
+            return float((1 / (cosines >= cosines.diagonal()[:, None]).sum(axis=1)).mean())
+
+        return 0.0 if self.kind == "procrustes" else max(STRENGTHS, key=found)
+
+    def _check_params(self, d: int) -> None:
+        check_name("kind of map", self.kind, KINDS)
+        if not (self.strength is None or (is_number(self.strength) and self.strength >= 0)):
+            raise InputError(f"strength must be a number of at least 0, got {self.strength!r}.")
+
+    def _apply(self, state: _State, X: np.ndarray) -> np.ndarray:
+        return state.source(X)
+
+    def _pack(self, state: _State) -> dict[str, np.ndarray]:
+        joint = state.moments.joint
+        return {"n": np.array(joint.n), "mean": joint.mean, "M2": joint.M2, "strength": np.array(state.strength)}
+
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
+        joint = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
+        joint._check()
+        if not 1 <= d < len(joint.mean):
+            raise ValueError(f"pairs of {len(joint.mean)} columns, {d} of them of the first")
+        moments, strength = CrossMoments(d, joint), float(tensors["strength"].item())
+        return _State(moments, strength, *moments.maps(self.kind, strength))

@@ -1,0 +1,228 @@
+"""Another encoder over an index that is there: a text is embedded anew once the old index finds it for a query.
+
+The new vectors lie in the folder `upgrade` of the index: a header that names both encoders, and parts, each written
+whole and never changed, so that a kill loses what was being embedded and no more. A vector goes by its text's digest:
+documents that are added, replaced or removed meanwhile need no care, nor do several processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten.arrays import normalize
+from jaxwhiten.coded import as_floats, with_code
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.io import PathLike, load_tensors, save_tensors
+from jaxwhiten.search.header import Header, read_documents, verified
+from jaxwhiten.search.index import DOCUMENTS, ENCODING_KEYS, Hit, Index, build_index, with_folder
+from jaxwhiten.search.text import of_index, search_text
+from jaxwhiten.whitening.estimator import check_integer
+
+_FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
+_DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; parts, of which more become one; texts embedded between two searches
+
+
+def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The `old` and `new` encoding and `candidates` of the upgrade of an index, of this encoding, in a folder."""
+    path = Path(folder) / _FOLDER / _HEADER
+    upgrade = load_tensors(path, kind="upgrade")[1] if path.is_file() else None
+    return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave it at its end
+
+
+def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
+    """`Upgraded.share` of an index in a folder, without the encoders."""
+    texts = read_documents(verified(Path(folder), header.files[DOCUMENTS]), header.size)
+    there, wanted = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots, set(map(_digest, texts))
+    return len(wanted & set(there)) / len(wanted)
+
+
+def _same(a: Mapping[str, Any], b: Mapping[str, Any] | None) -> bool:
+    return all(a.get(key) == (b or {}).get(key) for key in ENCODING_KEYS)
+
+
+def _digest(text: str | None) -> bytes:
+    return hashlib.blake2b((text or "").encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
+
+
+class Vectors:
+    """New vectors by the digest of their text, in memory, and in the parts of a folder where one is given."""
+
+    def __init__(self, folder: Path | None, fingerprint: str) -> None:
+        self.slots: dict[bytes, int] = {}
+        self.near: Counter[bytes] = Counter()  # how often a text was found behind the candidates
+        self._rows: Any = np.empty((0, 0))  # with room for more at the end
+        self._folder, self._fingerprint, self._parts = folder, fingerprint, set[Path]()
+        while folder is not None and (unread := sorted(set(folder.glob(_PARTS)) - self._parts)):
+            for path in unread:
+                self._read(path)
+
+    def rows(self, keys: Iterable[bytes]) -> Any:
+        return self._rows[[self.slots[key] for key in keys]]
+
+    def add(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
+        """Takes in vectors, at least one; they are on the disk when this ends, or nothing has changed."""
+        if self._folder is not None:
+            packed = {"keys": keys, "near": near}.items()
+            tensors = {name: np.frombuffer(b"".join(x), np.uint8).reshape(-1, _DIGEST) for name, x in packed}
+            path = self._folder / _PARTS.replace("*", hashlib.sha256(b"".join(keys)).hexdigest()[:24])
+            tensors["rows"], header = np.asarray(rows), {"fingerprint": self._fingerprint}
+            save_tensors(path, tensors, kind="upgrade part", header=header)
+            self._parts.add(path)
+        self._take(keys, rows, near)
+
+    def join(self) -> None:
+        """Makes one part of many; the many go when it is on the disk."""
+        if len(many := set(self._parts)) > _MANY:
+            self.add(list(self.slots), self.rows(self.slots), list(self.near.elements()))
+            for path in many:
+                path.unlink(missing_ok=True)
+
+    def _take(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
+        new = {key: place for place, key in enumerate(keys) if key not in self.slots}
+        size, end = len(self.slots), len(self.slots) + len(new)
+        if end > len(self._rows):
+            room = np.empty((max(end - size, size), rows.shape[1]), rows.dtype)
+            self._rows = np.concatenate([self._rows[:size], room]) if size else room
+        self._rows[size:end] = rows[list(new.values())]
+        self.slots.update(zip(new, range(size, end), strict=True))
+        self.near.update(key for key in near if key not in self.slots)
+        for key in new:
+            self.near.pop(key, None)
+
+    def _read(self, path: Path) -> None:
+        try:
+            tensors, header = load_tensors(path, kind="upgrade part")
+        except FormatError:
+            if path.exists():
+                raise
+            return  # another process has made one part of several
+        if header["fingerprint"] != self._fingerprint:
+            raise FormatError(f"{path}: not of this upgrade. Remove the file: its texts are embedded again when found.")
+        keys, near = ([key.tobytes() for key in tensors[name]] for name in ("keys", "near"))
+        self._parts.add(path)
+        self._take(keys, tensors["rows"], near)
+
+
+class Upgraded:
+    """Searches an index by another encoder than its own, without embedding the corpus again.
+
+    The old index finds candidates, the new encoder embeds those that it has not yet, and puts them in order by cosine.
+    What was embedded is kept. Threads may share it. docs/upgrade.md says when to stay with the old encoder.
+
+    Args:
+      index: An index that keeps texts, of any backend and any code.
+      old: The encoder of its documents.
+      new: The encoder to search by; where it ends with a code, codes are kept.
+      candidates: How many documents of the old index the new encoder reads for a query; at least the results wanted.
+      folder: Where the index lies: new vectors are kept there, and found again. None keeps them in memory.
+
+    Raises:
+      MismatchError: The index keeps no texts, is of another encoder than `old`, or its upgrade began with others.
+    """
+
+    def __init__(
+        self, index: Index, old: Any, new: Any, candidates: int = 100, *, folder: PathLike | None = None
+    ) -> None:
+        check_integer("candidates", candidates, least=1)
+        if index.documents is None:
+            raise MismatchError("The index keeps no texts, which the new encoder has to read: build it with documents.")
+        of_index(index, old)
+        self.index, self.old, self.new, self.candidates = index, old, new, int(candidates)
+        encoding = new.encoding(prompt=new.prompt_for("document"))
+        if _same(encoding, index.encoding):
+            raise InputError(f"The index is of the encoder {encoding['model']!r} already: nothing to upgrade.")
+        self.folder = None if folder is None else Path(folder) / _FOLDER
+        if self.folder is not None:
+            self._begin(self.folder, {"old": index.encoding, "new": with_folder(encoding), "candidates": candidates})
+        self.vectors = Vectors(self.folder, encoding["fingerprint"])
+        self.vectors.join()
+        self._texts = {_digest(text): text for text in index.documents}
+        self._left = {key: text for key, text in self._texts.items() if key not in self.vectors.slots}
+        self._turn = threading.Lock()
+        self._finished: Index | None = None
+
+    def _begin(self, folder: Path, header: dict[str, Any]) -> None:
+        """Begins an upgrade in a folder, or goes on with the one that is there."""
+        told = read_upgrade(folder.parent, header["old"])
+        if told is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not all(_same(told[which], header[which]) for which in ("old", "new")):
+            begun, here = (f"{of['old']['model']!r} to {of['new']['model']!r}" for of in (told, header))
+            what = f"holds an upgrade from {begun}, with their fingerprints, not this one from {here}"
+            raise MismatchError(f"{folder}: {what}. Go on with those, or remove the folder: the index is as it was.")
+        if told is None or told["candidates"] != self.candidates:
+            save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
+
+    @property
+    def share(self) -> float:
+        """How much of the corpus the new encoder has embedded, in distinct texts, from 0 to 1."""
+        return 1 - len(self._left) / len(self._texts)
+
+    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+        """The k best documents of each sentence by the new encoder, as `search_text`; all share their candidates."""
+        if not self._left:
+            return search_text(self.finished(), self.new, queries, k)
+        self.index.check_k(k)
+        depth = min(self.index.size, max(k, self.candidates))
+        found = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
+        if not found:
+            return []
+        self._embed(
+            [hit.text for hits in found for hit in hits[:depth]], [h.text for hits in found for h in hits[depth:]]
+        )
+        encoder, results = self.new.without_code(), []
+        asked = normalize(encoder.encode(list(queries), prompt=encoder.prompt_for("query")))
+        for query, hits in zip(asked, found, strict=True):
+            scores = normalize(self._floats(hit.text for hit in hits[:depth])) @ query
+            best = np.argsort(-scores, kind="stable")[:k].tolist()
+            results.append([hits[place]._replace(score=float(scores[place])) for place in best])
+        return results
+
+    def fill(self, count: int | None = None) -> int:
+        """Embeds so many more texts, or all, in the order of their use, and returns how many; threads may search on."""
+        done = 0
+        while self._left and (count is None or done < count):
+            most = _AT_ONCE if count is None else min(_AT_ONCE, count - done)
+            with self._turn:
+                used = [key for key, _ in self.vectors.near.most_common(most) if key in self._left]
+                keys = list(dict.fromkeys([*used, *itertools.islice(self._left, most)]))[:most]
+            done += self._embed([self._texts[key] for key in keys], [])
+        return done
+
+    def finished(self) -> Index:
+        """The index by the new encoder alone, once all is embedded; made as the old one, but for a code of its own."""
+        if self._left:
+            raise InputError(f"{len(self._left):,} texts are not embedded yet: call fill() first.")
+        if self._finished is None:
+            old, texts, code = self.index, list(self.index.documents or ()), self.new.head.code
+            how: dict[str, Any] = {"codes": code and code.quantiser(mapped=True), "rescore": old.rescore, **old.options}
+            if code is None and old.codes is not None:
+                sized = old.codes["name"] in ("spectrum", "pq")
+                how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}
+            encoding = self.new.without_code().encoding(prompt=self.new.prompt_for("document"))
+            made = build_index(self._floats(texts), old.backend, encoding=encoding, documents=texts, **how)
+            made.table, made._seen, self._finished = old.table, dict(old._seen), made
+        return self._finished
+
+    def _embed(self, texts: Iterable[str | None], near: Iterable[str | None]) -> int:
+        with self._turn:
+            missing = {key: text for text in texts if (key := _digest(text)) not in self.vectors.slots}
+            if missing:
+                rows = self.new.encode(list(missing.values()), prompt=self.new.prompt_for("document"))
+                self.vectors.add(list(missing), rows, list(map(_digest, near)))
+                for key in missing:
+                    self._left.pop(key, None)
+            return len(missing)
+
+    def _floats(self, texts: Iterable[str | None]) -> np.ndarray:
+        with self._turn:
+            return as_floats(with_code(self.vectors.rows(map(_digest, texts)), self.new.head.code))

@@ -1,0 +1,206 @@
+"""An index searched by another encoder: what is embedded, what is kept, and what is refused."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.search import Upgraded, build_index, load_index
+from jaxwhiten.search.header import read_header
+from jaxwhiten.search.upgraded import Vectors, read_upgrade, share_embedded
+
+N, D = 300, 16
+TEXTS = [f"text {number}" for number in range(N)]
+
+
+class Recorded:
+    """An encoder whose vectors are known; it counts what it is asked for."""
+
+    def __init__(self, name, vectors, code=None):
+        self.name, self.code, self.asked = name, code, []
+        self.vectors = dict(zip(TEXTS, vectors, strict=True)) if isinstance(vectors, np.ndarray) else vectors
+        self.head, self.pooling = SimpleNamespace(code=code), "auto"
+
+    def encoding(self, pooling=None, prompt=None):
+        fingerprint = f"{self.name}{'' if self.code is None else ', coded'}"
+        return {"model": self.name, "fingerprint": fingerprint, "pooling": "auto", "max_length": 8}
+
+    def without_code(self):
+        return self if self.code is None else Recorded(self.name, self.vectors)
+
+    def prompt_for(self, role):
+        return None
+
+    def encode(self, texts, pooling=None, prompt=None):
+        self.asked += texts
+        found = np.array([self.vectors[text] for text in texts], np.float32)
+        return found if self.code is None else self.code.encode(found)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    rng = np.random.default_rng(0)
+    new = rng.standard_normal((N, D)).astype(np.float32)
+    old = (new @ rng.standard_normal((D, D)) + 0.5 * rng.standard_normal((N, D))).astype(np.float32)
+    return old, new
+
+
+def make(pair, folder=None, candidates=20, code=None, backend="jax", **more):
+    old, new = Recorded("old", pair[0]), Recorded("new", pair[1], code)
+    index = build_index(pair[0], backend, encoding=old.encoding(), documents=TEXTS, **more)
+    if folder is not None:
+        index.save(folder)
+        index = load_index(folder)
+    return Upgraded(index, old, new, candidates, folder=folder), new
+
+
+def order(hits):
+    return [[hit.id for hit in found] for found in hits]
+
+
+def wanted(pair, upgraded, queries, k, candidates):
+    """The first of the old index's candidates by the new cosine, computed here."""
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in pair]
+    found = []
+    for query in queries:
+        near = np.argsort(-unit[0] @ unit[0][query])[:candidates]
+        found.append(near[np.argsort(-unit[1][near] @ unit[1][query])[:k]].tolist())
+    return found
+
+
+def test_only_what_is_found_is_embedded_and_once(pair):
+    upgraded, new = make(pair)
+    queries = [TEXTS[row] for row in (3, 50, 120)]
+    assert order(upgraded.search(queries, 5)) == wanted(pair, upgraded, (3, 50, 120), 5, 20)
+    documents = new.asked[:-3]
+    assert len(documents) == len(set(documents)) <= 60
+    assert upgraded.share == pytest.approx(len(documents) / N)
+    before = len(new.asked)
+    upgraded.search(queries[:1], 5)
+    assert new.asked[before:] == queries[:1]
+    assert upgraded.search([], 5) == []
+
+
+def test_all_candidates_give_what_everything_embedded_gives(pair):
+    upgraded, _ = make(pair, candidates=N)
+    fresh = build_index(pair[1], "jax", documents=TEXTS)
+    found = upgraded.search(TEXTS[:9], 10)
+    scores, ids = fresh.search(pair[1][:9], 10)
+    assert order(found) == ids.tolist()
+    np.testing.assert_allclose([[hit.score for hit in hits] for hits in found], scores, atol=1e-6)
+
+
+def test_filling_goes_by_use_and_the_new_index_then_stands_alone(pair, tmp_path):
+    upgraded, new = make(pair, tmp_path / "index")
+    upgraded.search(TEXTS[:1], 5)
+    near = [hit.text for hit in upgraded.index.hits(pair[0][:1], 40)[0][20:]]
+    del new.asked[:]
+    assert upgraded.fill(15) == 15
+    assert set(new.asked) <= set(near)
+    with pytest.raises(InputError, match="265 texts are not embedded"):
+        upgraded.finished()
+    told = read_upgrade(tmp_path / "index", upgraded.index.encoding)
+    assert share_embedded(tmp_path / "index", read_header(tmp_path / "index"), told) == pytest.approx(35 / N)
+    again = Upgraded(upgraded.index, upgraded.old, new, 20, folder=tmp_path / "index")
+    assert again.share == pytest.approx(35 / N)
+    assert again.fill() == 265
+    fresh = build_index(pair[1], "jax", documents=TEXTS)
+    assert order(again.search(TEXTS[:9], 10)) == fresh.search(pair[1][:9], 10)[1].tolist()
+    again.finished().save(tmp_path / "index")
+    alone = load_index(tmp_path / "index")
+    assert alone.encoding["model"] == "new"
+    assert read_upgrade(tmp_path / "index", alone.encoding) is None
+    np.testing.assert_array_equal(alone.search(pair[1][:9], 10)[1], fresh.search(pair[1][:9], 10)[1])
+    with pytest.raises(InputError, match="already"):
+        Upgraded(alone, new, new)
+
+
+def test_a_coded_index_keeps_its_code_and_an_encoder_its_own(pair):
+    upgraded, _ = make(pair, codes="spectrum", bytes=8, ids=[f"d{row}" for row in range(N)])
+    upgraded.fill()
+    alone = upgraded.finished()
+    assert alone.codes == {"name": "spectrum", "bytes": 8}
+    assert alone.ids.tolist() == upgraded.index.ids.tolist()
+    code = SpectrumCode(bytes=12).fit(pair[1])
+    coded, new = make(pair, code=code, candidates=N)
+    new.vectors = dict(zip(TEXTS, pair[1], strict=True))
+    mapped = Recorded("new", code.transform(pair[1]))
+    new.without_code = lambda: mapped
+    found = coded.search(TEXTS[:9], 5)
+    assert coded.vectors.rows([next(iter(coded.vectors.slots))]).dtype == np.uint8
+    scores = code.scores(pair[1][:9], code.encode(pair[1]))
+    assert order(found) == np.argsort(-scores, kind="stable")[:, :5].tolist()
+    again = coded.finished()
+    assert again.codes == {"name": "spectrum", "bytes": 12}
+    assert [hits[0] for hits in order(again.hits(code.transform(pair[1][:9]), 5))] == [hits[0] for hits in order(found)]
+
+
+def test_a_document_that_was_replaced_is_embedded_anew(pair, tmp_path):
+    upgraded, new = make(pair, tmp_path / "index", candidates=N)
+    upgraded.search(TEXTS[:1], 5)
+    index = load_index(tmp_path / "index")
+    index.update([7], pair[0][7:8], documents=["another"])
+    index.save(tmp_path / "index")
+    new.vectors["another"] = -pair[1][0]
+    again = Upgraded(load_index(tmp_path / "index"), upgraded.old, new, N, folder=tmp_path / "index")
+    assert again.share == pytest.approx(1 - 1 / N)
+    assert again.search(TEXTS[:1], N)[0][-1].text == "another"
+    upgraded.fill()
+    with pytest.raises(MismatchError, match="another writer has changed"):
+        upgraded.finished().save(tmp_path / "index")
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_lost(pair, tmp_path):
+    folder = tmp_path / "index"
+    upgraded, new = make(pair, folder)
+    upgraded.search(TEXTS[:3], 5)
+    parts = {path.name: path.read_bytes() for path in (folder / "upgrade").iterdir()}
+    other = Recorded("other", pair[1])
+    with pytest.raises(MismatchError, match=r"'old' to 'new'.*'old' to 'other'"):
+        Upgraded(upgraded.index, upgraded.old, other, folder=folder)
+    with pytest.raises(MismatchError, match="encoded in another way"):
+        Upgraded(upgraded.index, other, new, folder=folder)
+    with pytest.raises(InputError, match="candidates must be an integer"):
+        Upgraded(upgraded.index, upgraded.old, new, 0)
+    without = build_index(pair[0], "jax", encoding=upgraded.old.encoding())
+    with pytest.raises(MismatchError, match="keeps no texts"):
+        Upgraded(without, upgraded.old, new)
+    assert {path.name: path.read_bytes() for path in (folder / "upgrade").iterdir()} == parts
+    next(folder.glob("documents-*")).unlink()
+    with pytest.raises(FormatError, match="missing"):
+        load_index(folder)
+    part = next((folder / "upgrade").glob("part-*"))
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(FormatError, match="part-"):
+        Vectors(folder / "upgrade", "new")
+
+
+def test_small_parts_become_one_and_two_processes_share_them(tmp_path):
+    first, second = Vectors(tmp_path, "f"), Vectors(tmp_path, "f")
+    rows = np.arange(200, dtype=np.float32)[:, None] * np.ones(4, np.float32)
+    keys = [number.to_bytes(16, "little") for number in range(200)]
+    for number in range(100):
+        first.add(keys[number : number + 1], rows[number : number + 1], [])
+        second.add(keys[2 * number : 2 * number + 2], rows[2 * number : 2 * number + 2], keys[:1])
+    for expected in (200, 1):
+        both = Vectors(tmp_path, "f")
+        assert len(list(tmp_path.iterdir())) == expected
+        assert len(both.slots) == 200
+        both.join()
+    np.testing.assert_array_equal(both.rows(keys), rows)
+    with pytest.raises(FormatError, match="not of this upgrade"):
+        Vectors(tmp_path, "g")
+
+
+def test_threads_search_while_it_fills(pair):
+    upgraded, new = make(pair)
+    filling = threading.Thread(target=upgraded.fill)
+    filling.start()
+    found = [order(upgraded.search([text], 1))[0][0] for text in TEXTS[:40]]
+    filling.join(timeout=60)
+    assert not filling.is_alive()
+    assert found == list(range(40))
+    assert len(upgraded.vectors.slots) == N == len([text for text in new.asked if text]) - 40
