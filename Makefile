@@ -54,7 +54,7 @@ WEIGHTS_STAMP := $(VENV)/.weights
 ACCOUNT = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)/jaxwhiten"|\1|p' pyproject.toml)
 
 .PHONY: help demo test test-all mutants lint types docs bench bench-smoke reproduce miniature accelerator aot aot-here \
-  codes code-tasks regret unsupervised distil adapters rerank tables owner clean
+  codes code-tasks regret upgrade unsupervised distil adapters rerank tables owner clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -171,6 +171,15 @@ code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/code
 	    $(CODES) --config configs/code_tasks.py --config.dataset=$${data#*:} --config.outside=$(OTHER) $$options \
 	      --config.out=runs/tasks/$$name-$${data%%:*}; \
 	  done; \
+	done
+
+UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
+upgrade: $(call stamp,cpu-data) ## The tables of docs/upgrade.md; needs the data folder, and isotrieve for its rows
+	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
+	@$(BIN)/jaxwhiten distil-static --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/
+	@set -e; for data in pydocs mrpc quora:$(PAIRS); do \
+	  $(BIN)/python -m eval.upgrade --config.dataset=$${data#*:} --config.out=runs/upgrade/$${data%%:*} \
+	    "--config.encoders=$(UPGRADES),runs/minilm-static auto" --config.kinds=ridge,procrustes,cca,isotrieve-ridge; \
 	done
 
 # What each γ costs, by encoder and corpus; the last encoder is one of `make adapters`.

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from tqdm import tqdm
+
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.search import open_index
 from jaxwhiten.errors import InputError
+
+_AT_ONCE = 1024  # texts embedded between two moves of the bar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +31,9 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.index}: no upgrade has begun there: name the new encoder with --model.")
     candidates = told["candidates"] if args.candidates is None else args.candidates
     upgraded = Upgraded(index, old, load_encoder(args, told["new"]), candidates, folder=args.index)
-    upgraded.fill(max(0, args.fill))
+    with tqdm(total=args.fill, desc="embed", unit="text", disable=None) as bar:
+        for start in range(0, args.fill, _AT_ONCE):
+            bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))
     kept = f"kept in {upgraded.folder}; remove that to stay"
     if upgraded.share == 1:
         upgraded.finished().save(args.index)

@@ -3,7 +3,7 @@
 Most map vectors to vectors, which are compared by cosine; hubness reduction corrects the `similarity` of a pair.
 """
 
-from jaxwhiten.methods.between import CrossMoments, EncoderMap
+from jaxwhiten.methods.between import MAP_KINDS, CrossMoments, EncoderMap
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import FLOW_CONFIGS, BertFlow
 from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss, SimilarityMethod

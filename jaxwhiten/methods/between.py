@@ -16,7 +16,7 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, VectorMethod, is_number, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
-KINDS = ("ridge", "procrustes", "cca")
+MAP_KINDS = ("ridge", "procrustes", "cca")
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _HELD_OUT, _MOST = 5, 1000  # every fifth pair, and at most so many, tell which strength is best
 
@@ -125,7 +125,7 @@ class EncoderMap(VectorMethod):
         return 0.0 if self.kind == "procrustes" else max(STRENGTHS, key=found)
 
     def _check_params(self, d: int) -> None:
-        check_name("kind of map", self.kind, KINDS)
+        check_name("kind of map", self.kind, MAP_KINDS)
         if not (self.strength is None or (is_number(self.strength) and self.strength >= 0)):
             raise InputError(f"strength must be a number of at least 0, got {self.strength!r}.")
 
