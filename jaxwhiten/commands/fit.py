@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         if not len(vectors):
             raise DataError(f"{args.input}: no vectors in it.")
         moments = Moments().update(vectors)
-    elif Path(args.input).is_dir():
+    elif os.path.isdir(args.input):
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")
-    if Path(args.input).is_dir():
+    if os.path.isdir(args.input):
         return _save(args, _of_parts(args, options), "")
     ids, texts, skipped = _texts(args)
     Ids.of(ids, len(texts))  # refused before the texts are encoded

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import spectrum, suggest
 
     check_plot(args.plot)
-    if Path(args.file).is_dir():
+    if os.path.isdir(args.file):
         return _inspect_index(args)
     kind, whitening = load_fitted(args.file)
     facts, suggestion = spectrum(whitening), suggest(whitening)
