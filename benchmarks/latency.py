@@ -31,6 +31,7 @@ import numpy as np
 from benchmarks.contestants import CONTESTANTS, Encode, Job, exported, quiet
 from benchmarks.encode import MINILM, MODEL, texts_of
 from benchmarks.harness import PAUSE, in_words, interleave, median, ratio, rotated, save
+from benchmarks.tables import times
 from jaxwhiten import Encoder, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.datasets import load_sts
@@ -119,7 +120,7 @@ def report(title: str, table: dict[str, dict[str, Any]], medians: dict[str, list
     for name in sorted(table, key=lambda name: table[name]["p50_ms"]):
         row = table[name]
         row["times_the_fastest"] = ratio(medians, fastest, name)
-        print(f"  {name:40}{row['p50_ms']:8.2f}{row['p99_ms']:8.2f}  {in_words(row['times_the_fastest'])[8:]}")
+        print(f"  {name:40}{row['p50_ms']:8.2f}{row['p99_ms']:8.2f}  {times(row['times_the_fastest'])}")
     return table
 
 
@@ -195,12 +196,13 @@ def long_documents(folder: Path, tokens: int, rounds: int) -> dict[str, Any]:
         run: dict[str, Encode] = {name: CONTESTANTS[name].make(job) for name in names}
         seconds = interleave({name: lambda name=name: run[name](texts) for name in run}, rounds)
     print(f"\n{len(texts)} documents of {LENGTH} tokens, per second")
-    for name, taken in seconds.items():
-        print(f"  {name:40}{len(texts) / median(taken):8.1f}  {in_words(ratio(seconds, 'jaxwhiten', name))}")
-    return {
+    found = {
         name: {"per_second": len(texts) / median(taken), "speed_of_ours": ratio(seconds, "jaxwhiten", name)}
         for name, taken in seconds.items()
     }
+    for name, row in found.items():
+        print(f"  {name:40}{row['per_second']:8.1f}  {in_words(row['speed_of_ours'])}")
+    return found
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, s
 from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
 from jaxwhiten.models import TransformerEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
-from jaxwhiten.runtime.hardware import cores
+from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
 
@@ -85,6 +85,9 @@ class _Program(NamedTuple):
 
     compiled: _Compiled
     heads: dict[str, _Head]
+
+
+_Handle = tuple[_Program, Any, dict[str, np.ndarray]]  # a program, its request, and the inputs that it reads
 
 
 class OpenVINOEngine:
@@ -152,22 +155,28 @@ class OpenVINOEngine:
             self._quantised.save(folder)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
-        return {}
+        """One short sentence needs no plan and no padding."""
+        if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= _FEW_TOKENS:
+            return {}
+        check_process()
+        ids = tokens.flat.astype(np.int64)[None]
+        return self.fetch(self._started(ids, np.ones_like(ids), heads, alone=True))
 
-    def start(
-        self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False
-    ) -> tuple[_Program, Any, dict[str, np.ndarray]]:
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> _Handle:
         """Starts one batch, of its own height and length; several may run at a time."""
         ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
+        mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+        return self._started(ids.astype(np.int64), mask, heads, alone)
+
+    def _started(self, ids: np.ndarray, mask: np.ndarray, heads: Heads, alone: bool) -> _Handle:
         how = _How(alone, alone and self.dtype == "float32" and ids.size <= _FEW_TOKENS)
         wanted, (latest, program) = (*how, *heads, *heads.values()), self._latest
         if program is None or len(wanted) != len(latest) or not all(map(operator.is_, wanted, latest)):
             with self._lock:
                 program = self._program(heads, how)
             self._latest = wanted, program
-        mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
         request = program.compiled.request()
-        inputs = {"input_ids": ids.astype(np.int64), "attention_mask": mask}
+        inputs = {"input_ids": ids, "attention_mask": mask}
         (request.infer if alone else request.start_async)(inputs, share_inputs=True)
         return program, request, inputs  # which are kept until the request has ended: they are not copied
 

@@ -30,6 +30,7 @@ from jaxwhiten.whitening.on_devices import DeviceMoments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
 _FEW = 16  # sentences that are encoded before a bar is drawn
+_NO_BAR = tqdm(disable=True)  # making one takes longer than tokenising a sentence
 _FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
 
 
@@ -262,6 +263,7 @@ def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]
 def progress(sentences: Iterable[object] = (), show: bool | None = None) -> tqdm:
     """A bar over sentences; None shows one on a terminal when it takes over a second, for more than a few."""
     total = len(sentences) if isinstance(sentences, Sized) else None
-    few = total is not None and total <= _FEW
-    how = {"disable": few or None if show is None else not show, "delay": 1 if show is None else 0}
+    if show is False or (show is None and total is not None and total <= _FEW):
+        return _NO_BAR
+    how = {"disable": None if show is None else False, "delay": 1 if show is None else 0}
     return tqdm(total=total, desc="encode", unit="sent", leave=False, **how)

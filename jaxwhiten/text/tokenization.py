@@ -104,6 +104,8 @@ class BulkTokenizer:
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
         with _refusing(self.folder, "is damaged"):
+            if len(sentences) == 1:  # woken threads would take longer
+                return self._checked([tokenizer.encode(sentences[0]).ids])
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
 
     @functools.cached_property

@@ -23,6 +23,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Vocabulary, distil
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, resolve_folder, save_model
+from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import copy_tokenizer
 from tests.commands.conftest import generated
 from tests.tiny import write_cross_encoder, write_model
@@ -178,7 +179,8 @@ def writers(models, kind):
     if kind == "static":
         return *(distil(Vocabulary.read(raw), k).save for k in (2, 3)), encode
     if kind == "int8":
-        pytest.importorskip("nncf", reason="needs the extra `openvino`")
+        with silenced():
+            pytest.importorskip("nncf", reason="needs the extra `openvino`")
         return save_int8(small), save_int8(large), int8
     strange = load_model(other)[0]
     return {
