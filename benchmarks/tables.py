@@ -196,6 +196,26 @@ def database_times_table(result: Result) -> Table:
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
 
 
+def zipf_table(result: Result) -> Table:
+    """Texts that an upgrade has embedded after so many queries, beside the prediction, and milliseconds of a query."""
+
+    def waited(found: Mapping[str, float]) -> str:
+        return f"{number(found['p50_ms'], 0)} / {number(found['p99_ms'], 0)}"
+
+    rows = [
+        [
+            *(f"{row[key]:,}" for key in ("candidates", "queries", "distinct", "embedded")),
+            f"{100 * row['share']:.1f} %",
+            number(row["predicted"]["texts"], 0),
+            *(waited(row["timed"][part]) for part in ("first", "last", "old_index")),
+        ]
+        for row in result["rows"]
+    ]
+    hundreds = f"query {result['timed'] - 99:,} to {result['timed']:,}"
+    counts = ("C", "queries", "distinct", "texts embedded", "share", "predicted")
+    return Table((*counts, "query 1 to 100", hundreds, "old index"), rows, 1, notes=(machine(result),))
+
+
 def memory_table(result: Result) -> Table:
     """How far a process grows, per million vectors."""
     counts = {"fit": result["rows"], "index": result["rows"], "encode": result["sentences"]}
@@ -316,6 +336,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "callers_table": callers_table,
     "documents_table": documents_table,
     "memory_table": memory_table,
+    "zipf_table": zipf_table,
     "families_table": families_table,
     "folders_table": folders_table,
     "databases_table": databases_table,

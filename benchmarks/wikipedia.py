@@ -56,8 +56,8 @@ def sentence_pairs(corpus: Corpus) -> Iterator[tuple[str, str]]:
             yield first, second
 
 
-def passages(documents: int = DOCUMENTS, folder: Path | None = None) -> Passages:
-    """The first so many documents, and a query for one in 75 of them.
+def passages(documents: int = DOCUMENTS, folder: Path | None = None, every: int = DOCUMENTS_A_QUERY) -> Passages:
+    """The first so many documents, and a query for one in `every` of them.
 
     Raises:
       DataNotFoundError: The text is not there.
@@ -71,11 +71,11 @@ def passages(documents: int = DOCUMENTS, folder: Path | None = None) -> Passages
     pairs = list(itertools.islice(sentence_pairs(Corpus(files)), documents))
     if len(pairs) < documents:
         raise DataError(f"{folder}: {len(pairs):,} paragraphs with two sentences, {documents:,} were asked for.")
-    own = np.arange(DOCUMENTS_A_QUERY // 2, documents, DOCUMENTS_A_QUERY)
+    own = np.arange(every // 2, documents, every)
     provenance = {
         "text": f"{folder.name}, {files[0].name} to {files[-1].name}",
         "documents": "first sentence of every second paragraph that has two sentences of 5 words or more",
-        "queries": f"the second sentence of the same paragraph, for one document in {DOCUMENTS_A_QUERY}",
+        "queries": f"the second sentence of the same paragraph, for one document in {every}",
     }
     return Passages([first for first, _ in pairs], [pairs[i][1] for i in own], own, provenance)
 
@@ -90,19 +90,20 @@ def vectors(name: str, found: Passages, cache: Path | None = None) -> tuple[np.n
     """
     model, pooling = ENCODERS[name]
     encoder = Encoder.from_pretrained(model, pooling=pooling, max_length=MAX_LENGTH)
-    store, started = EmbeddingStore(cache, shard_rows=2048), time.perf_counter()
+    store = EmbeddingStore(cache, shard_rows=2048)
+    queries = encoded(encoder, store, found.queries, PART // DOCUMENTS_A_QUERY)
+    return encoded(encoder, store, found.documents), queries
 
-    def encoded(texts: list[str], size: int) -> np.ndarray:
-        out = np.empty((len(texts), encoder.dimension), np.float32)
-        for start in range(0, len(texts), size):
-            part = slice(start, start + size)
-            out[part] = store.encode(encoder, texts[part], show_progress=False)
-            done = min(start + size, len(texts))
-            print(f"{name}: {done:,} of {len(texts):,}, {time.perf_counter() - started:.0f} s", flush=True)
-        return out
 
-    queries = encoded(found.queries, PART // DOCUMENTS_A_QUERY)
-    return encoded(found.documents, PART), queries
+def encoded(encoder: Encoder, store: EmbeddingStore, texts: list[str], size: int = PART) -> np.ndarray:
+    """Vectors of texts, from the store where they are there, `size` texts at a time; progress is printed."""
+    out, began = np.empty((len(texts), encoder.dimension), np.float32), time.perf_counter()
+    for start in range(0, len(texts), size):
+        part = slice(start, start + size)
+        out[part] = store.encode(encoder, texts[part], show_progress=False)
+        done = min(start + size, len(texts))
+        print(f"{encoder.name}: {done:,} of {len(texts):,}, {time.perf_counter() - began:.0f} s", flush=True)
+    return out
 
 
 def main() -> None:
