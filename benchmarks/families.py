@@ -88,7 +88,7 @@ def measure(name: str) -> dict[str, Any]:
     row["golden"] = [case for case in cases.CASES if _family_of(case) == name]
     with tempfile.TemporaryDirectory() as scratch:
         if architecture:
-            folders.write_model(architecture, config, pooling, False, Path(scratch), {"query": PROMPT})
+            folders.write_model(architecture, config, pooling, 0, Path(scratch), {"query": PROMPT})
             folder = Path(scratch) / "model"
             expected = _hidden_states(Path(scratch) / "plain")
             vectors = _vectors(folder)

@@ -37,16 +37,16 @@ SIZES = {
 }
 DECODER = {**SIZES, "num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 1}
 GEMMA = {"use_bidirectional_attention": True, "sliding_window": 16, "query_pre_attn_scalar": 16}
-# Name -> transformers' class, its configuration, pooling, whether two dense layers and unit length follow.
-FOLDERS: dict[str, tuple[str, dict[str, Any], str, bool]] = {
-    "bert, mean": ("BertModel", SIZES, "mean", False),
-    "bert, cls": ("BertModel", SIZES, "cls", False),
-    "xlm-roberta, mean": ("XLMRobertaModel", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, "mean", False),
-    "xlm-roberta, cls": ("XLMRobertaModel", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, "cls", False),
-    "gemma3_text, mean": ("Gemma3TextModel", DECODER, "mean", False),
-    "gemma3_text as EmbeddingGemma": ("Gemma3TextModel", {**DECODER, **GEMMA}, "mean", True),
-    "qwen3, lasttoken": ("Qwen3Model", DECODER, "lasttoken", False),
-    "qwen3, mean": ("Qwen3Model", DECODER, "mean", False),
+# Name -> transformers' class, its configuration, pooling, inner width of two dense layers, which unit length follows.
+FOLDERS: dict[str, tuple[str, dict[str, Any], str, int]] = {
+    "bert, mean": ("BertModel", SIZES, "mean", 0),
+    "bert, cls": ("BertModel", SIZES, "cls", 0),
+    "xlm-roberta, mean": ("XLMRobertaModel", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, "mean", 0),
+    "xlm-roberta, cls": ("XLMRobertaModel", {**SIZES, "pad_token_id": 1, "type_vocab_size": 1}, "cls", 0),
+    "gemma3_text, mean": ("Gemma3TextModel", DECODER, "mean", 0),
+    "gemma3_text as EmbeddingGemma": ("Gemma3TextModel", {**DECODER, **GEMMA}, "mean", 96),
+    "qwen3, lasttoken": ("Qwen3Model", DECODER, "lasttoken", 0),
+    "qwen3, mean": ("Qwen3Model", DECODER, "mean", 0),
 }
 KERAS = {"bert": "BertTextEmbedder", "xlm-roberta": "XLMRobertaTextEmbedder"}
 KERAS |= {"gemma3_text": "Gemma3TextEmbedder", "qwen3": "Qwen3TextEmbedder"}
@@ -59,7 +59,7 @@ def texts() -> list[str]:
 
 
 def write_model(
-    kind: str, config: dict[str, Any], pooling: str, embedding_gemma: bool, folder: Path, prompts: dict[str, str]
+    kind: str, config: dict[str, Any], pooling: str, dense: int, folder: Path, prompts: dict[str, str]
 ) -> None:
     """A random model as transformers saves it, in plain/, and as sentence-transformers does, in model/."""
     import torch
@@ -86,9 +86,9 @@ def write_model(
     ).save_pretrained(plain)
     width = model.config.hidden_size
     modules: list[Any] = [Transformer(str(plain)), Pooling(width, pooling)]
-    if embedding_gemma:
+    if dense:
         identity = torch.nn.Identity()
-        modules += [Dense(width, 96, False, identity), Dense(96, width, False, identity), Normalize()]
+        modules += [Dense(width, dense, False, identity), Dense(dense, width, False, identity), Normalize()]
     SentenceTransformer(modules=modules, device="cpu", prompts=prompts).save(str(folder / "model"))
 
 

@@ -196,6 +196,22 @@ def database_times_table(result: Result) -> Table:
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
 
 
+def sizes_table(result: Result) -> Table:
+    """Encoders of published sizes: tokens per second and memory, beside sentence-transformers in float32."""
+    rows = []
+    for name, found in result["models"].items():
+        what = f"{name}, {found['weights_gb']:.2f} GB"
+        for contestant, row in found["contestants"].items():
+            if "refused" in row:
+                rows.append([what, contestant, "refused", "", "", "", ""])
+                continue
+            figures = [number(row["tokens_per_second"], 0), times(row["of_the_peer"])]
+            memory = [number(row[key], 1) for key in ("loaded_gb", "peak_gb")]
+            rows.append([what, contestant, *figures, *memory, number(row["cosine"], 5)])
+    columns = ("model, weights", "contestant", "tokens/s", "ratio", "loaded, GB", "peak, GB", "least cosine")
+    return Table(columns, rows, 2, notes=(machine(result),))
+
+
 def zipf_table(result: Result) -> Table:
     """Texts that an upgrade has embedded after so many queries, beside the prediction, and milliseconds of a query."""
 
@@ -336,6 +352,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "callers_table": callers_table,
     "documents_table": documents_table,
     "memory_table": memory_table,
+    "sizes_table": sizes_table,
     "zipf_table": zipf_table,
     "families_table": families_table,
     "folders_table": folders_table,

@@ -1,6 +1,7 @@
 """The library's compiled programs, as they run on accelerators, and faults that the laboratory has to find.
 
-Encoders of full size have two layers: 12 take minutes to compile, and what a layer needs for a time it gives back.
+Encoders of full size have two layers, but for the two at published sizes: 12 take minutes to compile, and what a layer
+needs for a time it gives back.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from flax import nnx
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from benchmarks import sizes
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.batching import SLOTS
 from jaxwhiten.encoding.forward import forward
 from jaxwhiten.head import Head, Normalize, Step, Whiten, code_steps
+from jaxwhiten.models import FAMILIES as REGISTRY
 from jaxwhiten.models import EncoderConfig, init_masked_lm, init_model
 from jaxwhiten.models.attention import kernel_for
 from jaxwhiten.search.jax_flat import _searcher
@@ -39,6 +42,9 @@ TOKENS = 65_536  # of a batch on each device
 REDUCED = frozenset({"all-reduce f32", "all-reduce bf16", "all-reduce s32"})
 BASE = EncoderConfig("bert", 30_522, 768, 2, 12, 3072, 512)
 LARGE = EncoderConfig("bert", 30_522, 1024, 2, 16, 4096, 512)
+# Of published sizes, with all their layers.
+QWEN = REGISTRY["qwen3"].parse_config({"model_type": "qwen3", **sizes.QWEN})
+GEMMA = REGISTRY["gemma3_text"].parse_config({"model_type": "gemma3_text", **sizes.GEMMA})
 
 
 def model_of(config: EncoderConfig, dtype: str, **how: Any) -> Any:
@@ -93,6 +99,10 @@ def whitened() -> dict[str, tuple[Step, ...]]:
 
 def coded() -> dict[str, tuple[Step, ...]]:
     return {"coded": (*Head.named("mean").steps, *code_steps(SpectrumCode(bytes=48).fit(_whitening(768))))}
+
+
+def last_token() -> dict[str, tuple[Step, ...]]:
+    return {"lasttoken": Head.named("lasttoken").steps}
 
 
 def every_pooling() -> dict[str, tuple[Step, ...]]:
@@ -229,6 +239,8 @@ PROGRAMS: Sequence[Program] = (
     Program("encode, large, rows of 512", encode(LARGE, 128, 512, sentences=SLOTS), 2.5, no_maps=512),
     Program("encode, tiny, rows of 256", encode(WIDE, 2, 256, sentences=SLOTS), no_maps=256, slow=False),
     Program("encode, tiny, rows of 128", encode(TINY, 8, 128, sentences=SLOTS), slow=False),
+    Program("encode, Qwen3-Embedding-0.6B, 128 × 512", encode(QWEN, 128, 512, heads=last_token), 4.0),
+    Program("encode, embeddinggemma-300m, 128 × 512", encode(GEMMA, 128, 512), 4.0),
     Program("reduce rows, 16,384 × 768", reduce_rows(16_384 // 4, 768), 0.01, REDUCED, on_gpu=0.05),
     Program("reduce rows, bfloat16", reduce_rows(16_384 // 4, 768, jnp.bfloat16), 0.01, REDUCED, on_gpu=0.05),
     Program("reduce vectors, 8,192 × 768", reduce_vectors(512, SLOTS, 768), 0.1, REDUCED),
