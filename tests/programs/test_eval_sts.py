@@ -111,6 +111,7 @@ def data_dir(tmp_path_factory):
 
 def config_of(tmp_path, model, **changes):
     config = demo.get_config()
+    config.aggregate = "wmean"
     values = {"model": str(model), "poolings": "mean,cls", "ks": "0,16,8", "out": str(tmp_path / "out"), "bootstrap": 0}
     values["gamma"] = "1"
     config.update({**values, **changes})

@@ -18,6 +18,7 @@ def folder(tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("tables")
     config = demo.get_config()
+    config.aggregate = "wmean"
     changes = {"model": str(write_model(folder / "tiny-model")), "whitening": "none,target", "ks": "0"}
     config.update({**changes, "poolings": "mean,cls", "bootstrap": 50, "data_dir": str(folder)})
     config.out = str(folder / "runs" / "tiny")

@@ -77,6 +77,7 @@ def model(tmp_path_factory):
 
 def sts_config(folder, model, **changes):
     config = demo.get_config()
+    config.aggregate = "wmean"
     changes = {"whitening": "none,target", "poolings": "mean", "ks": "0", "gamma": "1", "bootstrap": 50} | changes
     config.update({"model": str(model), "baselines": BASELINES, "out": str(folder / "out"), **changes})
     return config
