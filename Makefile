@@ -125,7 +125,7 @@ accelerator: $(call stamp,$(ACCELERATOR)-data-train-test) $(WEIGHTS_STAMP) ## Al
 	@JAX_PLATFORMS= $(BIN)/python -m benchmarks.accelerator
 
 # In an environment of its own: where libtpu is installed, JAX looks for a TPU whenever it starts.
-aot: ## The library's programs compiled for TPUs, into docs/accelerators.md, or with TARGETS=h100 for a GPU; neither is needed
+aot: ## The library's programs compiled for TPUs, into docs/evidence/accelerators.md, or with TARGETS=h100 for a GPU; neither is needed
 	@$(MAKE) --no-print-directory VENV=.venv-aot $(if $(TARGETS),TARGETS=$(TARGETS)) aot-here
 
 # XLA's compiler for GPUs, as the extra `cuda` installs it, but for the libraries that only a GPU needs.
@@ -143,7 +143,7 @@ TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
 CODES = $(BIN)/python -m eval.codes --config.model=$$model --config.pooling=$$pooling
-codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data folder, and an hour or two
+codes: $(call stamp,cpu-data) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour or two
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; out=--config.out=runs/codes/$${encoder%%:*}; \
@@ -162,7 +162,7 @@ codes: $(call stamp,cpu-data) ## The tables of docs/codes.md; needs the data fol
 # Codes of 24, 48 and 96 bytes on every task, fitted on its documents and on articles of Wikipedia that no task holds.
 OTHER ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-08.txt.gz
 SEARCHES = quora:$(PAIRS) mrpc pydocs wikipedia-7000 snli
-code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/codes.md; needs the data folder
+code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/evidence/codes.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
 	  name=$${encoder%%:*}; model=$${encoder##*:}; pooling=$${encoder#*:}; pooling=$${pooling%:*}; \
@@ -176,7 +176,7 @@ code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/code
 	done
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
-upgrade: $(call stamp,cpu-data) ## The tables of docs/upgrade.md; needs the data folder, and isotrieve for its rows
+upgrade: $(call stamp,cpu-data) ## The tables of docs/evidence/upgrade.md; needs the data folder, and isotrieve for its rows
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@$(BIN)/jaxwhiten distil-static --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/
 	@set -e; for data in pydocs mrpc quora:$(PAIRS); do \
@@ -188,7 +188,7 @@ upgrade: $(call stamp,cpu-data) ## The tables of docs/upgrade.md; needs the data
 ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
   minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
   static:mean:runs/static-rows tuned:mean:runs/adapter/linear-0/model
-regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/codes.md; needs the data folder, and `make adapters`
+regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/evidence/codes.md; needs the data folder, and `make adapters`
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs && gzip -dc $(OTHER) | head -n 20000 | sed 's/\. .*//' > runs/static-rows.txt
 	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
@@ -205,7 +205,7 @@ OBJECTIVES ?= simcse tsdae ct whitenedcse simcse_whitened
 SEEDS ?= 0 1 2
 SENTENCES ?= 12800
 TRAIN = $(BIN)/python -m train.sbert --config configs/unsupervised.py:$$name --config.output=$$out
-unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels beside whitening, for docs/training.md; needs the data folder
+unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels beside whitening, for docs/evidence/without-labels.md; needs the data folder
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs/unsupervised
 	@{ echo text; gzip -dc $(TEXT) | sed 's/\([.!?]\) \([A-Z]\)/\1\n\2/g' | \
@@ -220,7 +220,7 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	    --config.baselines= --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
 	done; done
 
-distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/finetune.md; needs the data folder
+distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/guides/fine-tune.md; needs the data folder
 	@for seed in $(SEEDS); do out=runs/distil-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT) --config.seed=$$seed \
 	    --config.output=$$out || exit 1; \
@@ -232,7 +232,7 @@ distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-Mini
 # beside full fine-tuning.
 KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
 HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv --config.max_length=32 --config.ks=0
-adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/finetune.md; needs the data folder
+adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/guides/fine-tune.md; needs the data folder
 	@for seed in $(SEEDS); do for setting in $(KINDS); do \
 	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \
@@ -250,7 +250,7 @@ adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates be
 DUPLICATES ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_lower.tsv.gz
 RERANK = $(BIN)/python -m eval.retrieval --config.backends=jax --config.ks=0 --config.max_length=64 --config.rerank_depth=30 \
   --config.rerank_queries=500 --config.exact_queries=100
-rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for docs/reranking.md; needs the data folder
+rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for docs/evidence/reranking.md; needs the data folder
 	@for seed in $(SEEDS); do \
 	  $(BIN)/python -m train.cross --config configs/cross_quora.py --config.data.file=$(DUPLICATES) --config.seed=$$seed \
 	    --config.data.exclude=$(PAIRS) --config.data.limit=5000 --config.data.negatives=2 \
@@ -265,7 +265,7 @@ rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for
 	done
 
 tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
-	@$(BIN)/python -m eval.tables README.md docs/*.md
+	@$(BIN)/python -m eval.tables README.md docs/*.md docs/*/*.md
 
 owner: ## Put the account of the repository into every link: make owner OWNER=NAME
 	@test -n "$(OWNER)" || { echo "make owner OWNER=NAME"; exit 2; }

@@ -4,7 +4,7 @@
 
 Sentences of sts_sample, over again. There is no peer: the question is how many cores a device needs that takes so many
 sentences a second. Seconds are those of a core, so that what else runs here counts little. BERT-base at 40 % of a TPU
-v5e's peak takes 21,000 sentences of 22 tokens, at 35 % of an H100's 92,000 (docs/scaling.md).
+v5e's peak takes 21,000 sentences of 22 tokens, at 35 % of an H100's 92,000 (docs/explanations/devices.md).
 """
 
 from __future__ import annotations

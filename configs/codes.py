@@ -1,7 +1,7 @@
 """Quality against bytes: every code of the documents of a search, at equal bytes, fitted on them and on other text.
 
 Command: `python -m eval.codes --config configs/codes.py --config.dataset=FILE --config.outside=FOLDER_OF_TEXT`; without
-`outside` everything is fitted on the documents. The results are in docs/codes.md.
+`outside` everything is fitted on the documents. The results are in docs/evidence/codes.md.
 """
 
 from ml_collections import ConfigDict

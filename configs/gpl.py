@@ -14,7 +14,7 @@ in the test or the first half, each with two of the 8 nearest by the whitened ja
 label says which belongs to it. Student:
 jaxwhiten-tiny, `--config.max_length=32 --config.batch_size=64 --config.learning_rate=2e-4 --config.buckets=1`, 35
 steps in 9 minutes with the teacher's margins. MRR@10 before and after, and that of a control:
-docs/reranking.md.
+docs/evidence/reranking.md.
 """
 
 from configs import sbert_defaults

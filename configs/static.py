@@ -1,7 +1,7 @@
 """Static encoders beside model2vec's: seven STS tasks, a search, speed and size, and what each step is worth.
 
 Command: `python -m eval.static --config configs/static.py --config.corpus=FOLDER_OF_TEXT --config.dataset=FILE`. The
-results are in docs/static.md.
+results are in docs/evidence/static.md.
 """
 
 from ml_collections import ConfigDict

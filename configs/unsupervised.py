@@ -8,7 +8,7 @@ same for all. STS-B dev chooses the checkpoint and nothing else. Three positives
 setting; TSDAE's decoder has one layer here, in the paper as many as the encoder. The whitening of `simcse_whitened` is
 held within a run: `make unsupervised` makes three runs, each from the model of the one before, which take together the
 steps of the others; it keeps the last checkpoint, as STS-B dev without a whitening would choose by another aim.
-Hardware, time and score: docs/training.md.
+Hardware, time and score: docs/evidence/without-labels.md.
 """
 
 from ml_collections import ConfigDict

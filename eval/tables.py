@@ -1,6 +1,6 @@
 """Puts the tables of finished runs into Markdown files, between comments that say which table of which run.
 
-    python -m eval.tables README.md docs/methods.md
+    python -m eval.tables README.md docs/evidence/methods.md
 
 A place for a table is written so, and what is between the two comments is replaced:
 

@@ -21,7 +21,7 @@ from jaxwhiten.errors import MissingDependencyError
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # The blocks of these pages start a cluster, or servers; tests/test_distributed.py and tests/export run them.
-ELSEWHERE = {"scaling.md", "databases.md"}
+ELSEWHERE = {"devices.md", "databases.md"}
 
 
 def name(page):
@@ -95,8 +95,10 @@ def test_the_commands_run(page, minilm, tmp_path):
 
 
 def test_there_is_code_to_run():
-    assert {"README.md", "docs/search.md", "docs/finetune.md"} <= set(map(name, WITH_COMMANDS))
-    assert {"README.md", "docs/choosing.md", "docs/corpora.md", "docs/ecosystem.md"} <= set(map(name, WITH_CODE))
+    assert {"README.md", "docs/guides/search.md", "docs/guides/fine-tune.md"} <= set(map(name, WITH_COMMANDS))
+    assert {"README.md", "docs/start/choosing.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
+        map(name, WITH_CODE)
+    )
 
 
 def anchors(page):
@@ -136,13 +138,13 @@ def test_commands_and_files_named_are_there(page):
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
     "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
-    "docs/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
-    "docs/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
-    "docs/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
-    "docs/files.md": ["| folder |"],  # versions, not figures
-    "docs/miniature.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
-    "docs/protocol.md": ["| baseline |"],  # parameters
-    "docs/scaling.md": ["| | | |"],  # assumptions of a calculation
+    "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
+    "docs/evidence/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
+    "docs/evidence/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
+    "docs/explanations/files.md": ["| folder |"],  # versions, not figures
+    "docs/evidence/untuned.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
+    "docs/explanations/scores.md": ["| baseline |"],  # parameters
+    "docs/explanations/devices.md": ["| | | |"],  # assumptions of a calculation
 }
 _MADE = re.compile(r"^<!-- (?:table|aot) .*?^<!-- end -->", re.DOTALL | re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""docs/migration.md: both columns of its table, run on one folder, give the same."""
+"""docs/guides/sentence-transformers.md: both columns of its table, run on one folder, give the same."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_documents import ROOT, blocks
 
-PAGE = ROOT / "docs" / "migration.md"
+PAGE = ROOT / "docs" / "guides" / "sentence-transformers.md"
 LINES = re.findall(r"^\| `(.+)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -3,7 +3,7 @@
 A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict`. Exit code 0 is success, 2 something
 the user can mend (a typo, a missing file, bad data), 1 anything else, 130 an interrupt.
 
-`--distributed` makes the process one of several of one job (docs/scaling.md). Alone it asks the environment of Slurm, a
+`--distributed` makes the process one of several of one job (docs/explanations/devices.md). Alone it asks the environment of Slurm, a
 TPU pod, Open MPI or Kubernetes; elsewhere it says where process 0 listens, which process this is, and of how many:
 `--distributed=ADDRESS:PORT,INDEX,COUNT`. Process 0 writes and prints; the others only report errors. When one fails,
 all end.
@@ -33,7 +33,7 @@ from jaxwhiten.commands.cli import say, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
 
-_DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/scaling.md)"
+_DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # What the library calls a parameter that the configs have under another name.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
 # The comment of a config key stands behind its assignment, or in the lines above it.

@@ -73,7 +73,7 @@ class _State(NamedTuple):
 class EncoderMap(VectorMethod):
     """Maps one encoder's vectors (`transform`) and another's (`transform_target`) to where cosines compare them.
 
-    It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/upgrade.md.
+    It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/evidence/upgrade.md.
 
     Args:
       kind: `"ridge"`, `"procrustes"`, or `"cca"`, canonical correlation with the correlations as weights.

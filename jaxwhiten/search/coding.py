@@ -20,7 +20,7 @@ from jaxwhiten.whitening.affine import Affine
 AUTO = "auto"
 DEFAULT_BYTES = 48
 # Bytes up to which a trained product quantiser of whitened vectors leads the spectrum code, on encoders that were not
-# tuned for similarity. The evidence: docs/codes.md, "Which code".
+# tuned for similarity. The evidence: docs/evidence/codes.md, "Which code".
 PQ_LEADS = 24
 _POINTS = 39 * 256  # that k-means of a byte's centroids wants
 

@@ -116,7 +116,7 @@ class Upgraded:
     """Searches an index by another encoder than its own, without embedding the corpus again.
 
     The old index finds candidates, the new encoder embeds those that it has not yet, and puts them in order by cosine.
-    What was embedded is kept. Threads may share it. docs/upgrade.md says when to stay with the old encoder.
+    What was embedded is kept. Threads may share it. docs/evidence/upgrade.md says when to stay with the old encoder.
 
     Args:
       index: An index that keeps texts, of any backend and any code.

@@ -3,7 +3,7 @@
     python -m tests.accelerators.aot [--targets v4,v5e] [--programs PATTERN] [--quick] [--faults] [--write]
 
 `--write` keeps the reports in docs/runs/aot/reports.json, beside those of other programs and targets, and puts the
-tables into docs/accelerators.md.
+tables into docs/evidence/accelerators.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-REPORTS, PAGE = Path("docs/runs/aot/reports.json"), Path("docs/accelerators.md")
+REPORTS, PAGE = Path("docs/runs/aot/reports.json"), Path("docs/evidence/accelerators.md")
 # What libtpu asks of its surroundings, and the GPU's compiler where there is none; to be set before JAX is imported.
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",

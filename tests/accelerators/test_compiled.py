@@ -2,7 +2,7 @@
 
 The default run compiles small programs for one kind of TPU and, where their compiler is installed, for an H100; the
 slow test compiles all, which takes most of an hour on two cores (`make aot` writes what it finds into
-docs/accelerators.md).
+docs/evidence/accelerators.md).
 """
 
 import functools
@@ -26,7 +26,7 @@ QUICK = [program.name for program in PROGRAMS if not program.slow]
 # A module of each compiler, and what installs it.
 COMPILERS = {
     "v5e": ("libtpu", "the TPU's compiler: pip install 'jaxwhiten[aot]'"),
-    "h100": ("jax_cuda12_plugin", "the GPU's compiler and cuDNN, see docs/accelerators.md"),
+    "h100": ("jax_cuda12_plugin", "the GPU's compiler and cuDNN, see docs/evidence/accelerators.md"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a single process does of a job of several, the forms that are refused, and the fit that docs/scaling.md shows.
+"""What a single process does of a job of several, the forms that are refused, and the fit that docs/explanations/devices.md shows.
 
 The exchanges themselves run between real processes in `tests/programs/test_distributed.py`.
 """
@@ -60,8 +60,8 @@ def test_what_the_runtime_says_of_a_lost_process_is_told_from_errors_of_ones_own
 
 
 def documented(language, containing):
-    """A block of code of docs/scaling.md."""
-    text = (ROOT / "docs" / "scaling.md").read_text()
+    """A block of code of docs/explanations/devices.md."""
+    text = (ROOT / "docs" / "explanations" / "devices.md").read_text()
     (block,) = [b for b in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if containing in b]
     return block
 
