@@ -76,8 +76,8 @@ test-all: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Every test, as CI runs them
 mutants: $(TEST_STAMP) $(WEIGHTS_STAMP) ## Faults planted one by one; fails if the tests do not notice one
 	@$(BIN)/python -m tests.mutants
 
-lint: $(call stamp,dev) ## ruff: lint and format check; import-linter: the way imports run
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
+lint: $(call stamp,dev) ## ruff, import-linter (the way imports run), and the English of the documents
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/python docs/language.py
 
 types: $(call stamp,dev) ## mypy, strict, on the library
 	@$(BIN)/mypy
@@ -188,7 +188,7 @@ upgrade: $(call stamp,cpu-data) ## The tables of docs/evidence/upgrade.md; needs
 ENCODERS ?= minilm:mean:sentence-transformers/all-MiniLM-L6-v2 minilm-cls:cls:sentence-transformers/all-MiniLM-L6-v2 \
   minilm-layer:layers+1:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny \
   static:mean:runs/static-rows tuned:mean:runs/adapter/linear-0/model
-regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/evidence/codes.md; needs the data folder, and `make adapters`
+regret: $(call stamp,cpu-data) ## The table of the rule for γ of docs/evidence/gamma.md; needs the data folder, and `make adapters`
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@mkdir -p runs && gzip -dc $(OTHER) | head -n 20000 | sed 's/\. .*//' > runs/static-rows.txt
 	@$(BIN)/jaxwhiten distil-static --corpus runs/static-rows.txt -o runs/static-rows
@@ -220,7 +220,7 @@ unsupervised: $(call stamp,cpu-data-train) ## The objectives without labels besi
 	    --config.baselines= --config.poolings=mean,first_last_avg --config.ks=0 --config.out=runs/unsupervised/$$name-$$seed-sts || exit 1; \
 	done; done
 
-distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/guides/fine-tune.md; needs the data folder
+distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-MiniLM-L6-v2, for docs/evidence/fine-tuning.md; needs the data folder
 	@for seed in $(SEEDS); do out=runs/distil-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/distil.py --config.data.file=$(TEXT) --config.seed=$$seed \
 	    --config.output=$$out || exit 1; \
@@ -232,7 +232,7 @@ distil: $(call stamp,cpu-data-train) ## What jaxwhiten-tiny learns from all-Mini
 # beside full fine-tuning.
 KINDS ?= full:2e-4:mean lora:2e-3:mean linear:1e-3:auto bottleneck:1e-3:auto
 HELD_OUT = $(RETRIEVE) --config.dataset=runs/adapter/$$kind-$$seed/held_out.tsv --config.max_length=32 --config.ks=0
-adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/guides/fine-tune.md; needs the data folder
+adapters: $(call stamp,cpu-data-train-eval) ## Adapters on Quora's duplicates beside full fine-tuning, for docs/evidence/fine-tuning.md; needs the data folder
 	@for seed in $(SEEDS); do for setting in $(KINDS); do \
 	  kind=$${setting%%:*}; pooling=$${setting##*:}; rate=$${setting#*:}; out=runs/adapter/$$kind-$$seed; \
 	  $(BIN)/python -m train.sbert --config configs/adapter.py --config.data.file=$(PAIRS) --config.seed=$$seed \

@@ -1,7 +1,8 @@
 """What few bytes cost on one task: spectrum codes of 24, 48 and 96 bytes, fitted on the documents and on other text.
 
 Command: `python -m eval.codes --config configs/code_tasks.py --config.dataset=NAME --config.outside=FILE`, for the
-names of eval/searches.py and those of `load_retrieval`; `make code-tasks` runs them all. The table is in docs/evidence/codes.md.
+names of eval/searches.py and those of `load_retrieval`; `make code-tasks` runs them all. The table is in
+docs/evidence/codes.md.
 """
 
 from configs import codes

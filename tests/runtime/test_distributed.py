@@ -1,4 +1,4 @@
-"""What a single process does of a job of several, the forms that are refused, and the fit that docs/explanations/devices.md shows.
+"""A single process of a job of several, the forms that are refused, and the fit of docs/explanations/devices.md.
 
 The exchanges themselves run between real processes in `tests/programs/test_distributed.py`.
 """
