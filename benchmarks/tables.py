@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,19 +36,39 @@ def load(name: str) -> Result | None:
 
 
 def table_of(result: Result, view: str, conditions: Sequence[str]) -> Table | None:
-    """A view of a result. A condition is `COLUMN=TEXT`: rows with that text in a column; `_` stands for a space."""
+    """A view of a result, cut to the conditions."""
     if view not in VIEWS:
         raise unknown_name("table", view, VIEWS)
-    table = VIEWS[view](result)
-    for condition in set(conditions) - {"plain"}:
-        column, equals, text = condition.replace("_", " ").partition("=")
-        if not equals or column not in table.columns:
-            raise InputError(f"{condition!r}: a condition on rows is COLUMN=TEXT, a column one of {table.columns}.")
-        at = list(table.columns).index(column)
-        table = dataclasses.replace(table, rows=[row for row in table.rows if text in row[at]])
-    if "plain" in conditions:
-        table = dataclasses.replace(table, caption="", notes=())
+    table = cut(VIEWS[view](result), conditions)
     return dataclasses.replace(table, rows=merged(table.rows)) if table.rows else None
+
+
+def cut(table: Table, conditions: Sequence[str]) -> Table:
+    """The rows and columns of a table that conditions choose.
+
+    Args:
+      table: All of it.
+      conditions: `COLUMN=PATTERN` keeps the rows in which a column matches a regular expression, `columns=PATTERN` the
+        columns whose names match; `_` stands for a space. `plain` drops the caption and the notes.
+
+    Raises:
+      InputError: A condition names no column.
+    """
+    heads, shown = list(table.columns), ""
+    for condition in set(conditions) - {"plain"}:
+        column, equals, pattern = condition.replace("_", " ").partition("=")
+        if column == "columns":
+            shown = pattern
+        elif not equals or column not in heads:
+            raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {heads}.")
+        else:
+            at = heads.index(column)
+            table = dataclasses.replace(table, rows=[row for row in table.rows if re.search(pattern, row[at])])
+    kept = [at for at, head in enumerate(heads) if re.search(shown, head)]
+    words = sum(at < table.text_columns for at in kept)
+    rows = [[row[at] for at in kept] for row in table.rows]
+    table = dataclasses.replace(table, columns=[heads[at] for at in kept], rows=rows, text_columns=words)
+    return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table
 
 
 def speed_table(result: Result) -> Table:

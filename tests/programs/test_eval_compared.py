@@ -38,6 +38,26 @@ def test_a_rule_loses_what_the_best_gamma_has_more(run):
     assert [row[place] for row in cells] == ["10.00", "10.00", "10.00", "10.00"]
 
 
+def test_the_summary_has_the_largest_and_the_mean_of_each_encoder(run):
+    other = run.with_header(isoscore=0.1)
+    heads, cells = (getattr(compared.regret_summary_table([run, other]), name) for name in ("columns", "rows"))
+    assert [row[1] for row in cells] == ["2", "2"]
+    assert {row[heads.index("γ = 0")] for row in cells} == {"20.00 (20.00)"}
+    assert {row[heads.index("SpecTemp")] for row in cells} == {"15.00 (15.00)"}
+
+
+def test_conditions_choose_rows_and_columns(run):
+    whole = compared.regret_table([run])
+    conditions = ["encoder=^largest$|^mean$", "columns=^(encoder|0.5|SpecTemp)$", "plain"]
+    table = tables.table_of([run], "regret_table", conditions)
+    assert (table.columns, table.text_columns, table.caption) == (["encoder", "0.5", "SpecTemp"], 1, "")
+    assert table.rows == [
+        [row[0], *(row[whole.columns.index(name)] for name in ("0.5", "SpecTemp"))] for row in whole.rows[-2:]
+    ]
+    with pytest.raises(InputError, match="COLUMN=PATTERN"):
+        tables.table_of([run], "regret_table", ["encodr=x"])
+
+
 def test_the_smallest_size_that_loses_nothing(run):
     ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.6, 0.2)}
     rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
