@@ -203,6 +203,29 @@ def databases_table(result: Result) -> Table:
     return Table(columns, rows, 4, notes=(machine(result),))
 
 
+def database_maps_table(result: Result) -> Table:
+    """MRR@10 in points of each database, one column per map. A star marks a significant difference to the head."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    whole: dict[str, str] = {}
+    for row in result["quality"]:
+        vectors, points = f"{row['encoder']}, {row['data']}", number(100 * row["mrr_at_10"], 1)
+        if row["database"] == "float32":
+            whole[vectors] = points
+            continue
+        lead = row.get("head_less_this")
+        mark = "∗" if lead and (lead[1] > 0 or lead[2] < 0) else ""
+        name = "raw or truncated" if row["map"] in ("raw", "truncated") else row["map"]
+        found.setdefault((vectors, str(row["size"]), row["database"]), {})[name] = points + mark
+    maps = ("raw or truncated", "PCA", "random rotation", "head")
+    rows = [
+        [*what, whole[what[0]], *found[(*what[:2], "jaxwhiten")].values(), *(cells.get(name, "") for name in maps)]
+        for what, cells in sorted(found.items())
+        if what[2] != "jaxwhiten"
+    ]
+    columns = ("vectors", "size", "database", "float32", "our index", *maps)
+    return Table(columns, rows, 3, notes=(machine(result),))
+
+
 def database_times_table(result: Result) -> Table:
     """Seconds to fill a database and milliseconds of a query, beside our index."""
     rows = [
@@ -378,6 +401,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "families_table": families_table,
     "folders_table": folders_table,
     "databases_table": databases_table,
+    "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,
 }
 
