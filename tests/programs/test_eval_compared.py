@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from benchmarks import tables as benchmarks
 from eval import compared, tables
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
@@ -76,3 +77,17 @@ def test_braces_name_several_runs(folder, monkeypatch, tmp_path):  # noqa: F811
     assert tables.load("{a,c}-x") is None
     with pytest.raises(InputError, match="tasks_table"):
         tables.table_of(tables.load("{a,b}-x"), "task_table", [])
+
+
+def test_a_database_has_a_row_with_every_map(monkeypatch):
+    monkeypatch.setattr(benchmarks, "machine", lambda result: "")
+    told = {"encoder": "e", "data": "d", "size": 48}
+    rows = [
+        told | {"size": None, "database": "float32", "map": "raw", "mrr_at_10": 0.5},
+        told | {"database": "jaxwhiten", "map": "pq", "mrr_at_10": 0.4},
+        told | {"database": "x", "map": "truncated", "mrr_at_10": 0.1, "head_less_this": [0.2, 0.1, 0.3]},
+        told | {"database": "x", "map": "PCA", "mrr_at_10": 0.2, "head_less_this": [0.1, -0.1, 0.2]},
+        told | {"database": "x", "map": "head", "mrr_at_10": 0.3},
+    ]
+    table = benchmarks.database_maps_table({"quality": rows})
+    assert table.rows == [["e, d", "48", "x", "50.0", "40.0", "10.0∗", "20.0", "", "30.0"]]
