@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cut import cut
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import unknown_name
 from jaxwhiten.report import Table
 
 PREFIX, ALL = "benchmarks/", "all"
@@ -41,34 +41,6 @@ def table_of(result: Result, view: str, conditions: Sequence[str]) -> Table | No
         raise unknown_name("table", view, VIEWS)
     table = cut(VIEWS[view](result), conditions)
     return dataclasses.replace(table, rows=merged(table.rows)) if table.rows else None
-
-
-def cut(table: Table, conditions: Sequence[str]) -> Table:
-    """The rows and columns of a table that conditions choose.
-
-    Args:
-      table: All of it.
-      conditions: `COLUMN=PATTERN` keeps the rows in which a column matches a regular expression, `columns=PATTERN` the
-        columns whose names match; `_` stands for a space. `plain` drops the caption and the notes.
-
-    Raises:
-      InputError: A condition names no column.
-    """
-    heads, shown = list(table.columns), ""
-    for condition in set(conditions) - {"plain"}:
-        column, equals, pattern = condition.replace("_", " ").partition("=")
-        if column == "columns":
-            shown = pattern
-        elif not equals or column not in heads:
-            raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {heads}.")
-        else:
-            at = heads.index(column)
-            table = dataclasses.replace(table, rows=[row for row in table.rows if re.search(pattern, row[at])])
-    kept = [at for at, head in enumerate(heads) if re.search(shown, head)]
-    words = sum(at < table.text_columns for at in kept)
-    rows = [[row[at] for at in kept] for row in table.rows]
-    table = dataclasses.replace(table, columns=[heads[at] for at in kept], rows=rows, text_columns=words)
-    return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table
 
 
 def speed_table(result: Result) -> Table:
@@ -185,22 +157,6 @@ def documents_table(result: Result) -> Table:
         for name, row in result["documents"].items()
     ]
     return Table(("contestant", "documents/s", "jaxwhiten is faster by"), rows)
-
-
-def databases_table(result: Result) -> Table:
-    """MRR@10 and recall@10 in points of databases behind each map, and the head's lead over it with its interval.
-
-    Of the head the lead is that over our index of as many bytes. A star marks an interval without 0.
-    """
-    rows = []
-    for row in sorted(result["quality"], key=lambda row: (row["encoder"], row["data"], row.get("size", 0))):
-        lead = row.get("head_less_this") or row.get("less_ours")
-        shown = "" if lead is None else f"{100 * lead[0]:+.1f}{'∗' if lead[1] > 0 or lead[2] < 0 else ''}"
-        figures = [number(100 * row[key], 1) for key in ("mrr_at_10", "recall_at_10")]
-        what = [f"{row['encoder']}, {row['data']}", str(row.get("size", "")), row["database"], row["map"]]
-        rows.append([*what, number(row["bytes"], 1), *figures, shown])
-    columns = ("vectors", "size", "database", "map", "bytes held", "MRR@10", "recall@10", "head's lead")
-    return Table(columns, rows, 4, notes=(machine(result),))
 
 
 def database_maps_table(result: Result) -> Table:
@@ -400,7 +356,6 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "zipf_table": zipf_table,
     "families_table": families_table,
     "folders_table": folders_table,
-    "databases_table": databases_table,
     "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,
 }

@@ -34,6 +34,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks import tables as benchmarks
+from benchmarks.cut import cut
 from eval import compared
 from eval.common import say
 from jaxwhiten import io, report
@@ -114,7 +115,7 @@ def table_of(
     if isinstance(run, list):
         if view not in compared.VIEWS:
             raise unknown_name("table", view, compared.VIEWS)
-        return benchmarks.cut(compared.VIEWS[view](run), conditions)
+        return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
         return benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))
