@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cut import cut
 from jaxwhiten import io
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import unknown_name
 from jaxwhiten.report import Table
 
 PREFIX, ALL = "benchmarks/", "all"
@@ -35,18 +36,10 @@ def load(name: str) -> Result | None:
 
 
 def table_of(result: Result, view: str, conditions: Sequence[str]) -> Table | None:
-    """A view of a result. A condition is `COLUMN=TEXT`: rows with that text in a column; `_` stands for a space."""
+    """A view of a result, cut to the conditions."""
     if view not in VIEWS:
         raise unknown_name("table", view, VIEWS)
-    table = VIEWS[view](result)
-    for condition in set(conditions) - {"plain"}:
-        column, equals, text = condition.replace("_", " ").partition("=")
-        if not equals or column not in table.columns:
-            raise InputError(f"{condition!r}: a condition on rows is COLUMN=TEXT, a column one of {table.columns}.")
-        at = list(table.columns).index(column)
-        table = dataclasses.replace(table, rows=[row for row in table.rows if text in row[at]])
-    if "plain" in conditions:
-        table = dataclasses.replace(table, caption="", notes=())
+    table = cut(VIEWS[view](result), conditions)
     return dataclasses.replace(table, rows=merged(table.rows)) if table.rows else None
 
 
@@ -166,20 +159,27 @@ def documents_table(result: Result) -> Table:
     return Table(("contestant", "documents/s", "jaxwhiten is faster by"), rows)
 
 
-def databases_table(result: Result) -> Table:
-    """MRR@10 and recall@10 in points of databases behind each map, and the head's lead over it with its interval.
-
-    Of the head the lead is that over our index of as many bytes. A star marks an interval without 0.
-    """
-    rows = []
-    for row in sorted(result["quality"], key=lambda row: (row["encoder"], row["data"], row.get("size", 0))):
-        lead = row.get("head_less_this") or row.get("less_ours")
-        shown = "" if lead is None else f"{100 * lead[0]:+.1f}{'∗' if lead[1] > 0 or lead[2] < 0 else ''}"
-        figures = [number(100 * row[key], 1) for key in ("mrr_at_10", "recall_at_10")]
-        what = [f"{row['encoder']}, {row['data']}", str(row.get("size", "")), row["database"], row["map"]]
-        rows.append([*what, number(row["bytes"], 1), *figures, shown])
-    columns = ("vectors", "size", "database", "map", "bytes held", "MRR@10", "recall@10", "head's lead")
-    return Table(columns, rows, 4, notes=(machine(result),))
+def database_maps_table(result: Result) -> Table:
+    """MRR@10 in points of each database, one column per map. A star marks a significant difference to the head."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    whole: dict[str, str] = {}
+    for row in result["quality"]:
+        vectors, points = f"{row['encoder']}, {row['data']}", number(100 * row["mrr_at_10"], 1)
+        if row["database"] == "float32":
+            whole[vectors] = points
+            continue
+        lead = row.get("head_less_this")
+        mark = "∗" if lead and (lead[1] > 0 or lead[2] < 0) else ""
+        name = "raw or truncated" if row["map"] in ("raw", "truncated") else row["map"]
+        found.setdefault((vectors, str(row["size"]), row["database"]), {})[name] = points + mark
+    maps = ("raw or truncated", "PCA", "random rotation", "head")
+    rows = [
+        [*what, whole[what[0]], *found[(*what[:2], "jaxwhiten")].values(), *(cells.get(name, "") for name in maps)]
+        for what, cells in sorted(found.items())
+        if what[2] != "jaxwhiten"
+    ]
+    columns = ("vectors", "size", "database", "float32", "our index", *maps)
+    return Table(columns, rows, 3, notes=(machine(result),))
 
 
 def database_times_table(result: Result) -> Table:
@@ -356,7 +356,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "zipf_table": zipf_table,
     "families_table": families_table,
     "folders_table": folders_table,
-    "databases_table": databases_table,
+    "database_maps_table": database_maps_table,
     "database_times_table": database_times_table,
 }
 

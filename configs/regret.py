@@ -1,7 +1,7 @@
 """What each γ of a spectrum code costs on one search, to hold rules for γ against the best one.
 
 Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --config.dataset=NAME`; `make regret` runs
-encoders × corpora. The table is in docs/evidence/codes.md.
+encoders × corpora. The table is in docs/evidence/gamma.md.
 """
 
 from configs import code_tasks

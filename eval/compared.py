@@ -82,6 +82,10 @@ def regrets(run: CodesRun) -> dict[str, list[float]]:
     return found
 
 
+def _who(run: CodesRun) -> str:
+    return f"{run.header.model.rpartition('/')[2]}, {run.header.config['pooling']}"
+
+
 def regret_table(runs: Sequence[CodesRun]) -> Table:
     """What each rule for γ loses against the best γ of the same encoder, corpus and size: the largest of the sizes."""
     cells, worst = [], []
@@ -89,13 +93,29 @@ def regret_table(runs: Sequence[CodesRun]) -> Table:
         header, told = run.header, next(row for row in run.rows if row.code == _CODE)
         found = {name: max(lost) for name, lost in regrets(run).items()}
         worst.append(found)
-        who = f"{header.model.rpartition('/')[2]}, {header.config['pooling']}"
         isoscores = [f"{value:.3f}" for value in (header.isoscore, told.isoscore)]
-        cells.append([who, header.dataset.name, *isoscores, *(f"{value:.2f}" for value in found.values())])
+        cells.append([_who(run), header.dataset.name, *isoscores, *(f"{value:.2f}" for value in found.values())])
     for name, total in (("largest", max), ("mean", fmean)):
         cells.append([name, "", "", "", *(f"{total([found[rule] for found in worst]):.2f}" for rule in RULES)])
     heads = ["encoder", "corpus", "IsoScore, encoder", "IsoScore, corpus", *RULES]
     return Table(heads, cells, 2, "Points of MRR@10 lost against the best γ of the same row; the worst of the sizes.")
+
+
+def _shown(worst: Sequence[dict[str, float]]) -> list[str]:
+    return [f"{max(lost[rule] for lost in worst):.2f} ({fmean(lost[rule] for lost in worst):.2f})" for rule in RULES]
+
+
+def regret_summary_table(runs: Sequence[CodesRun]) -> Table:
+    """The largest and the mean regret of each rule for γ by encoder, over its corpora with the worst size of each."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for run in runs:
+        worst = {name: max(lost) for name, lost in regrets(run).items()}
+        found.setdefault(_who(run), []).append(worst)
+    cells = [[who, f"{len(worst)}", *_shown(worst)] for who, worst in found.items()]
+    total = [lost for worst in found.values() for lost in worst]
+    cells.append(["all", f"{len(total)}", *_shown(total)])
+    caption = "Points of MRR@10 lost against the best γ of the same encoder, corpus and size: the largest (the mean)."
+    return Table(["encoder", "corpora", *RULES], cells, 1, caption)
 
 
 UpgradeRun = Run[UpgradeHeader, UpgradeRow]
@@ -164,6 +184,7 @@ def maps_table(runs: Sequence[UpgradeRun]) -> Table:
 VIEWS: dict[str, Callable[[Sequence[Any]], Table]] = {
     "tasks_table": tasks_table,
     "regret_table": regret_table,
+    "regret_summary_table": regret_summary_table,
     "upgrade_table": upgrade_table,
     "intervals_table": intervals_table,
     "maps_table": maps_table,

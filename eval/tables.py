@@ -14,9 +14,9 @@ joined by ` + ` make one table, if their columns are the same.
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from the
 lowest end of theirs to the highest.
 
-A run's name with `{A,B}` is that of several runs, which make one table of `eval/compared.py`.
-
-Places named `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`.
+A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
+`benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions are `COLUMN=PATTERN` and
+`columns=PATTERN`: regular expressions that a row's cell, or a column's name, matches; `_` stands for a space.
 
 What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
 for that runs/ no longer has, so that every table can be made again from what is in the repository.
@@ -34,6 +34,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks import tables as benchmarks
+from benchmarks.cut import cut
 from eval import compared
 from eval.common import say
 from jaxwhiten import io, report
@@ -114,8 +115,7 @@ def table_of(
     if isinstance(run, list):
         if view not in compared.VIEWS:
             raise unknown_name("table", view, compared.VIEWS)
-        table = compared.VIEWS[view](run)
-        return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table
+        return cut(compared.VIEWS[view](run), conditions)
     if isinstance(run, dict):
         return benchmarks.table_of(run, view, conditions)
     module = getattr(report, run.header.program.removeprefix("eval."))

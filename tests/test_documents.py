@@ -139,7 +139,6 @@ def test_commands_and_files_named_are_there(page):
 WITHOUT_A_RUN = {
     "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
     "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
-    "docs/evidence/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
     "docs/evidence/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
     "docs/evidence/untuned.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published

@@ -117,7 +117,7 @@ class SpectrumCode(Code):
 
         1 for an encoder that was not tuned for similarity; for a tuned one 0.5, and 0.25 where the texts are narrow:
         where the IsoScore of the vectors is 0.2 or less. 0.25 for any where a quarter of the axes hardly varies. The
-        evidence: docs/evidence/codes.md, "The rule for the power".
+        evidence: docs/evidence/gamma.md.
 
         Args:
           fitted: What the code is fitted on.

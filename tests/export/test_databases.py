@@ -26,7 +26,7 @@ CLIENTS = {
 }
 SIZE = 16
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "evidence" / "databases.md"
+PAGE = ROOT / "docs" / "guides" / "databases.md"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("database", DATABASES)
 def test_the_page_shows_what_is_written(database):
-    """The blocks of docs/evidence/databases.md, which tests/test_documents.py runs, hold the code of the recipes."""
+    """The blocks of docs/guides/databases.md, which tests/test_documents.py runs, hold the code of the recipes."""
     text = PAGE.read_text(encoding="utf-8")
     columns = int(re.search(rf"\| {database} \| .*? \| (\d+) \|", text).group(1))
     assert code_of(database, columns, 48).strip() in text

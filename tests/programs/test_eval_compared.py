@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from benchmarks import tables as benchmarks
 from eval import compared, tables
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import Run
@@ -38,6 +39,26 @@ def test_a_rule_loses_what_the_best_gamma_has_more(run):
     assert [row[place] for row in cells] == ["10.00", "10.00", "10.00", "10.00"]
 
 
+def test_the_summary_has_the_largest_and_the_mean_of_each_encoder(run):
+    other = run.with_header(isoscore=0.1)
+    heads, cells = (getattr(compared.regret_summary_table([run, other]), name) for name in ("columns", "rows"))
+    assert [row[1] for row in cells] == ["2", "2"]
+    assert {row[heads.index("γ = 0")] for row in cells} == {"20.00 (20.00)"}
+    assert {row[heads.index("SpecTemp")] for row in cells} == {"15.00 (15.00)"}
+
+
+def test_conditions_choose_rows_and_columns(run):
+    whole = compared.regret_table([run])
+    conditions = ["encoder=^largest$|^mean$", "columns=^(encoder|0.5|SpecTemp)$", "plain"]
+    table = tables.table_of([run], "regret_table", conditions)
+    assert (table.columns, table.text_columns, table.caption) == (["encoder", "0.5", "SpecTemp"], 1, "")
+    assert table.rows == [
+        [row[0], *(row[whole.columns.index(name)] for name in ("0.5", "SpecTemp"))] for row in whole.rows[-2:]
+    ]
+    with pytest.raises(InputError, match="COLUMN=PATTERN"):
+        tables.table_of([run], "regret_table", ["encodr=x"])
+
+
 def test_the_smallest_size_that_loses_nothing(run):
     ends = {4: Estimate(-1.0, -1.5, -0.5), 8: Estimate(-0.2, -0.6, 0.2)}
     rows = [dataclasses.replace(row, versus_raw=ends.get(row.bytes)) for row in run.rows]
@@ -56,3 +77,17 @@ def test_braces_name_several_runs(folder, monkeypatch, tmp_path):  # noqa: F811
     assert tables.load("{a,c}-x") is None
     with pytest.raises(InputError, match="tasks_table"):
         tables.table_of(tables.load("{a,b}-x"), "task_table", [])
+
+
+def test_a_database_has_a_row_with_every_map(monkeypatch):
+    monkeypatch.setattr(benchmarks, "machine", lambda result: "")
+    told = {"encoder": "e", "data": "d", "size": 48}
+    rows = [
+        told | {"size": None, "database": "float32", "map": "raw", "mrr_at_10": 0.5},
+        told | {"database": "jaxwhiten", "map": "pq", "mrr_at_10": 0.4},
+        told | {"database": "x", "map": "truncated", "mrr_at_10": 0.1, "head_less_this": [0.2, 0.1, 0.3]},
+        told | {"database": "x", "map": "PCA", "mrr_at_10": 0.2, "head_less_this": [0.1, -0.1, 0.2]},
+        told | {"database": "x", "map": "head", "mrr_at_10": 0.3},
+    ]
+    table = benchmarks.database_maps_table({"quality": rows})
+    assert table.rows == [["e, d", "48", "x", "50.0", "40.0", "10.0∗", "20.0", "", "30.0"]]
