@@ -1,6 +1,7 @@
 """README and docs: every Python block runs, every link leads somewhere, every command and config named is there."""
 
 import ast
+import csv
 import importlib.util
 import json
 import os
@@ -79,6 +80,10 @@ def test_the_commands_run(page, minilm, tmp_path):
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
     rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("sentence1", "sentence2", "score"), *zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)]
+        )
     for folder in ("train", "eval", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     for program, what in {"jaxwhiten": "-m jaxwhiten.commands.cli ", "python": ""}.items():
