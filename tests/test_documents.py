@@ -147,7 +147,6 @@ WITHOUT_A_RUN = {
     "docs/evidence/codes.md": ["| encoder | bytes | code | evidence |"],  # likewise, of the tables below it
     "docs/evidence/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
-    "docs/evidence/untuned.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
     "docs/explanations/scores.md": ["| baseline |"],  # parameters
     "docs/explanations/devices.md": ["| | | |"],  # assumptions of a calculation
 }
