@@ -80,6 +80,9 @@ def test_the_commands_run(page, minilm, tmp_path):
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
     rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    (tmp_path / "searches.tsv").write_text(
+        "query\tdocument\n" + "".join(f"{a}\t{b}\n" for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
+    )
     with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(
             [("sentence1", "sentence2", "score"), *zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)]
