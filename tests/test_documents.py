@@ -103,7 +103,9 @@ def test_the_commands_run(page, minilm, tmp_path):
 
 
 def test_there_is_code_to_run():
-    assert {"README.md", "docs/guides/search.md", "docs/guides/score.md"} <= set(map(name, WITH_COMMANDS))
+    assert {"README.md", "docs/guides/search.md", "docs/guides/score.md", "docs/guides/fine-tune.md"} <= set(
+        map(name, WITH_COMMANDS)
+    )
     assert {"README.md", "docs/start/choosing.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
         map(name, WITH_CODE)
     )
