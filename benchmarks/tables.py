@@ -58,7 +58,7 @@ def headline_table(results: Result) -> Table:
         if HEADLINES[result["name"]][0] in row[0]
         and (peer := row[1].partition(", off")[0]) in HEADLINES[result["name"]][1]
     ]
-    return Table(("what", "beside", "ratio"), rows, 2)
+    return Table(("job", "compared with", "their time ÷ ours"), rows, 2)
 
 
 def _short(what: str) -> str:

@@ -1,6 +1,7 @@
 """README and docs: every Python block runs, every link leads somewhere, every command and config named is there."""
 
 import ast
+import csv
 import importlib.util
 import json
 import os
@@ -79,6 +80,13 @@ def test_the_commands_run(page, minilm, tmp_path):
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in pairs.sentence1))
     rows = zip(pairs.sentence1, pairs.sentence2, strict=True)
     (tmp_path / "pairs.tsv").write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    (tmp_path / "searches.tsv").write_text(
+        "query\tdocument\n" + "".join(f"{a}\t{b}\n" for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True))
+    )
+    with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(
+            [("sentence1", "sentence2", "score"), *zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)]
+        )
     for folder in ("train", "eval", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     for program, what in {"jaxwhiten": "-m jaxwhiten.commands.cli ", "python": ""}.items():
@@ -95,7 +103,9 @@ def test_the_commands_run(page, minilm, tmp_path):
 
 
 def test_there_is_code_to_run():
-    assert {"README.md", "docs/guides/search.md", "docs/guides/fine-tune.md"} <= set(map(name, WITH_COMMANDS))
+    assert {"README.md", "docs/guides/search.md", "docs/guides/score.md", "docs/guides/fine-tune.md"} <= set(
+        map(name, WITH_COMMANDS)
+    )
     assert {"README.md", "docs/start/choosing.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
         map(name, WITH_CODE)
     )
@@ -138,10 +148,10 @@ def test_commands_and_files_named_are_there(page):
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
     "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
-    "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # likewise, of results.md
+    "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # advice, in figures of evidence/sts.md
+    "docs/evidence/index.md": ["| claim |"],  # README, claim by claim
     "docs/evidence/accelerators.md": ["| layout |", "| attention |"],  # docs/runs/aot holds the figures, typed off here
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
-    "docs/evidence/untuned.md": ["| pooling | whitening | k | STS12 |"],  # published by others: eval/published
     "docs/explanations/scores.md": ["| baseline |"],  # parameters
     "docs/explanations/devices.md": ["| | | |"],  # assumptions of a calculation
 }
