@@ -248,10 +248,11 @@ def families_table(result: Result) -> Table:
     rows = []
     for name, row in result["rows"].items():
         engines = "; ".join(f"{engine} {_figure(x)}" for engine, x in row["engines"].items()) or "not measured"
-        proof = f"{row['against']}; {len(row['golden']) or 'no'} golden case{'s' * (len(row['golden']) != 1)}"
-        rows.append([f"`{name}`", row["hub"], f"{row['states']:.0e}", engines, row["pooling"], row["training"], proof])
+        training = row["training"].replace(" of ", "/").removesuffix(" tensors")
+        rows.append([f"`{name}`", row["hub"], f"{row['states']:.0e}", engines, row["pooling"], training, row["against"]])
+        rows[-1].append(str(len(row["golden"])))
     columns = ("family", "hub names known to be of it", "states off by", "vectors off by, by engine")
-    return Table((*columns, "pooling", "training", "compared with"), rows, notes=(machine(result),))
+    return Table((*columns, "pooling", "training", "compared with", "golden cases"), rows, notes=(machine(result),))
 
 
 def folders_table(result: Result) -> Table:
