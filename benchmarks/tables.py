@@ -249,7 +249,9 @@ def families_table(result: Result) -> Table:
     for name, row in result["rows"].items():
         engines = "; ".join(f"{engine} {_figure(x)}" for engine, x in row["engines"].items()) or "not measured"
         training = row["training"].replace(" of ", "/").removesuffix(" tensors")
-        rows.append([f"`{name}`", row["hub"], f"{row['states']:.0e}", engines, row["pooling"], training, row["against"]])
+        rows.append(
+            [f"`{name}`", row["hub"], f"{row['states']:.0e}", engines, row["pooling"], training, row["against"]]
+        )
         rows[-1].append(str(len(row["golden"])))
     columns = ("family", "hub names known to be of it", "states off by", "vectors off by, by engine")
     return Table((*columns, "pooling", "training", "compared with", "golden cases"), rows, notes=(machine(result),))
