@@ -248,12 +248,13 @@ def families_table(result: Result) -> Table:
     rows = []
     for name, row in result["rows"].items():
         engines = "; ".join(f"{engine} {_figure(x)}" for engine, x in row["engines"].items()) or "not measured"
-        proof = f"{row['against']}; {len(row['golden']) or 'no'} golden case{'s' * (len(row['golden']) != 1)}"
-        prompts = "yes" if row["engines"] else "not measured"
-        cells = [", ".join(row["architectures"]), row["hub"], f"{row['states']:.0e}", engines, row["pooling"], prompts]
-        rows.append([f"`{name}`", *cells, row["training"], proof])
-    columns = ("family", "architectures", "hub names known to be of it", "states off by", "vectors off by, by engine")
-    return Table((*columns, "pooling", "prompts", "training", "compared with"), rows, notes=(machine(result),))
+        training = row["training"].replace(" of ", "/").removesuffix(" tensors")
+        rows.append(
+            [f"`{name}`", row["hub"], f"{row['states']:.0e}", engines, row["pooling"], training, row["against"]]
+        )
+        rows[-1].append(str(len(row["golden"])))
+    columns = ("family", "hub names known to be of it", "states off by", "vectors off by, by engine")
+    return Table((*columns, "pooling", "training", "compared with", "golden cases"), rows, notes=(machine(result),))
 
 
 def folders_table(result: Result) -> Table:

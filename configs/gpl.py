@@ -4,7 +4,7 @@
 
 Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval", section 3.
 PAIRS is a table of queries and passages they belong to; where the queries come from is not this program's to say. The
-negatives are mined, unless a third column has them (`--config.data.columns=query,positive,negative
+negatives are mined, unless a third column has them (`--config.data.columns="('query','positive','negative')"
 --config.data.negatives=0`).
 
 Seen in a small trial, seed 0, on 2 CPU cores most of whose time went to other work. Teacher: configs/cross_quora.py on

@@ -3,8 +3,8 @@
     python -m train.sbert --config configs/pairs.py --config.data.file=pairs.tsv
 
 Multiple negatives (Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section
-4.4). The table has a head line; `--config.data.columns=question,answer` names its columns, a third one holds hard
-negatives. Hardware, time and score: those of docs/evidence/fine-tuning.md.
+4.4). The table has a head line; `--config.data.columns="('question','answer')"` names its columns; a third one
+holds hard negatives. docs/guides/fine-tune.md shows a run, docs/evidence/fine-tuning.md the scores of others.
 """
 
 from configs import sbert_defaults

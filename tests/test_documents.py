@@ -103,9 +103,8 @@ def test_the_commands_run(page, minilm, tmp_path):
 
 
 def test_there_is_code_to_run():
-    assert {"README.md", "docs/guides/search.md", "docs/guides/score.md", "docs/guides/fine-tune.md"} <= set(
-        map(name, WITH_COMMANDS)
-    )
+    commands = {"search", "score", "fine-tune", "train-without-labels", "rerank", "static", "verify", "troubleshooting"}
+    assert {"README.md", *(f"docs/guides/{page}.md" for page in commands)} <= set(map(name, WITH_COMMANDS))
     assert {"README.md", "docs/start/choosing.md", "docs/guides/corpora.md", "docs/guides/libraries.md"} <= set(
         map(name, WITH_CODE)
     )
@@ -188,6 +187,16 @@ def test_every_table_has_its_run(page, made):
     folder, said = made
     assert said[name(page)] == "filled"
     assert (folder / name(page)).read_text(encoding="utf-8") == text, "run `make tables`"
+
+
+def test_messages_of_the_troubleshooting_page_are_in_the_code():
+    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = page.partition("## Messages")[2].partition("## Symptoms")[0]
+    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "jaxwhiten").rglob("*.py"))
+    joined = re.sub(r'"\s*\n\s*f?"', "", source)  # a message over several lines
+    assert messages
+    assert [message for message in messages if message not in joined] == []
 
 
 def test_the_repository_is_named_once():
