@@ -10,7 +10,7 @@ from typing import Any
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, CodeRow, Estimate
 from jaxwhiten.report.run import CodesRun
-from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
+from jaxwhiten.report.style import COLOURS, new_panels, scale_amounts
 from jaxwhiten.report.table import Table, number
 from jaxwhiten.report.views import change, ends, figure
 
@@ -31,7 +31,7 @@ _PANELS = {
     "outside+mean": "other text, about the documents' mean",
 }
 AHEAD = "↑"  # of the spectrum code at equal bytes
-_BELOW = 12  # points of a plot below float32 and spectrum codes: what is worse leaves it
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below float32
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -133,29 +133,35 @@ def figures_table(run: CodesRun) -> Table:
 
 
 def plot_codes(run: CodesRun, path: Path) -> Path | None:
-    """MRR@10 against bytes with intervals, one panel per fit, one line per code; float32 is the dotted line."""
-    raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
-    if raw is None or not rows:
+    """Difference of the MRR@10 to float32 against bytes, with intervals: a panel per fit, a line per code.
+
+    The scale is linear near float32 and logarithmic farther away, so that codes that lose little stand apart. A fit
+    whose codes all have the same size makes no panel; None where no panel is left.
+    """
+    raw, rows = _raw(run), sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
+    codes, fits = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("code", "whitening"))
+    of = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
+    panels = {fit: found for fit, found in of.items() if len({row.bytes for row in found}) > 1}
+    if raw is None or not panels:
         return None
-    by_bytes = sorted(rows, key=attrgetter("bytes"))
-    panels, codes = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("whitening", "code"))
-    with new_figure(path, 5.2 * len(panels) + 1, 4.8) as drawing:
-        axes = drawing.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axis, fit in zip(axes, panels, strict=True):
+    with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
+        for axis, of_fit in zip(axes, panels.values(), strict=False):
             for place, code in enumerate(codes):
-                of_code = [row for row in by_bytes if (row.whitening, row.code) == (fit, code)]
-                centre = [100 * row.mrr_at_10 for row in of_code]
-                found = [row.versus_raw for row in of_code]
-                bars = [[e.value - e.low for e in found if e], [e.high - e.value for e in found if e]]
+                found = [(row.bytes, row.versus_raw) for row in of_fit if row.code == code and row.versus_raw]
+                sizes, centre = [size for size, _ in found], [estimate.value for _, estimate in found]
+                bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 look |= {"ls": "--" if place >= len(COLOURS) else "-"}
-                axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
-            axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
+                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
+            axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
+            axis.set_yscale("asinh", linear_width=0.2)
+            axis.set_xlabel("bytes")
             scale_amounts(axis)
-        axes[0].set_ylabel("MRR@10 × 100")
-        least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
-        axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
+        low, high = axes[0].get_ylim()
+        ticks = [tick for tick in (*(-tick for tick in _TICKS), 0, *_TICKS) if low <= tick <= high]
+        axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
+        for axis in axes[::2]:
+            axis.set_ylabel("MRR@10 × 100 − float32")
         drawing.suptitle(run.header.title, fontsize=10)
         drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path

@@ -25,9 +25,10 @@ def write_training(
     recipe: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Path:
-    """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
+    """Writes `report.html` into the folder of a finished run: result, course of the training, recipe, versions.
 
-    `scores` holds for each column, such as `"before"`, the scores by name; `recipe` is what decides the result.
+    `scores` holds for each column the scores by name: `"before"`, if there are any, and the result last. `recipe`
+    holds the settings that determine the result. `facts` may hold the `"step"` of the checkpoint that was kept.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 
@@ -37,17 +38,26 @@ def write_training(
     versions = {"jaxwhiten": __version__, "python": platform.python_version(), **packages}
     drawn = page.picture(curve, "Loss and scores by step") if curve.is_file() else ""
     names = dict.fromkeys(name for found in scores.values() for name in found)
-    cells = [[name, *(number(found.get(name), 3) for found in scores.values())] for name in names]
+    before, after = scores.get("before", {}), list(scores.values())[-1]
+    gains = {name: number(after[name] - before[name], 3, signed=True) for name in after if name in before}
+    heads = ["score", *scores, *(["change"] if gains else [])]
+    cells = [
+        [name, *(number(found.get(name), 3) for found in scores.values()), *([gains.get(name, "")] if gains else [])]
+        for name in names
+    ]
     evaluations = [row for row in rows if "loss" not in row]
     measures = list(dict.fromkeys(name for row in evaluations for name in row if name != "step"))
     course = [[str(row["step"]), *(number(row.get(name), 3) for name in measures)] for row in evaluations]
-    course_table = Table(["step", *measures], course, 0, "Evaluations during the run.") if measures else None
+    course_table = Table(["step", *measures], course, 0, "Scores of every evaluation.") if measures else None
     sections = [
-        page.section("Scores", page.tables(Table(["score", *scores], cells) if cells else None)),
-        page.section("Course", drawn, page.tables(course_table)),
+        page.section("Result", page.tables(Table(heads, cells) if cells else None)),
+        page.section("Course", drawn, page.folded("Evaluations", page.tables(course_table))),
         page.section("Run", page.facts(facts)),
         page.section("Recipe", page.facts(recipe)),
         page.section("Versions", page.facts(versions)),
     ]
-    lead = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return page.write_page(folder / page.PAGE, title, [lead], sections)
+    lead = [f"{name} {number(value)}" + f" ({gains[name]})" * (name in gains) for name, value in after.items()]
+    if "step" in facts:
+        lead.append(f"checkpoint of step {facts['step']}" + f" of {recipe['steps']}" * ("steps" in recipe))
+    lead.append(datetime.date.today().isoformat())
+    return page.write_page(folder / page.PAGE, title, [" · ".join(lead)], sections)
