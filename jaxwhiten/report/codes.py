@@ -148,7 +148,8 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
         for axis, of_fit in zip(axes, panels.values(), strict=False):
             for place, code in enumerate(codes):
                 found = [(row.bytes, row.versus_raw) for row in of_fit if row.code == code and row.versus_raw]
-                sizes, centre = [size for size, _ in found], [estimate.value for _, estimate in found]
+                sizes = [size * 1.006 ** (place - len(codes) / 2) for size, _ in found]  # side by side
+                centre = [estimate.value for _, estimate in found]
                 bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 look |= {"ls": "--" if place >= len(COLOURS) else "-"}

@@ -75,7 +75,7 @@ def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence
         for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
             share = np.maximum(values, 0) / values.sum()
             place = np.arange(1, len(share) + 1)
-            positive = share * len(share) > 1e-6  # the others are rounding errors of a singular covariance
+            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
             left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
             shares.append(float(share[positive].min() * len(share)))
             right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)

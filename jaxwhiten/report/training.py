@@ -56,7 +56,8 @@ def write_training(
         page.section("Recipe", page.facts(recipe)),
         page.section("Versions", page.facts(versions)),
     ]
-    lead = [f"{name} {number(value)}" + f" ({gains[name]})" * (name in gains) for name, value in after.items()]
+    first = {name: f"{number(value, 3)} → " for name, value in before.items()}
+    lead = [f"{name} {first.get(name, '')}{number(value, 3)}" for name, value in after.items()]
     if "step" in facts:
         lead.append(f"checkpoint of step {facts['step']}" + f" of {recipe['steps']}" * ("steps" in recipe))
     lead.append(datetime.date.today().isoformat())
