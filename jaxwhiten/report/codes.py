@@ -77,27 +77,28 @@ def spectrum_table(run: CodesRun) -> Table | None:
     return _by_size(run, attrgetter("versus_spectrum"), caption, ahead=False)
 
 
+def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
+    """Names the code of a row, with its γ where the run has several."""
+    several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
+    return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
+
+
 def _by_size(
     run: CodesRun, difference: Callable[[CodeRow], Estimate | None], caption: str, ahead: bool = True
 ) -> Table | None:
     rows = [(row, value) for row in run.rows if (value := difference(row)) is not None]
     if not rows:
         return None
-    spectra = [row for row in run.rows if row.code == "spectrum"]
-    several = len({row.gamma for row in spectra}) > 1
-    held = sorted({row.bytes for row in spectra})
+    held = sorted({row.bytes for row in run.rows if row.code == "spectrum"})
     column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row, _ in rows}
     sizes = sorted(set(column.values()))
-    lines: dict[tuple[str, str, float | None], dict[int, str]] = {}
+    name, lines = _code_name(run), dict[tuple[str, str], dict[int, str]]()
     for row, value in rows:
         shown, lead = change(value), row.versus_spectrum
         shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
         shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
-        lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
-    cells = []
-    for (fit, code, gamma), found in lines.items():
-        name = f"{code}, γ = {gamma:g}" if several and gamma is not None else code
-        cells.append([fit, name, *(found.get(size, "") for size in sizes)])
+        lines.setdefault((row.whitening, name(row)), {})[column[row.bytes]] = shown
+    cells = [[*key, *(found.get(size, "") for size in sizes)] for key, found in lines.items()]
     heads = ["fitted on", "code", *(f"{size} B" for size in sizes)]
     return Table(heads, cells, 2, f"{_caption(run)} {caption}", groups=[fit for fit, *_ in lines])
 
@@ -139,15 +140,16 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
     whose codes all have the same size makes no panel; None where no panel is left.
     """
     raw, rows = _raw(run), sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
-    codes, fits = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("code", "whitening"))
-    of = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
-    panels = {fit: found for fit, found in of.items() if len({row.bytes for row in found}) > 1}
+    name = _code_name(run)
+    codes, fits = (list(dict.fromkeys(map(of, rows))) for of in (name, attrgetter("whitening")))
+    by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
+    panels = {fit: found for fit, found in by_fit.items() if len({row.bytes for row in found}) > 1}
     if raw is None or not panels:
         return None
     with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
         for axis, of_fit in zip(axes, panels.values(), strict=False):
             for place, code in enumerate(codes):
-                found = [(row.bytes, row.versus_raw) for row in of_fit if row.code == code and row.versus_raw]
+                found = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
                 sizes = [size * 1.006 ** (place - len(codes) / 2) for size, _ in found]  # side by side
                 centre = [estimate.value for _, estimate in found]
                 bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]

@@ -104,7 +104,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
     bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}
-    with new_figure(path, 10, 0.28 * n + 1.7, **bare) as figure:
+    with new_figure(path, 10.0, 0.28 * n + 1.7, **bare) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):

@@ -59,6 +59,7 @@ def write_training(
     first = {name: f"{number(value, 3)} → " for name, value in before.items()}
     lead = [f"{name} {first.get(name, '')}{number(value, 3)}" for name, value in after.items()]
     if "step" in facts:
-        lead.append(f"checkpoint of step {facts['step']}" + f" of {recipe['steps']}" * ("steps" in recipe))
+        of = f" of {recipe['steps']}" if "steps" in recipe else ""
+        lead.append(f"checkpoint of step {facts['step']}{of}")
     lead.append(datetime.date.today().isoformat())
     return page.write_page(folder / page.PAGE, title, [" · ".join(lead)], sections)
