@@ -7,6 +7,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, CodeRow, Estimate
 from jaxwhiten.report.run import CodesRun
@@ -31,7 +33,7 @@ _PANELS = {
     "outside+mean": "other text, about the documents' mean",
 }
 AHEAD = "↑"  # of the spectrum code at equal bytes
-_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below float32
+_TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the best codes
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -136,8 +138,8 @@ def figures_table(run: CodesRun) -> Table:
 def plot_codes(run: CodesRun, path: Path) -> Path | None:
     """Difference of the MRR@10 to float32 against bytes, with intervals: a panel per fit, a line per code.
 
-    The scale is linear near float32 and logarithmic farther away, so that codes that lose little stand apart. A fit
-    whose codes all have the same size makes no panel; None where no panel is left.
+    The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. A fit whose
+    codes all have the same size makes no panel; None where no panel is left.
     """
     raw, rows = _raw(run), sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
     name = _code_name(run)
@@ -157,11 +159,15 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
                 look |= {"ls": "--" if place >= len(COLOURS) else "-"}
                 axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
             axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set_yscale("asinh", linear_width=0.2)
             axis.set_xlabel("bytes")
             scale_amounts(axis)
-        low, high = axes[0].get_ylim()
-        ticks = [tick for tick in (*(-tick for tick in _TICKS), 0, *_TICKS) if low <= tick <= high]
+        estimates = [row.versus_raw for row in rows if row.versus_raw]
+        best, low = round(max(e.value for e in estimates)), min(e.low for e in estimates) - 1
+        high = max(e.high for e in estimates) + 0.1
+        apart = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
+        axes[0].set_yscale("function", functions=apart)
+        axes[0].set_ylim(min(low, -0.2), max(high, 0.2))
+        ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
         axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
         for axis in axes[::2]:
             axis.set_ylabel("MRR@10 × 100 − float32")

@@ -118,7 +118,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
                 axis.text(i, i, _cell(float(values[i, i])), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
-            range(n), [f"{shorten(s, 42)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
+            range(n), [f"{shorten(s, 48)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)
