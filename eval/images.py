@@ -12,19 +12,18 @@ from pathlib import Path
 from eval.common import say
 from eval.tables import load
 from jaxwhiten.commands import launch
-from jaxwhiten.report.codes import plot_codes
-from jaxwhiten.report.plots import plot_scores
+from jaxwhiten.report import codes, sts
 
 FOLDER = Path("docs/images")
 IMAGES = {
-    "codes-minilm": ("codes/minilm-quora", plot_codes),
-    "codes-tiny": ("codes/tiny-quora", plot_codes),
-    "miniature": ("miniature/raw", plot_scores),
+    "codes-minilm": ("codes/minilm-quora", codes.PLOTS["quality_by_bytes.png"]),
+    "codes-tiny": ("codes/tiny-quora", codes.PLOTS["quality_by_bytes.png"]),
+    "miniature": ("miniature/raw", sts.PLOTS["score_by_k.png"]),
 }
 
 
 def main() -> None:
-    for name, (of, draw) in IMAGES.items():
+    for name, (of, (draw, *_)) in IMAGES.items():
         path, run = FOLDER / f"{name}.png", load(of)
         drawn = run is not None and draw(run, path)
         say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))

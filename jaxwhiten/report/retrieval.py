@@ -185,7 +185,9 @@ def plot_quality(
     with new_figure(path, 6.4, 4.6) as drawing:
         axis = drawing.subplots()
         for (place, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
-            of_line = sorted((row for row in rows if (line_of(row), row.backend) == (line, backend)), key=x)
+            of_line = sorted(
+                (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
+            )
             across, up = [x(row)[0] for row in of_line], [row.mrr_at_10 for row in of_line]
             ends_of = [row.mrr_interval or Estimate(row.mrr_at_10, row.mrr_at_10, row.mrr_at_10) for row in of_line]
             bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
