@@ -11,14 +11,14 @@ from pathlib import Path
 
 from eval.common import say
 from eval.tables import load
+from jaxwhiten import report
 from jaxwhiten.commands import launch
-from jaxwhiten.report import codes, sts
 
 FOLDER = Path("docs/images")
 IMAGES = {
-    "codes-minilm": ("codes/minilm-quora", codes.PLOTS["quality_by_bytes.png"]),
-    "codes-tiny": ("codes/tiny-quora", codes.PLOTS["quality_by_bytes.png"]),
-    "miniature": ("miniature/raw", sts.PLOTS["score_by_k.png"]),
+    "codes-minilm": ("codes/minilm-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "codes-tiny": ("codes/tiny-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
 }
 
 

@@ -8,11 +8,11 @@ from operator import attrgetter
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, StaticRow
 from jaxwhiten.report.run import StaticRun
-from jaxwhiten.report.table import Table, model_name, number
+from jaxwhiten.report.table import Table, number
 from jaxwhiten.report.views import change, ends, figure
 
 _COLUMNS: views.Columns = {
-    "teacher": lambda row: model_name(row.model),
+    "teacher": "model",
     "method": "method",
     "k": "k",
     "STS": figure("sts"),
