@@ -161,12 +161,12 @@ def plot_codes(run: CodesRun, path: Path) -> Path | None:
             axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
             axis.set_xlabel("bytes")
             scale_amounts(axis)
-        estimates = [row.versus_raw for row in rows if row.versus_raw]
-        best, low = round(max(e.value for e in estimates)), min(e.low for e in estimates) - 1
-        high = max(e.high for e in estimates) + 0.1
+        ends_of = [end for row in rows if row.versus_raw for end in (row.versus_raw.low, row.versus_raw.high)]
+        best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
+        low, high = min(0, *ends_of) - 0.5, max(0, *ends_of) + 0.1
         apart = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
         axes[0].set_yscale("function", functions=apart)
-        axes[0].set_ylim(min(low, -0.2), max(high, 0.2))
+        axes[0].set_ylim(low, high)
         ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
         axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
         for axis in axes[::2]:

@@ -80,13 +80,8 @@ def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence
             shares.append(float(share[positive].min() * len(share)))
             right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
         left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
-        left.set(
-            yscale="log",
-            ylim=(0.5 * min(shares), None),
-            xlabel="component",
-            ylabel="eigenvalue / mean eigenvalue",
-            title="Spectrum",
-        )
+        left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
+        left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
         right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")

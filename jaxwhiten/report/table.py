@@ -92,10 +92,7 @@ class Table:
         return "\n\n".join(part for part in parts if part)
 
     def html(self) -> str:
-        """As HTML, the best value of each column marked; heads sort by a click where every row stands for itself.
-
-        Words that all rows share stand above the table instead.
-        """
+        """As HTML, like `text`, the best values marked; heads sort by a click where every row stands for itself."""
         same, common = self._shared()
         sortable = len(self.rows) > 1 and all(row and row[0] for row in self.rows)
         sort, button, end = (' aria-sort="none"', '<button type="button">', "</button>") if sortable else ("", "", "")

@@ -39,18 +39,15 @@ def write_training(
     drawn = page.picture(curve, "Loss and scores by step") if curve.is_file() else ""
     names = dict.fromkeys(name for found in scores.values() for name in found)
     before, after = scores.get("before", {}), list(scores.values())[-1]
-    gains = {name: number(after[name] - before[name], 3, signed=True) for name in after if name in before}
-    heads = ["score", *scores, *(["change"] if gains else [])]
-    cells = [
-        [name, *(number(found.get(name), 3) for found in scores.values()), *([gains.get(name, "")] if gains else [])]
-        for name in names
-    ]
+    changes = {name: after[name] - before[name] for name in after if name in before}
+    columns = dict(scores) | ({"change": changes} if changes else {})
+    cells = [[name, *(number(of.get(name), 3, head == "change") for head, of in columns.items())] for name in names]
     evaluations = [row for row in rows if "loss" not in row]
     measures = list(dict.fromkeys(name for row in evaluations for name in row if name != "step"))
     course = [[str(row["step"]), *(number(row.get(name), 3) for name in measures)] for row in evaluations]
     course_table = Table(["step", *measures], course, 0, "Scores of every evaluation.") if measures else None
     sections = [
-        page.section("Result", page.tables(Table(heads, cells) if cells else None)),
+        page.section("Result", page.tables(Table(["score", *columns], cells) if cells else None)),
         page.section("Course", drawn, page.folded("Evaluations", page.tables(course_table))),
         page.section("Run", page.facts(facts)),
         page.section("Recipe", page.facts(recipe)),
