@@ -264,8 +264,9 @@ rerank: $(call stamp,cpu-data-train) ## Re-ranking by a small cross-encoder, for
 	  done; \
 	done
 
-tables: $(call stamp,cpu) ## The tables of the runs in runs/ into README and docs
+tables: $(call stamp,cpu) ## The tables and plots of the runs in runs/ into README and docs
 	@$(BIN)/python -m eval.tables README.md docs/*.md docs/*/*.md
+	@$(BIN)/python -m eval.images
 
 owner: ## Put the account of the repository into every link: make owner OWNER=NAME
 	@test -n "$(OWNER)" || { echo "make owner OWNER=NAME"; exit 2; }

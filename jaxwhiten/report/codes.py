@@ -7,10 +7,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from jaxwhiten.report import views
 from jaxwhiten.report.results import SIGNIFICANT, CodeRow, Estimate
 from jaxwhiten.report.run import CodesRun
-from jaxwhiten.report.style import COLOURS, new_figure, scale_amounts
+from jaxwhiten.report.style import COLOURS, new_panels, scale_amounts
 from jaxwhiten.report.table import Table, number
 from jaxwhiten.report.views import change, ends, figure
 
@@ -31,7 +33,7 @@ _PANELS = {
     "outside+mean": "other text, about the documents' mean",
 }
 AHEAD = "↑"  # of the spectrum code at equal bytes
-_BELOW = 12  # points of a plot below float32 and spectrum codes: what is worse leaves it
+_TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # points, above and below the best codes
 _MARKERS = "osD^vPX*<>hd"
 
 
@@ -77,27 +79,28 @@ def spectrum_table(run: CodesRun) -> Table | None:
     return _by_size(run, attrgetter("versus_spectrum"), caption, ahead=False)
 
 
+def _code_name(run: CodesRun) -> Callable[[CodeRow], str]:
+    """Names the code of a row, with its γ where the run has several."""
+    several = len({row.gamma for row in run.rows if row.code == "spectrum"}) > 1
+    return lambda row: f"{row.code}, γ = {row.gamma:g}" if several and row.gamma is not None else row.code
+
+
 def _by_size(
     run: CodesRun, difference: Callable[[CodeRow], Estimate | None], caption: str, ahead: bool = True
 ) -> Table | None:
     rows = [(row, value) for row in run.rows if (value := difference(row)) is not None]
     if not rows:
         return None
-    spectra = [row for row in run.rows if row.code == "spectrum"]
-    several = len({row.gamma for row in spectra}) > 1
-    held = sorted({row.bytes for row in spectra})
+    held = sorted({row.bytes for row in run.rows if row.code == "spectrum"})
     column = {row.bytes: next((size for size in held if size >= row.bytes), row.bytes) for row, _ in rows}
     sizes = sorted(set(column.values()))
-    lines: dict[tuple[str, str, float | None], dict[int, str]] = {}
+    name, lines = _code_name(run), dict[tuple[str, str], dict[int, str]]()
     for row, value in rows:
         shown, lead = change(value), row.versus_spectrum
         shown += AHEAD if ahead and lead is not None and lead.low > 0 else ""
         shown += f" ({row.bytes} B)" if column[row.bytes] != row.bytes else ""
-        lines.setdefault((row.whitening, row.code, row.gamma), {})[column[row.bytes]] = shown
-    cells = []
-    for (fit, code, gamma), found in lines.items():
-        name = f"{code}, γ = {gamma:g}" if several and gamma is not None else code
-        cells.append([fit, name, *(found.get(size, "") for size in sizes)])
+        lines.setdefault((row.whitening, name(row)), {})[column[row.bytes]] = shown
+    cells = [[*key, *(found.get(size, "") for size in sizes)] for key, found in lines.items()]
     heads = ["fitted on", "code", *(f"{size} B" for size in sizes)]
     return Table(heads, cells, 2, f"{_caption(run)} {caption}", groups=[fit for fit, *_ in lines])
 
@@ -133,29 +136,41 @@ def figures_table(run: CodesRun) -> Table:
 
 
 def plot_codes(run: CodesRun, path: Path) -> Path | None:
-    """MRR@10 against bytes with intervals, one panel per fit, one line per code; float32 is the dotted line."""
-    raw, rows = _raw(run), [row for row in run.rows if row.versus_raw is not None]
-    if raw is None or not rows:
+    """Difference of the MRR@10 to float32 against bytes, with intervals: a panel per fit, a line per code.
+
+    The scale is linear near the best codes and logarithmic farther away, so that good codes stand apart. A fit whose
+    codes all have the same size makes no panel; None where no panel is left.
+    """
+    raw, rows = _raw(run), sorted((row for row in run.rows if row.versus_raw is not None), key=attrgetter("bytes"))
+    name = _code_name(run)
+    codes, fits = (list(dict.fromkeys(map(of, rows))) for of in (name, attrgetter("whitening")))
+    by_fit = {fit: [row for row in rows if row.whitening == fit] for fit in fits}
+    panels = {fit: found for fit, found in by_fit.items() if len({row.bytes for row in found}) > 1}
+    if raw is None or not panels:
         return None
-    by_bytes = sorted(rows, key=attrgetter("bytes"))
-    panels, codes = (list(dict.fromkeys(map(attrgetter(name), rows))) for name in ("whitening", "code"))
-    with new_figure(path, 5.2 * len(panels) + 1, 4.8) as drawing:
-        axes = drawing.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axis, fit in zip(axes, panels, strict=True):
+    with new_panels(path, [_PANELS.get(fit, fit) for fit in panels]) as (drawing, axes):
+        for axis, of_fit in zip(axes, panels.values(), strict=False):
             for place, code in enumerate(codes):
-                of_code = [row for row in by_bytes if (row.whitening, row.code) == (fit, code)]
-                centre = [100 * row.mrr_at_10 for row in of_code]
-                found = [row.versus_raw for row in of_code]
-                bars = [[e.value - e.low for e in found if e], [e.high - e.value for e in found if e]]
+                found = [(row.bytes, row.versus_raw) for row in of_fit if name(row) == code and row.versus_raw]
+                sizes = [size * 1.006 ** (place - len(codes) / 2) for size, _ in found]  # side by side
+                centre = [estimate.value for _, estimate in found]
+                bars = [[e.value - e.low for _, e in found], [e.high - e.value for _, e in found]]
                 look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[place % len(_MARKERS)]}
                 look |= {"ls": "--" if place >= len(COLOURS) else "-"}
-                axis.errorbar([row.bytes for row in of_code], centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
-            axis.axhline(100 * raw.mrr_at_10, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
-            axis.set(title=_PANELS.get(fit, fit), xlabel="bytes")
+                axis.errorbar(sizes, centre, bars, ms=4, lw=1.3, capsize=2, label=code, **look)
+            axis.axhline(0, ls=":", lw=1.2, color="#777777", label=f"float32, {raw.bytes:,} bytes")
+            axis.set_xlabel("bytes")
             scale_amounts(axis)
-        axes[0].set_ylabel("MRR@10 × 100")
-        least = 100 * min(row.mrr_at_10 for row in [raw, *rows] if row.code in (raw.code, "spectrum")) - _BELOW
-        axes[0].set_ylim(bottom=max(least, axes[0].get_ylim()[0]))
+        ends_of = [end for row in rows if row.versus_raw for end in (row.versus_raw.low, row.versus_raw.high)]
+        best = round(max(row.versus_raw.value for row in rows if row.versus_raw))
+        low, high = min(0, *ends_of) - 0.5, max(0, *ends_of) + 0.1
+        apart = (lambda y: np.arcsinh((y - best) / 0.2), lambda y: best + 0.2 * np.sinh(y))
+        axes[0].set_yscale("function", functions=apart)
+        axes[0].set_ylim(low, high)
+        ticks = sorted({tick for step in _TICKS for tick in (best - step, best + step) if low <= tick <= high})
+        axes[0].set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
+        for axis in axes[::2]:
+            axis.set_ylabel("MRR@10 × 100 − float32")
         drawing.suptitle(run.header.title, fontsize=10)
         drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return path

@@ -20,7 +20,10 @@ def _title_end(run: STSRun) -> str:
 
 
 def plot_scores(run: STSRun, path: Path) -> Path | None:
-    """Average score against k, one panel per whitening, one line per pooling; None where no row is whitened."""
+    """Average score against k, one panel per whitening, one line per pooling.
+
+    A whitening at one k makes no panel; None where no panel is left.
+    """
     from matplotlib.lines import Line2D
 
     tasks, aggregate = run.header.tasks, run.header.aggregate
@@ -29,6 +32,7 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
     for row in run.rows:
         if row.has_knobs:
             panels.setdefault(row.label + row.knobs, []).append(row)
+    panels = {name: rows for name, rows in panels.items() if len({row.k for row in rows}) > 1}
     if not panels:
         return None
     poolings = list(dict.fromkeys(row.pooling for row in run.rows if row.has_knobs or row.whitening == "none"))
@@ -41,7 +45,7 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
             for row in raw:
                 axis.axhline(row.average(aggregate), ls=":", lw=1.2, color=colours[row.pooling])
             scale_k(axis, sorted({row.k for of_panel in panels.values() for row in of_panel}))
-        for axis in axes[::3]:
+        for axis in axes[::2]:
             axis.set_ylabel(f"Spearman × 100 ({aggregate})")
         averaged = tasks[0] if len(tasks) == 1 else f"average of {len(tasks)} tasks"
         figure.suptitle(f"{run.header.model}\n{averaged}{_title_end(run)}", fontsize=10)
@@ -71,13 +75,13 @@ def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence
         for (pooling, values), colour in zip(spectra.items(), COLOURS * 9, strict=False):
             share = np.maximum(values, 0) / values.sum()
             place = np.arange(1, len(share) + 1)
-            positive = share > 0
+            positive = share * len(share) > 1e-5  # the others are rounding errors of a singular covariance
             left.plot(place[positive], share[positive] * len(share), lw=1.5, color=colour, label=pooling)
             shares.append(float(share[positive].min() * len(share)))
             right.plot(place, 100 * np.cumsum(share), lw=1.5, color=colour)
         left.axhline(1, color="#777777", lw=1, ls="--", label="after whitening (γ = 1)")
-        left.set_ylim(bottom=max(1e-6, 0.5 * min(shares)))
-        left.set(yscale="log", xlabel="component", ylabel="eigenvalue / mean eigenvalue", title="Spectrum")
+        left.set(yscale="log", ylim=(0.5 * min(shares), None), title="Spectrum")
+        left.set(xlabel="component", ylabel="eigenvalue / mean eigenvalue")
         right.set(xlabel="components kept", ylabel="variance held, %", ylim=(0, 102), title="Explained variance")
         for k in ks:
             right.axvline(k, color="#777777", lw=0.8, ls=":")
@@ -101,7 +105,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
     n = len(before)
     off_diagonal = ~np.eye(n, dtype=bool)
     bare = {"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False}
-    with new_figure(path, 12.5, 0.3 * n + 1.9, **bare) as figure:
+    with new_figure(path, 10.0, 0.28 * n + 1.7, **bare) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         titles = (f"{about.pooling}, not whitened", f"{about.pooling}, {about.whitening}, k={about.k}")
         for axis, values, title in zip(axes, (before, after), titles, strict=True):
@@ -115,7 +119,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
                 axis.text(i, i, _cell(float(values[i, i])), ha="center", va="center", fontsize=7, color=colour)
         sides = zip(about.sentences, about.gold, strict=True)
         axes[0].set_yticks(
-            range(n), [f"{shorten(s, 52)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
+            range(n), [f"{shorten(s, 48)}   {i + 1}  [{g:.1f}]" for i, (s, g) in enumerate(sides)], fontsize=8
         )
         axes[0].set_ylabel("first sentence of pair   [human score, 0–5]")
         figure.colorbar(image, ax=axes, label="cosine", shrink=0.85, pad=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -163,15 +163,17 @@ def published_table(run: RetrievalRun) -> Table | None:
     return Table(["setting", "", "MRR@10", "ms/query", "GiB"], cells, 2, caption, sources, groups)
 
 
-def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], float], label: str) -> Path | None:
-    """MRR@10 against x, one line per whitening, one marker per backend; numbers beside the points are k.
+def plot_quality(
+    run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], Sequence[float]], label: str, joined: bool = True
+) -> Path | None:
+    """MRR@10 with its interval against x, one colour per whitening, one marker per backend; numbers are k.
 
-    None where no query has gold.
+    `x` gives a row's value, and where it is a range the far end of it. None for fewer than two points.
     """
     from matplotlib.lines import Line2D
 
-    rows = [row for row in run.rows if math.isfinite(row.mrr_at_10)]
-    if not rows:
+    rows = [row for row in run.rows if math.isfinite(row.mrr_at_10) and all(map(math.isfinite, x(row)))]
+    if len(rows) < 2:
         return None
     show_knobs = len(run.parameters()) > 1
 
@@ -182,15 +184,19 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
     backends = list(dict.fromkeys(row.backend for row in rows))
     with new_figure(path, 6.4, 4.6) as drawing:
         axis = drawing.subplots()
-        for line, backend in itertools.product(lines, backends):
-            points = sorted(
-                (x(row), row.mrr_at_10, row.k) for row in rows if (line_of(row), row.backend) == (line, backend)
+        for (place, line), (sign, backend) in itertools.product(enumerate(lines), enumerate(backends)):
+            of_line = sorted(
+                (row for row in rows if (line_of(row), row.backend) == (line, backend)), key=lambda row: x(row)[0]
             )
-            colour, marker = COLOURS[lines.index(line) % len(COLOURS)], _MARKERS[backends.index(backend) % 8]
-            if points:
-                axis.plot(*list(zip(*points, strict=True))[:2], color=colour, marker=marker, ms=5, lw=1.2)
-            for across, up, k in points:
-                axis.annotate(f"{k}", (across, up), xytext=(3, 4), textcoords="offset points", fontsize=7)
+            across, up = [x(row)[0] for row in of_line], [row.mrr_at_10 for row in of_line]
+            ends_of = [row.mrr_interval or Estimate(row.mrr_at_10, row.mrr_at_10, row.mrr_at_10) for row in of_line]
+            bars = [[e.value - e.low for e in ends_of], [e.high - e.value for e in ends_of]]
+            reach = [[0.0] * len(of_line), [x(row)[-1] - x(row)[0] for row in of_line]]
+            look = {"color": COLOURS[place % len(COLOURS)], "marker": _MARKERS[sign % len(_MARKERS)], "ms": 5}
+            axis.errorbar(across, up, bars, reach, **look, lw=1.2, elinewidth=0.8, ls="-" if joined else "")
+            for at, height, row in zip(across, up, of_line, strict=True):
+                shift = {"xytext": (4, 4 if place % 2 else -10), "textcoords": "offset points", "fontsize": 7}
+                axis.annotate(f"{row.k}", (at, height), color=look["color"], **shift)
         axis.set(xlabel=label, ylabel="MRR@10", title=run.header.title)
         axis.margins(0.1)
         scale_amounts(axis)
@@ -203,8 +209,13 @@ def plot_quality(run: RetrievalRun, path: Path, *, x: Callable[[RetrievalRow], f
     return path
 
 
-plot_memory = functools.partial(plot_quality, x=lambda row: row.index_bytes / 1e6, label="serialised index, MB")
-plot_time = functools.partial(plot_quality, x=attrgetter("time_ms"), label="batched search, ms per query")
+plot_memory = functools.partial(plot_quality, x=lambda row: [row.index_bytes / 1e6], label="serialised index, MB")
+plot_time = functools.partial(
+    plot_quality,
+    x=attrgetter("single_p50_ms", "single_p99_ms"),
+    label="one search, ms: median, and line to the 99th percentile",
+    joined=False,
+)
 PLOTS: views.Plots = {
     "quality_by_memory.png": (plot_memory, "Quality against memory", "Quality"),
     "quality_by_time.png": (plot_time, "Quality against time", "Quality"),

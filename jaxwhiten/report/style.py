@@ -37,8 +37,8 @@ def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> 
 
 @contextlib.contextmanager
 def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, list[Any]]]:
-    """`new_figure` with a panel for each title, three side by side; the figure and its axes, which share the scores."""
-    across = min(3, len(titles))
+    """`new_figure` with a panel for each title, two side by side; the figure and its axes, which share the scores."""
+    across = min(2, len(titles))
     down = math.ceil(len(titles) / across)
     with new_figure(path, max(6.4, 3.6 * across), 3.2 * down + 1.1) as figure:
         axes = list(figure.subplots(down, across, sharey=True, squeeze=False).ravel())

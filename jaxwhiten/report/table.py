@@ -45,12 +45,7 @@ class Table:
 
         Words that all rows share stand above the table instead.
         """
-        keys = self.text_columns if self.key_columns is None else self.key_columns
-        same = {
-            c: self.rows[0][c]
-            for c in range(self.text_columns)
-            if len(self.rows) > 1 and len({row[c] for row in self.rows}) == 1
-        }
+        keys, (same, common) = self.text_columns if self.key_columns is None else self.key_columns, self._shared()
         names = [c for c in range(keys) if c not in same]
         widths = [max(len(row[c]) for row in [self.columns, *self.rows]) + 2 for c in range(len(self.columns))]
         parts: list[list[int]] = [[]]
@@ -58,11 +53,17 @@ class Table:
             if parts[-1] and sum(widths[i] for i in [*names, *parts[-1], c]) - 2 > width:
                 parts.append([])
             parts[-1].append(c)
-        common = ", ".join(f"{self.columns[c]} {cell}" for c, cell in same.items() if cell)
         lines = [textwrap.fill(self.caption, width), ""] if self.caption else []
-        lines += [f"all rows: {common}", ""] if common else []
+        lines += [common, ""] if common else []
         lines.append("\n\n".join(self._lines([*names, *numbers], widths) for numbers in parts))
         return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
+
+    def _shared(self) -> tuple[set[int], str]:
+        """The columns of words, but for the last, that hold the same in all rows, and a line that says so."""
+        words = range(self.text_columns) if len(self.rows) > 1 else ()
+        same = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
+        told = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in same if self.rows[0][c])
+        return set(same), f"all rows: {told}" if told else ""
 
     def _lines(self, columns: Sequence[int], widths: Sequence[int]) -> str:
         def line(row: Sequence[str]) -> str:
@@ -91,7 +92,8 @@ class Table:
         return "\n\n".join(part for part in parts if part)
 
     def html(self) -> str:
-        """As HTML, the best value of each column marked; heads sort by a click where every row stands for itself."""
+        """As HTML, like `text`, the best values marked; heads sort by a click where every row stands for itself."""
+        same, common = self._shared()
         sortable = len(self.rows) > 1 and all(row and row[0] for row in self.rows)
         sort, button, end = (' aria-sort="none"', '<button type="button">', "</button>") if sortable else ("", "", "")
 
@@ -99,16 +101,20 @@ class Table:
             cells = (
                 f"<td{self._class(c, (number, c) in self.best)}>{escape(cell).strip()}</td>"
                 for c, cell in enumerate(row)
+                if c not in same
             )
             rule = number and self.groups and self.groups[number] != self.groups[number - 1]
             return f"<tr{_attribute('rule' if rule else '')}>{''.join(cells)}</tr>"
 
         heads = "".join(
-            f"<th{self._class(c)}{sort}>{button}{escape(name)}{end}</th>" for c, name in enumerate(self.columns)
+            f"<th{self._class(c)}{sort}>{button}{escape(name)}{end}</th>"
+            for c, name in enumerate(self.columns)
+            if c not in same
         )
         body = "\n".join(line(r, row) for r, row in enumerate(self.rows))
+        caption = " ".join(filter(None, [self.caption, common and f"A{common[1:]}."]))
         parts = [
-            f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else "",
+            f"<figcaption>{escape(caption)}</figcaption>" if caption else "",
             f'<div class="scroll"><table{_attribute("sortable" if sortable else "")}>',
             f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>",
             *(f'<p class="note">{escape(note)}</p>' for note in self.notes),

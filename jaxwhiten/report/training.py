@@ -25,9 +25,10 @@ def write_training(
     recipe: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> Path:
-    """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
+    """Writes `report.html` into the folder of a finished run: result, course of the training, recipe, versions.
 
-    `scores` holds for each column, such as `"before"`, the scores by name; `recipe` is what decides the result.
+    `scores` holds for each column the scores by name: `"before"`, if there are any, and the result last. `recipe`
+    holds the settings that determine the result. `facts` may hold the `"step"` of the checkpoint that was kept.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 
@@ -37,17 +38,25 @@ def write_training(
     versions = {"jaxwhiten": __version__, "python": platform.python_version(), **packages}
     drawn = page.picture(curve, "Loss and scores by step") if curve.is_file() else ""
     names = dict.fromkeys(name for found in scores.values() for name in found)
-    cells = [[name, *(number(found.get(name), 3) for found in scores.values())] for name in names]
+    before, after = scores.get("before", {}), list(scores.values())[-1]
+    changes = {name: after[name] - before[name] for name in after if name in before}
+    columns = dict(scores) | ({"change": changes} if changes else {})
+    cells = [[name, *(number(of.get(name), 3, head == "change") for head, of in columns.items())] for name in names]
     evaluations = [row for row in rows if "loss" not in row]
     measures = list(dict.fromkeys(name for row in evaluations for name in row if name != "step"))
     course = [[str(row["step"]), *(number(row.get(name), 3) for name in measures)] for row in evaluations]
-    course_table = Table(["step", *measures], course, 0, "Evaluations during the run.") if measures else None
+    course_table = Table(["step", *measures], course, 0, "Scores of every evaluation.") if measures else None
     sections = [
-        page.section("Scores", page.tables(Table(["score", *scores], cells) if cells else None)),
-        page.section("Course", drawn, page.tables(course_table)),
+        page.section("Result", page.tables(Table(["score", *columns], cells) if cells else None)),
+        page.section("Course", drawn, page.folded("Evaluations", page.tables(course_table))),
         page.section("Run", page.facts(facts)),
         page.section("Recipe", page.facts(recipe)),
         page.section("Versions", page.facts(versions)),
     ]
-    lead = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return page.write_page(folder / page.PAGE, title, [lead], sections)
+    first = {name: f"{number(value, 3)} → " for name, value in before.items()}
+    lead = [f"{name} {first.get(name, '')}{number(value, 3)}" for name, value in after.items()]
+    if "step" in facts:
+        of = f" of {recipe['steps']}" if "steps" in recipe else ""
+        lead.append(f"checkpoint of step {facts['step']}{of}")
+    lead.append(datetime.date.today().isoformat())
+    return page.write_page(folder / page.PAGE, title, [" · ".join(lead)], sections)

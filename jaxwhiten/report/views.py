@@ -116,7 +116,7 @@ class Views:
             for section, view in self.tables.items()
         ]
         sections += [page.section(section, page.verbatim(text)) for section, text in texts.items()]
-        lead = f"{header.model} · {self.subject(run)} · {header.date}"
+        lead = f"{header.model} · {self.subject(run)} · {header.date[:10]}"
         written = page.write_page(
             folder / page.PAGE, header.title, [lead], [*sections, *page.made(header)], header.warnings
         )

@@ -101,31 +101,36 @@ def median_rate(folder: io.PathLike, unit: str) -> float:
     return statistics.median(rates) if rates else 0.0
 
 
-def plot_run(folder: io.PathLike) -> Path:
-    """Plots the loss of a run, its running mean, and its scores if there are any, as a PNG in the run's folder."""
+def plot_run(folder: io.PathLike) -> Path | None:
+    """Plots the scores of a run above its loss with a running mean, as a PNG in its folder; None for single points."""
     from matplotlib.figure import Figure
 
     rows = read_metrics(folder)
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    losses = np.array([(row["step"], row["loss"]) for row in rows if row.get("loss") is not None])
-    if len(losses):
-        window = max(len(losses) // 50, 1)
-        smooth = np.convolve(losses[:, 1], np.full(window, 1 / window), mode="valid")
-        axes.plot(*losses.T, color="tab:blue", alpha=0.25, linewidth=0.8)
-        axes.plot(losses[window - 1 :, 0], smooth, color="tab:blue", label=f"loss (mean of {window} steps)")
-    axes.set(xlabel="step", ylabel="loss")
-    scored = [row for row in rows if "loss" not in row]
-    names = dict.fromkeys(name for row in scored for name in row if name != "step")
-    right = axes.twinx() if any(not name.endswith("loss") for name in names) else None
-    for number, name in enumerate(names, 1):
-        points = [(row["step"], row[name]) for row in scored if row.get(name) is not None]
-        side: Any = axes if name.endswith("loss") else right
-        side.plot(*zip(*points, strict=True), "o-", markersize=3, color=f"C{number}", label=name)
-    if right is not None:
-        right.set_ylabel("score")
-        right.legend(loc="lower right")
-    axes.legend(loc="center right")
+    names = dict.fromkeys(name for row in rows if "loss" not in row for name in row if name != "step")
+    curves = {
+        name: np.array([(row["step"], row[name]) for row in rows if row.get(name) is not None])
+        for name in ("loss", *names)
+    }
+    panels: dict[str, list[str]] = {}
+    for name in (name for name, points in curves.items() if len(points) > 1):
+        panels.setdefault("loss" if name.endswith("loss") else "score", []).append(name)
+    if not panels:
+        return None
+    figure = Figure(figsize=(8, 1.2 + 2.6 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for axis, (kind, shown) in zip(axes, sorted(panels.items(), reverse=True), strict=True):
+        for name in shown:
+            points, window = curves[name], len(curves[name]) // 20 if name == "loss" else 0
+            style = {"lw": 0.8, "alpha": 0.4} if name == "loss" else {"marker": "o", "ms": 4}
+            axis.plot(*points.T, color=f"C{list(curves).index(name)}", label=name, **style)
+            if window > 2:
+                smooth = np.convolve(points[:, 1], np.full(window, 1 / window), mode="valid")
+                axis.plot(points[window - 1 :, 0], smooth, color="C0", lw=1.6, label=f"mean of {window} steps")
+        axis.set_ylabel(kind)
+        axis.grid(color="#e3e3e3", lw=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].set_xlabel("step")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     path = Path(folder) / PLOT_FILE
     with io.atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)

@@ -9,8 +9,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# Embedded data, so that nothing is downloaded.
-DATA = {"train_sbert_tpu": "sts_sample", "quora_search": "pydocs", "tpu_corpus": "pydocs"}
 
 
 def cells(path, kind="code"):
@@ -22,10 +20,10 @@ def cells(path, kind="code"):
 def test_it_runs_on_small_input(path, minilm, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    if path.stem == "train_sbert_tpu":
+    if path.stem == "train_and_code_tpu":
         pytest.importorskip("orbax.checkpoint")
     monkeypatch.setenv("JAXWHITEN_SMALL", "1")
-    monkeypatch.setenv("JAXWHITEN_NOTEBOOK_DATA", DATA.get(path.stem, ""))
+    monkeypatch.setenv("JAXWHITEN_NOTEBOOK_DATA", "embedded")  # nothing is downloaded
     monkeypatch.setenv("XLA_FLAGS", "")
     notebook = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(
@@ -38,8 +36,8 @@ def test_it_runs_on_small_input(path, minilm, monkeypatch):
     assert "Spearman" in printed or "MRR@10" in printed
 
 
-def test_there_are_four():
-    assert {path.stem for path in NOTEBOOKS} == {"whiten_any_encoder", "train_sbert_tpu", "quora_search", "tpu_corpus"}
+def test_there_are_two():
+    assert {path.stem for path in NOTEBOOKS} == {"shrink_and_search", "train_and_code_tpu"}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -400,7 +400,8 @@ def test_from_the_command_line(tmp_path, model):
     lines = [line.split() for line in done.stdout.splitlines()]
     assert "all rows: pooling mean" in done.stdout
     assert [line[:-1] for line in lines if line[:1] in (["none"], ["target"])] == [["none", "32"], ["target", "†", "8"]]
-    assert str(tmp_path / "out" / "score_by_k.png") in done.stdout
+    assert str(tmp_path / "out" / "spectrum.png") in done.stdout
+    assert "score_by_k.png" not in done.stdout  # one k makes no curve
     wrong = subprocess.run(
         [*command, "--config.pooling=mean"], capture_output=True, text=True, cwd=ROOT, env=environment
     )

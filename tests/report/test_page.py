@@ -42,6 +42,16 @@ class Tree(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+def test_words_that_all_rows_share_stand_above_the_table():
+    table = Table(["pooling", "k", "index", "score"], [["mean", "8", "x", "1"], ["mean", "4", "x", "2"]], 3, "Scores.")
+    shown = table.html()
+    assert "<figcaption>Scores. All rows: pooling mean, index x.</figcaption>" in shown
+    assert re.findall(r"<t[dh](?: [^>]*)?>(?:<button[^>]*>)?([^<]*)<", shown) == ["k", "score", "8", "1", "4", "2"]
+    assert "all rows: pooling mean, index x" in table.text()
+    alone = Table(["pooling", "score"], [["mean", "1"]], 1).html()
+    assert "<td>mean</td>" in alone
+
+
 @pytest.fixture
 def written(tmp_path):
     png = tmp_path / "plot.png"

@@ -258,6 +258,12 @@ def test_without_whitening_there_is_a_table_and_no_plot(run, tmp_path):
     assert [file.name for file in report.sts.write_sts(run, tmp_path)] == ["results.md", "report.html"]
 
 
+def test_one_dimension_makes_no_curve(run, tmp_path):
+    whitened = next(r for r in run.rows if r.has_knobs)
+    run.rows[:] = [r for r in run.rows if not r.has_knobs or r.k == whitened.k]
+    assert tmp_path / "score_by_k.png" not in report.sts.write_sts(run, tmp_path)
+
+
 def test_only_views_are_removed(tmp_path):
     for name in (*PLOTS, *retrieval.PLOTS, "results.md", "report.html", "mine.png", "results.json"):
         (tmp_path / name).write_text("")

@@ -134,6 +134,11 @@ def test_without_gold_there_are_numbers_missing_and_no_plots(run, tmp_path):
     assert "–" in (tmp_path / "results.md").read_text()
 
 
+def test_one_point_makes_no_plot(run, tmp_path):
+    run.rows[1] = dataclasses.replace(run.rows[1], single_p50_ms=float("nan"))  # as of words
+    assert [path.name for path in views.write_retrieval(run, tmp_path)[2:]] == ["quality_by_memory.png"]
+
+
 def test_nothing_published_no_table(run):
     assert views.published_table(run) is None
 

@@ -151,3 +151,5 @@ def test_rates_and_bar(tmp_path, capsys):
     rows = read_metrics(tmp_path)
     assert rows[0]["sentences_per_second"] > 0
     assert plot_run(tmp_path).is_file()
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 1, "dev": 81.0}\n')
+    assert plot_run(tmp_path) is None

@@ -1,0 +1,33 @@
+"""Draws the plots of docs/images from the runs that eval.tables finds.
+
+    python -m eval.images
+
+`make demo` draws similarity.png, as runs/demo-untuned/similarity.png: the repository keeps no sentences of a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eval.common import say
+from eval.tables import load
+from jaxwhiten import report
+from jaxwhiten.commands import launch
+
+FOLDER = Path("docs/images")
+IMAGES = {
+    "codes-minilm": ("codes/minilm-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "codes-tiny": ("codes/tiny-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
+}
+
+
+def main() -> None:
+    for name, (of, (draw, *_)) in IMAGES.items():
+        path, run = FOLDER / f"{name}.png", load(of)
+        drawn = run is not None and draw(run, path)
+        say(f"{path}: " + ("drawn" if drawn else f"left as it was, the run {of} is not there"))
+
+
+if __name__ == "__main__":
+    launch.run_without_config(main)
