@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,16 @@ def load(name: str) -> Result | None:
 
 
 def table_of(result: Result, view: str, conditions: Sequence[str]) -> Table | None:
-    """A view of a result. A condition is `COLUMN=TEXT`: rows with that text in a column; `_` stands for a space."""
+    """A view of a result. A condition is `COLUMN=PATTERN`: rows whose cell it is found in; `_` stands for a space."""
     if view not in VIEWS:
         raise unknown_name("table", view, VIEWS)
     table = VIEWS[view](result)
     for condition in set(conditions) - {"plain"}:
         column, equals, text = condition.replace("_", " ").partition("=")
         if not equals or column not in table.columns:
-            raise InputError(f"{condition!r}: a condition on rows is COLUMN=TEXT, a column one of {table.columns}.")
+            raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {table.columns}.")
         at = list(table.columns).index(column)
-        table = dataclasses.replace(table, rows=[row for row in table.rows if text in row[at]])
+        table = dataclasses.replace(table, rows=[row for row in table.rows if re.search(text, row[at])])
     if "plain" in conditions:
         table = dataclasses.replace(table, caption="", notes=())
     return dataclasses.replace(table, rows=merged(table.rows)) if table.rows else None
@@ -128,6 +129,16 @@ def codes_table(result: Result) -> Table:
         "times float32's speed",
     )
     return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
+
+
+def batches_table(result: Result) -> Table:
+    """Milliseconds per query of full scans, by the number of queries in a call."""
+    rows = [
+        [batch, name, number(row["ms_a_query"], 3), times(row["speed_to_float32"])]
+        for batch, part in result["batches"].items()
+        for name, row in part.items()
+    ]
+    return Table(("queries", "vectors", "ms per query", "times float32's speed"), rows, 2, notes=(machine(result),))
 
 
 def threads_table(result: Result) -> Table:
@@ -347,6 +358,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "lists_table": lists_table,
     "graphs_table": lambda result: lists_table(result, "hnsw"),
     "codes_table": codes_table,
+    "batches_table": batches_table,
     "threads_table": threads_table,
     "latency_table": latency_table,
     "callers_table": callers_table,
