@@ -2,8 +2,8 @@
 
     python -m benchmarks.search_batches [--documents 90000] [--rounds 5]
 
-FAISS multiplies matrices by BLAS only where queries times dimensions reach a threshold; below it scans vector by vector.
-The vectors are random: a full scan takes the same time whatever they are.
+FAISS multiplies matrices by BLAS only where queries times dimensions reach a threshold, and scans vector by vector
+below it. The vectors are random: a full scan takes the same time whatever they are.
 """
 
 from __future__ import annotations
