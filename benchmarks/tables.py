@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,16 @@ def codes_table(result: Result) -> Table:
         "times float32's speed",
     )
     return Table((*columns, "one by one, ms", "build, s"), rows, 2, notes=(machine(result),))
+
+
+def batches_table(result: Result) -> Table:
+    """Milliseconds per query of full scans, by the number of queries in a call."""
+    rows = [
+        [batch, name, number(row["ms_a_query"], 3), times(row["speed_to_float32"])]
+        for batch, part in result["batches"].items()
+        for name, row in part.items()
+    ]
+    return Table(("queries", "vectors", "ms per query", "times float32's speed"), rows, 2, notes=(machine(result),))
 
 
 def threads_table(result: Result) -> Table:
@@ -348,6 +359,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "lists_table": lists_table,
     "graphs_table": lambda result: lists_table(result, "hnsw"),
     "codes_table": codes_table,
+    "batches_table": batches_table,
     "threads_table": threads_table,
     "latency_table": latency_table,
     "callers_table": callers_table,

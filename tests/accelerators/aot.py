@@ -2,8 +2,11 @@
 
     python -m tests.accelerators.aot [--targets v4,v5e] [--programs PATTERN] [--quick] [--faults] [--write]
 
-`--write` keeps the reports in docs/runs/aot/reports.json, beside those of other programs and targets, and puts the
-tables into docs/evidence/accelerators.md.
+`--write` keeps the reports in docs/runs/aot/reports.json, with those of other programs and targets, and fills
+docs/evidence/accelerators.md. A place for a table there names a target, and a pattern that its programs' names match:
+
+    <!-- aot v5e encode, base|search -->
+    <!-- end -->
 """
 
 from __future__ import annotations
@@ -29,12 +32,9 @@ ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
-_PLACE = re.compile(r"(<!-- aot (?P<target>\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_TPU_HEAD = (
-    "| program | GFLOP | GB | temporaries, GB | FLOP per byte | bound, ms | between devices | state |",
-    "|---|---:|---:|---:|---:|---|---|---|",
-)
-_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels called | state |", "|---|---:|---:|---|---|")
+PLACE = re.compile(r"(<!-- aot (?P<target>\w+) (?P<programs>[^>]+) -->\n)(?P<table>.*?)(?=<!-- end -->)", re.DOTALL)
+_TPU_HEAD = ("| program | GFLOP | GB | temporaries, GB | bound, ms | between devices |", "|---|---:|---:|---:|---|---|")
+_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels called |", "|---|---:|---:|---|")
 
 
 def main() -> None:
@@ -83,27 +83,31 @@ def keep(reports: Iterable[Mapping[str, Any]], order: list[str]) -> None:
 
 
 def fill(rows: list[dict[str, Any]]) -> None:
-    """Puts a table per target into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(_PLACE.sub(lambda match: f"{match[1]}\n{table(rows, match['target'])}\n\n", text), encoding="utf-8")
+    """Puts the tables into their places in the page."""
+
+    def new(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{table(rows, match['target'], match['programs'])}\n\n"
+
+    PAGE.write_text(PLACE.sub(new, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def table(rows: Iterable[Mapping[str, Any]], target: str) -> str:
-    """The reports of a target in Markdown."""
+def table(rows: Iterable[Mapping[str, Any]], target: str, programs: str) -> str:
+    """The reports of a target in Markdown, of the programs whose names match a pattern."""
     from tests.accelerators.laboratory import TARGETS
 
     head = _TPU_HEAD if TARGETS[target].is_tpu else _GPU_HEAD
-    lines = [_line(row, TARGETS[target], head[0].count("|") - 1) for row in rows if row["target"] == target]
+    chosen = [row for row in rows if row["target"] == target and re.search(programs, row["program"])]
+    lines = [_line(row, TARGETS[target], head[0].count("|") - 1) for row in chosen]
     return "\n".join([*head, *lines]) if lines else "Not run here."
 
 
 def _line(row: Mapping[str, Any], target: Any, columns: int) -> str:
     if "error" in row:
-        shown, state = [""] * (columns - 2), f"does not compile: {row['error'].splitlines()[0][:80]}"
+        shown = [f"does not compile: {row['error'].splitlines()[0][:80]}", *[""] * (columns - 2)]
     else:
         shown = _modelled(row, target) if target.is_tpu else _planned(row)
-        state = "; ".join(["compiled, not run", *row["faults"]])
-    return f"| {' | '.join([row['program'], *shown, state])} |"
+    name = "; ".join([row["program"], *row.get("faults", ())])
+    return f"| {' | '.join([name, *shown])} |"
 
 
 def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
@@ -111,7 +115,7 @@ def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
     flops, size = row["gflop"], row["gigabytes"]
     compute, memory = flops / target.tflops, 1000 * size / target.bandwidth
     bound = f"{max(compute, memory):.2f}, {'compute' if compute > memory else 'memory'}"
-    numbers = [f"{flops:,.1f}", f"{size:.2f}", f"{row['temporaries']:.2f}", f"{flops / size:.0f}"]
+    numbers = [f"{flops:,.1f}", f"{size:.2f}", f"{row['temporaries']:.2f}"]
     return [*numbers, bound, _counted(row["collectives"]) or "nothing"]
 
 
