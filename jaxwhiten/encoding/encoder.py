@@ -16,10 +16,8 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, no_type_check, overload
+from typing import TYPE_CHECKING, Any, no_type_check, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
@@ -45,10 +43,14 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.vectors import code_steps
-from jaxwhiten.models import TransformerEncoder, loading
+from jaxwhiten.lazy import jax, jnp
+from jaxwhiten.models import loading
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import TokenIds, checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
 
 
 class Encoder:

@@ -14,25 +14,25 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import jax
 import numpy as np
-from flax import nnx
 from jaxtyping import Float32
 
 from jaxwhiten.encoding.batching import Batch, Layout
-from jaxwhiten.encoding.forward import Heads, contents
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
-from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
-from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+from jaxwhiten.head import Heads, Quantise, Step, at_pooling, write_steps
+from jaxwhiten.lazy import jax, nnx
+from jaxwhiten.models.loading import contents
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
+
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "openvino"
 _FEW_TOKENS = 64  # of a batch alone, up to which it has a program of its own in float32

@@ -19,12 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.lazy import Array, jax, jnp, with_jax
 from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
@@ -207,7 +206,7 @@ def step(cls: S) -> S:
         values = zip((*names[None], *names["array"]), (*static[1:], *arrays), strict=True)
         return made(**dict(values))
 
-    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    with_jax(lambda: jax.tree_util.register_pytree_with_keys(made, flatten, unflatten))
     for kind in cls.kinds:
         STEPS.setdefault(kind, []).append(made)
     return made  # type: ignore[return-value]

@@ -6,14 +6,12 @@ import functools
 import hashlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, Float32, Shaped
+from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
+from jaxwhiten.lazy import Array, jax, jit, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
 _BLOCK_BYTES = 32 << 20
@@ -32,7 +30,7 @@ def linear(
     return product if bias is None else product + bias
 
 
-@jax.jit
+@jit
 def _map_block(
     x: Shaped[jax.Array, "n d"], shift: Float[jax.Array, " d"], matrix: Float[jax.Array, "d k"], offset: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
