@@ -106,7 +106,46 @@ class JAXEngine:
     def save_beside(self, folder: Path) -> None:
         """Nothing: a model folder has all that JAX needs."""
 
-    def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:
+    def contents(self) -> Iterator[bytes]:
+        return contents(self.config, self._model[1])
+
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+        return {}
+
+    def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
+        arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
+        if alone or self._threads is None:
+            return self._dispatch(*arguments)
+        return self._threads.submit(self._dispatch, *arguments)
+
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+        found: dict[str, jax.Array] = handle.result() if isinstance(handle, Future) else handle
+        return _rows(found) if to_host else jax.block_until_ready(found)
+
+    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
+        """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
+
+        `lengths` has those of all sentences of a row (`Segments`). Rows are a multiple of the devices; `tokens` is the
+        room for tokens on all of them together (`batching`).
+        """
+        rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
+        each = tokens // self.devices if tokens < ids.size else None
+        arguments = (self._model[1], *jax.device_put(rows, self._dealt), dict(heads))
+        found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
+        return found if self._threads is None else jax.block_until_ready(found)
+
+    def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
+        """The program for a shape. The first batch of a shape compiles it while others of that shape wait."""
+        leaves, structure = jax.tree.flatten(arguments[-1])
+        key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
+        with self._locks[key]:
+            if key not in self._compiled:
+                lowered = forward.lower(self._model[0], *arguments, tokens, self.mesh, self.kernel)
+                self._compiled[key] = lowered.compile()
+            return self._compiled[key]
+
+
+def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:
     """The vectors in the order of the rows, once they are there."""
     return {name: np.asarray(x).reshape(-1, x.shape[-1]) for name, x in vectors.items()}
 

@@ -238,6 +238,8 @@ class OpenVINOEngine:
 
     def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
+        from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+
         graph = Graph(_PURPOSE, _EXTRA, apart)
         encoder = EncoderGraph(graph, self._module, self._max_length)
         outputs = {}
@@ -262,6 +264,8 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
 
 def _tail(steps: tuple[Step, ...], width: int) -> _Compiled:
     """The compiled steps on vectors of a width."""
+    from jaxwhiten.models.graph import Graph
+
     graph = Graph(_PURPOSE, _EXTRA)
     x: Any = "vectors"
     for step in steps:

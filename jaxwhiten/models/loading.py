@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
-from jaxwhiten.lazy import DTypeLike, jax, jnp, nnx
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
+from jaxwhiten.lazy import DTypeLike, jax, jnp, nnx
 from jaxwhiten.models import checkpoint
+from jaxwhiten.models.activations import activation
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import MaskedForm, PairForm
-from jaxwhiten.models.activations import activation
 from jaxwhiten.models.registry import FAMILIES
 from jaxwhiten.runtime.hardware import check_devices
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
@@ -242,45 +241,6 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
     checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)
-
-
-def contents(self) -> Iterator[bytes]:
-        return contents(self.config, self._model[1])
-
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
-        return {}
-
-    def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
-        arguments = *batch.arrays(tokens, self.config.pad_token_id), batch.tokens, heads
-        if alone or self._threads is None:
-            return self._dispatch(*arguments)
-        return self._threads.submit(self._dispatch, *arguments)
-
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
-        found: dict[str, jax.Array] = handle.result() if isinstance(handle, Future) else handle
-        return _rows(found) if to_host else jax.block_until_ready(found)
-
-    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
-        """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
-
-        `lengths` has those of all sentences of a row (`Segments`). Rows are a multiple of the devices; `tokens` is the
-        room for tokens on all of them together (`batching`).
-        """
-        rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
-        each = tokens // self.devices if tokens < ids.size else None
-        arguments = (self._model[1], *jax.device_put(rows, self._dealt), dict(heads))
-        found = self._compile((*ids.shape, *lengths.shape[1:]), each, arguments)(*arguments)
-        return found if self._threads is None else jax.block_until_ready(found)
-
-    def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
-        """The program for a shape. The first batch of a shape compiles it while others of that shape wait."""
-        leaves, structure = jax.tree.flatten(arguments[-1])
-        key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
-        with self._locks[key]:
-            if key not in self._compiled:
-                lowered = forward.lower(self._model[0], *arguments, tokens, self.mesh, self.kernel)
-                self._compiled[key] = lowered.compile()
-            return self._compiled[key]
 
 
 def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[bytes]:
