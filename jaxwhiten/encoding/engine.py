@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -13,6 +13,7 @@ from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import jax
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import TokenIds
 
@@ -45,6 +46,10 @@ class Engine(Protocol):
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
         """As the function of this name below."""
 
+    @staticmethod
+    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        """The model of a folder for this engine, its configuration, and the folder of its weights."""
+
     def __init__(
         self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None
     ) -> None: ...
@@ -73,8 +78,8 @@ class Engine(Protocol):
     def model(self) -> Any:
         """The Flax module, sharing its parameters."""
 
-    def contents(self) -> Iterator[bytes]:
-        """What vectors depend on, as bytes to be hashed."""
+    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+        """SHA-256 of what vectors depend on, with other bytes before it and after it."""
 
     def save_beside(self, folder: Path) -> None:
         """Writes what a model folder needs for this engine beside the model."""
@@ -85,7 +90,7 @@ ENGINES = {DEFAULT: "forward.JAXEngine", "openvino": "openvino.OpenVINOEngine"}
 """Engines by name: the file and the class, which is imported when first used."""
 
 
-def engine_class(name: str) -> type[Engine]:
+def engine_class(name: str) -> Any:
     """The class of an engine."""
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,9 +21,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Heads, Step, run
-from jaxwhiten.models import PairClassifier, TransformerEncoder
+from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
-from jaxwhiten.models.loading import contents
+from jaxwhiten.models.loading import contents, hashed, load_model
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
@@ -92,6 +93,10 @@ class JAXEngine:
         return dtype or "float32", dtype or "float32"
 
     @staticmethod
+    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        return load_model(folder, dtype=dtype, narrow=True)
+
+    @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
@@ -106,8 +111,8 @@ class JAXEngine:
     def save_beside(self, folder: Path) -> None:
         """Nothing: a model folder has all that JAX needs."""
 
-    def contents(self) -> Iterator[bytes]:
-        return contents(self.config, self._model[1])
+    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+        return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}

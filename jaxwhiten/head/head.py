@@ -25,9 +25,9 @@ from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
-from jaxwhiten.head.steps import States, Step
+from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Quantise, Whiten
-from jaxwhiten.lazy import Array, jax, jnp
+from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
@@ -245,8 +245,8 @@ class Head:
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, to be hashed."""
         yield self.summary.encode()
-        for path, leaf in jax.tree.leaves_with_path(self.steps):
-            yield jax.tree_util.keystr(path).encode()
+        for path, leaf in leaves(self.steps):
+            yield path.encode()
             yield np.asarray(leaf, np.float32).tobytes()
 
 

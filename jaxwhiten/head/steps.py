@@ -15,7 +15,7 @@ decorator `step`; nothing else has to know of it. What it does not define, it re
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -180,6 +180,21 @@ class VectorStep(Step):
     """A step after the pooling: [batch, d] to [batch, k]."""
 
     segmented = True
+
+
+def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The arrays of steps, each with its path as JAX writes it."""
+    if isinstance(steps, Step):
+        fields = dataclasses.fields(steps)  # type: ignore[arg-type]
+        named = {f".{field.name}": field.name for field in fields if field.metadata.get("kind") == "array"}
+        for place, name in named.items():
+            yield from leaves(getattr(steps, name), path + place)
+    elif isinstance(steps, tuple | list | Mapping):
+        items = sorted(steps.items()) if isinstance(steps, Mapping) else enumerate(steps)
+        for key, value in items:
+            yield from leaves(value, f"{path}[{key!r}]")
+    elif steps is not None:
+        yield path, steps
 
 
 STEPS: dict[str, list[type[Step]]] = {}

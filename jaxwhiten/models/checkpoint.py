@@ -141,6 +141,16 @@ def static_folder(folder: Path) -> Path | None:
     return folder if path in ("", ".") else io.below(folder, path, ModelError)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that `open_weights` reads."""
+    file = next(
+        (folder / name for name in (SAFETENSORS, SAFETENSORS_INDEX, MSGPACK) if (folder / name).is_file()), None
+    )
+    if file is None or file.name != SAFETENSORS_INDEX:
+        return [] if file is None else [file]
+    return [file, *_shards(file)]
+
+
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
     """The tensors of a folder, to be read lazily, and their file."""
     readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
@@ -175,19 +185,24 @@ def _open_safetensors(path: Path) -> Tensors:
     return {name: (shape, functools.partial(mapped, name)) for name, shape in shapes.items()}
 
 
-def _open_sharded(index: Path) -> Tensors:
+def _shards(index: Path) -> list[Path]:
+    """The shards that an index names, which are there."""
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = sorted(set(weight_map.values()))
-        if not all(isinstance(name, str) for name in files):
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if not all(isinstance(name, str) for name in names):
             raise TypeError("a shard's name is not text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
-    tensors: dict[str, Any] = {}
-    for name in files:
+    for name in names:
         if not os.path.isfile(io.below(index.parent, name, ModelError)):
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
-        tensors.update(_open_safetensors(index.parent / name))
+    return [index.parent / name for name in names]
+
+
+def _open_sharded(index: Path) -> Tensors:
+    tensors: dict[str, Any] = {}
+    for file in _shards(index):
+        tensors.update(_open_safetensors(file))
     return tensors
 
 

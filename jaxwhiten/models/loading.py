@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,6 +250,14 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
     for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
         yield repr(path).encode()
         yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
+
+
+def hashed(parts: Iterable[bytes]) -> str:
+    """SHA-256 of bytes one after the other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:

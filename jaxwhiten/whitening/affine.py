@@ -17,6 +17,7 @@ from jaxwhiten.runtime import blas, hardware
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
 _CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
+_FEW_ROWS = 16  # for which no device is asked
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
 
 
@@ -108,7 +109,7 @@ class Affine:
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
-        on_host = dtype == np.float64 or jax.default_backend() == "cpu"
+        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
             arrays.check_finite(X[part], part.start)
