@@ -44,7 +44,6 @@ from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
-from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import TokenIds, checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
@@ -101,7 +100,6 @@ class Encoder:
         if default_prompt_name is not None:
             head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
         self._set_head(head)
-        keep_compiled()
 
     @classmethod
     def from_pretrained(

@@ -25,6 +25,7 @@ from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.loading import contents, hashed, load_model
 from jaxwhiten.models.packing import Segments
+from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
 
@@ -70,6 +71,7 @@ class JAXEngine:
         dtype: str | None = None,
         folder: Path | None = None,
     ):
+        keep_compiled()
         devices = np.asarray(local_devices(device))
         platform, self.devices, self.mesh = devices[0].platform, len(devices), Mesh(devices, ("data",))
         self.config, self.dtype = model.config, jnp.dtype(model.dtype).name

@@ -29,7 +29,7 @@ from jaxwhiten.lazy import jax, nnx
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.loading import contents, hashed
 from jaxwhiten.runtime.hardware import check_process, cores
-from jaxwhiten.runtime.telemetry import hidden, silenced
+from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
@@ -45,7 +45,7 @@ _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 @functools.cache
 def core() -> Any:
     """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
-    with silenced(), hidden("openvino.tools"):  # whose converter of other formats takes as long to import as the rest
+    with silenced():
         return optional("openvino", _EXTRA, _PURPOSE).Core()
 
 

@@ -143,12 +143,12 @@ def static_folder(folder: Path) -> Path | None:
 
 def weight_files(folder: Path) -> list[Path]:
     """The files that `open_weights` reads."""
-    file = next(
-        (folder / name for name in (SAFETENSORS, SAFETENSORS_INDEX, MSGPACK) if (folder / name).is_file()), None
-    )
-    if file is None or file.name != SAFETENSORS_INDEX:
-        return [] if file is None else [file]
-    return [file, *_shards(file)]
+    names = (SAFETENSORS, SAFETENSORS_INDEX, MSGPACK)
+    file = next((folder / name for name in names if (folder / name).is_file()), None)
+    if file is None:
+        open_weights(folder)  # refuses the folder
+    assert file is not None
+    return [file, *_shards(file)] if file.name == SAFETENSORS_INDEX else [file]
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
