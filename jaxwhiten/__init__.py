@@ -5,10 +5,10 @@ Names are imported when first used, so that `import jaxwhiten` costs nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jaxwhiten._version import __version__
+from jaxwhiten.lazy import exports
 
 if TYPE_CHECKING:
     from jaxwhiten.arrays import normalize as normalize
@@ -38,16 +38,5 @@ _NAMES = {
     "search": ("Index", "build_index", "load_index", "paraphrase_mining", "semantic_search"),
     "whitening": ("Moments", "ScoredPairs", "Whitening", "tune"),
 }
-_WHERE = {name: module for module, names in _NAMES.items() for name in names}
-
-__all__ = ["__version__", *_WHERE]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        return getattr(importlib.import_module(f"jaxwhiten.{_WHERE[name]}"), name)
-    raise AttributeError(f"module 'jaxwhiten' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE])
+__all__ = ["__version__", *(name for names in _NAMES.values() for name in names)]
+__getattr__, __dir__ = exports(__name__, _NAMES)

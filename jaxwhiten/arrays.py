@@ -6,14 +6,13 @@ import mmap
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.lazy import Array, jax, jnp
 
 BLOCK_BYTES = 64 << 20
 _DEVICE_DTYPES = tuple(np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64))

@@ -11,10 +11,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float32, Int, Integer, UInt8
+from jaxtyping import Bool, Float32, Int, Integer, UInt8
 
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.coded import with_code
@@ -22,6 +20,7 @@ from jaxwhiten.codes.levels import Packing
 from jaxwhiten.codes.product import Quantiser, behind, transforms
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.io import load_tensors
+from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import VectorMethod

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float32
 from jaxtyping import UInt8 as Bytes
@@ -18,6 +17,7 @@ from jaxwhiten.arrays import check_finite
 from jaxwhiten.codes.code import Code, Constants, Plan
 from jaxwhiten.codes.levels import Packing
 from jaxwhiten.errors import InputError
+from jaxwhiten.lazy import jnp
 from jaxwhiten.whitening import Moments, Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, stamp

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float32, UInt8
+from jaxtyping import Float32, UInt8
 
 from jaxwhiten.arrays import blocks, pad_rows, row_bucket
 from jaxwhiten.errors import optional
+from jaxwhiten.lazy import Array, jit, jnp, lax
 from jaxwhiten.whitening.affine import Affine
 
 _ROWS = 1024  # coded at a time: each with 256 distances per byte
@@ -78,7 +76,7 @@ def nearest(
     return out
 
 
-@jax.jit
+@jit
 def _nearest(
     x: Float32[Array, "n coordinates"], centroids: Float32[Array, "bytes 256 width"]
 ) -> UInt8[Array, "n bytes"]:

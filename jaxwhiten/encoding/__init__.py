@@ -1,9 +1,22 @@
 """Text to vectors: the encoder, its batches and compiled forward, and the store of embeddings."""
 
+from typing import TYPE_CHECKING
+
 from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.cross import CrossEncoder
-from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.encoding.evaluation import is_tuned, shipped_isoscore
 from jaxwhiten.encoding.loading import PoolingWarning
-from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+from jaxwhiten.lazy import exports
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoding.cross import CrossEncoder
+    from jaxwhiten.encoding.distillation import Vocabulary, distil, distil_static
+    from jaxwhiten.encoding.evaluation import is_tuned, shipped_isoscore
+    from jaxwhiten.encoding.store import EmbeddingStore, text_fingerprint
+
+_LATER = {
+    "cross": ("CrossEncoder",),
+    "distillation": ("Vocabulary", "distil", "distil_static"),
+    "evaluation": ("is_tuned", "shipped_isoscore"),
+    "store": ("EmbeddingStore", "text_fingerprint"),
+}
+__getattr__, __dir__ = exports(__name__, _LATER)

@@ -26,7 +26,6 @@ from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
-from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.text import BulkTokenizer, copy_tokenizer
 
 # By the end of PyTorch's name: that name, and the function.
@@ -76,7 +75,6 @@ class CrossEncoder:
         self._engine = JAXEngine(model, max_length, device)
         head = Head.named("pooler")  # where a classifier's output has its logits
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
-        keep_compiled()
 
     @classmethod
     def from_pretrained(

@@ -13,13 +13,10 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, no_type_check, overload
+from typing import TYPE_CHECKING, Any, no_type_check, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32
 
@@ -27,7 +24,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity
 from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_for
+from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_class, engine_for
 from jaxwhiten.encoding.idf import inverse_document_frequencies
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
@@ -45,10 +42,13 @@ from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.vectors import code_steps
-from jaxwhiten.models import TransformerEncoder, loading
-from jaxwhiten.runtime.compilation import keep_compiled
+from jaxwhiten.lazy import jax, jnp
+from jaxwhiten.models import loading
 from jaxwhiten.text import TokenIds, checked_text, prompt_for, prompt_named, prompt_of_role
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
 
 
 class Encoder:
@@ -100,7 +100,6 @@ class Encoder:
         if default_prompt_name is not None:
             head = head.with_prompt(prompt_named(self.prompts, default_prompt_name))
         self._set_head(head)
-        keep_compiled()
 
     @classmethod
     def from_pretrained(
@@ -140,7 +139,7 @@ class Encoder:
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
         products, loaded = checked_dtype(engine, dtype)
-        module, config, weights_folder = loading.load_model(folder, dtype=loaded, narrow=True)
+        module, config, weights_folder = engine_class(engine).load(folder, loaded)
         said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
         max_length = longest if max_length is None else max_length
         truncate_dim = said.truncate_dim if truncate_dim is None else truncate_dim
@@ -197,10 +196,8 @@ class Encoder:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        digest = hashlib.sha256(self.tokenizer.to_json().encode())
-        for part in itertools.chain(self._engine.contents(), self.head.contents() if self.pooling == AUTO else ()):
-            digest.update(part)
-        return digest.hexdigest()[:24]
+        head = tuple(self.head.contents()) if self.pooling == AUTO else ()
+        return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
         """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import importlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 
 from jaxwhiten.encoding.batching import Batch, Layout
-from jaxwhiten.encoding.forward import Heads, JAXEngine
-from jaxwhiten.encoding.openvino import OpenVINOEngine
-from jaxwhiten.encoding.table import TableEngine
 from jaxwhiten.errors import InputError, spelled, unknown_name
-from jaxwhiten.models import StaticEncoder
+from jaxwhiten.head import Heads
+from jaxwhiten.lazy import jax
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import TokenIds
 
 
@@ -46,6 +46,10 @@ class Engine(Protocol):
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
         """As the function of this name below."""
 
+    @staticmethod
+    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        """The model of a folder for this engine, its configuration, and the folder of its weights."""
+
     def __init__(
         self, model: Any, max_length: int, device: str | jax.Device | None, dtype: str, folder: Path | None
     ) -> None: ...
@@ -74,22 +78,30 @@ class Engine(Protocol):
     def model(self) -> Any:
         """The Flax module, sharing its parameters."""
 
-    def contents(self) -> Iterator[bytes]:
-        """What vectors depend on, as bytes to be hashed."""
+    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+        """SHA-256 of what vectors depend on, with other bytes before it and after it."""
 
     def save_beside(self, folder: Path) -> None:
         """Writes what a model folder needs for this engine beside the model."""
 
 
-ENGINES: dict[str, type[Engine]] = {JAXEngine.name: JAXEngine, OpenVINOEngine.name: OpenVINOEngine}
-DEFAULT = JAXEngine.name
+DEFAULT = "jax"
+ENGINES = {DEFAULT: "forward.JAXEngine", "openvino": "openvino.OpenVINOEngine"}
+"""Engines by name: the file and the class, which is imported when first used."""
+
+
+def engine_class(name: str) -> Any:
+    """The class of an engine."""
+    if name not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    file, _, cls = ENGINES[name].partition(".")
+    found: type[Engine] = getattr(importlib.import_module(f"jaxwhiten.encoding.{file}"), cls)
+    return found
 
 
 def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
     """The dtype of an engine's matrix products, None for its default, and that the model is to be loaded in."""
-    if name not in ENGINES:
-        raise unknown_name("engine", name, ENGINES)
-    return ENGINES[name].checked_dtype(dtype)
+    return engine_class(name).checked_dtype(dtype)
 
 
 def engine_for(
@@ -111,10 +123,10 @@ def engine_for(
       folder: The model's, where the engine's own files lie.
     """
     dtype = dtype or checked_dtype(name)[0]
-    if not isinstance(model, StaticEncoder):
-        return ENGINES[name](model, max_length, device, dtype, folder)
-    if name != TableEngine.name:
-        raise InputError(
-            f"A static encoder has no products for an engine to run: take {spelled('engine', TableEngine.name)}."
-        )
+    if model.module != STATIC:
+        return engine_class(name)(model, max_length, device, dtype, folder)
+    if name != DEFAULT:
+        raise InputError(f"A static encoder has no products for an engine to run: take {spelled('engine', DEFAULT)}.")
+    from jaxwhiten.encoding.table import TableEngine
+
     return TableEngine(model, max_length, device)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,18 +20,18 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.head import Step, run
+from jaxwhiten.head import Heads, Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
+from jaxwhiten.models.loading import contents, hashed, load_model
 from jaxwhiten.models.packing import Segments
+from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
 
 # A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
 _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
-
-Heads = Mapping[str, tuple[Step, ...]]
 
 
 def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
@@ -70,6 +71,7 @@ class JAXEngine:
         dtype: str | None = None,
         folder: Path | None = None,
     ):
+        keep_compiled()
         devices = np.asarray(local_devices(device))
         platform, self.devices, self.mesh = devices[0].platform, len(devices), Mesh(devices, ("data",))
         self.config, self.dtype = model.config, jnp.dtype(model.dtype).name
@@ -93,6 +95,10 @@ class JAXEngine:
         return dtype or "float32", dtype or "float32"
 
     @staticmethod
+    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        return load_model(folder, dtype=dtype, narrow=True)
+
+    @staticmethod
     def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
@@ -107,8 +113,8 @@ class JAXEngine:
     def save_beside(self, folder: Path) -> None:
         """Nothing: a model folder has all that JAX needs."""
 
-    def contents(self) -> Iterator[bytes]:
-        return contents(self.config, self._model[1])
+    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+        return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}
@@ -144,14 +150,6 @@ class JAXEngine:
                 lowered = forward.lower(self._model[0], *arguments, tokens, self.mesh, self.kernel)
                 self._compiled[key] = lowered.compile()
             return self._compiled[key]
-
-
-def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[bytes]:
-    """A model's configuration and weights as bytes, to be hashed."""
-    yield repr(config).encode()
-    for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
-        yield repr(path).encode()
-        yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
 def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from pathlib import Path
+from typing import Any
 
 from jaxwhiten.encoding.similarity import SIMILARITIES
 from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import Head, Settings, read_head, says_head
-from jaxwhiten.models import EncoderConfig, TransformerEncoder
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
 
 DEFAULT_MAX_LENGTH = 64
@@ -43,7 +44,7 @@ def read_parts(folder: Path, config: EncoderConfig, name: str, auto: bool) -> tu
     return dataclasses.replace(settings, default_prompt_name=None, truncate_dim=None), None, DEFAULT_MAX_LENGTH
 
 
-def tokenizer_for(model: TransformerEncoder, folder: Path, max_length: int) -> BulkTokenizer:
+def tokenizer_for(model: Any, folder: Path, max_length: int) -> BulkTokenizer:
     """A model's tokenizer, checked against the model."""
     config = model.config
     if not 3 <= max_length <= config.longest_input:

@@ -9,30 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
+import itertools
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import jax
 import numpy as np
-from flax import nnx
 from jaxtyping import Float32
 
+from jaxwhiten import io
 from jaxwhiten.encoding.batching import Batch, Layout
-from jaxwhiten.encoding.forward import Heads, contents
+from jaxwhiten.encoding.kept import Unread, load
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
-from jaxwhiten.head import Quantise, Step, at_pooling, write_steps
-from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
+from jaxwhiten.lazy import jax, nnx
+from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.loading import contents, hashed
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds
 
 DTYPES = ("float32", "bfloat16", "int8")
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
+
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "openvino"
 _FEW_TOKENS = 64  # of a batch alone, up to which it has a program of its own in float32
@@ -44,6 +47,11 @@ def core() -> Any:
     """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
     with silenced():
         return optional("openvino", _EXTRA, _PURPOSE).Core()
+
+
+def version() -> str:
+    """OpenVINO's own."""
+    return str(optional("openvino", _EXTRA, _PURPOSE).__version__)
 
 
 def has_bfloat16() -> bool:
@@ -99,7 +107,7 @@ class OpenVINOEngine:
 
     def __init__(
         self,
-        model: TransformerEncoder,
+        model: TransformerEncoder | Unread,
         max_length: int,
         device: str | jax.Device | None = None,
         dtype: str = "float32",
@@ -109,7 +117,7 @@ class OpenVINOEngine:
             raise unknown_name("device of the engine openvino", device, ("cpu",))
         self.config, self.dtype, self.layout = model.config, dtype, Layout.on("cpu", 1, max_length)
         self.in_flight = cores() + 2
-        self._module, self._max_length = model, max_length
+        self._given, self._max_length, self._kept = model, max_length, getattr(model, "kept", None)
         self._quantised = Quantised.read(folder, self.weights_digest(), max_length) if dtype == "int8" else None
         self._programs: dict[Any, Any] = {}
         self._latest: tuple[tuple[Any, ...], _Program | None] = ((), None)
@@ -132,23 +140,36 @@ class OpenVINOEngine:
     def place(self, tree: Any) -> Any:
         return tree  # parameters become constants of a graph
 
+    @staticmethod
+    def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
+        return load(folder)
+
+    @property
+    def _module(self) -> Any:
+        return self._given.read if isinstance(self._given, Unread) else self._given
+
     def model(self) -> TransformerEncoder:
-        return self._module
+        found: TransformerEncoder = self._module
+        return found
 
     def weights_digest(self) -> str:
         """SHA-256 of configuration and weights."""
-        digest = hashlib.sha256()
-        for part in contents(self.config, nnx.state(self._module)):
-            digest.update(part)
-        return digest.hexdigest()
+        return self._hashed(b"", ())
 
-    def contents(self) -> Iterator[bytes]:
-        """Configuration and weights as bytes, to be hashed; in float32 those of JAX, whose vectors are equal."""
-        yield from contents(self.config, nnx.state(self._module))
-        if self.dtype != "float32":
-            yield f"openvino {self.dtype}".encode()
-        if self._quantised is not None:
-            yield self._quantised.digest.encode()
+    def digest(self, before: bytes, after: Sequence[bytes]) -> str:
+        """In float32 that of JAX, whose vectors are equal."""
+        own = [] if self.dtype == "float32" else [f"openvino {self.dtype}".encode()]
+        own += [] if self._quantised is None else [self._quantised.digest.encode()]
+        return self._hashed(before, (*own, *after))
+
+    def _hashed(self, before: bytes, after: Sequence[bytes]) -> str:
+        """SHA-256 of configuration and weights between other bytes."""
+
+        def make() -> str:
+            return hashed(itertools.chain([before], contents(self.config, nnx.state(self._module)), after))
+
+        key = hashed([before, *(hashed([part]).encode() for part in after)])
+        return make() if self._kept is None else self._kept.text(key, make)
 
     def save_beside(self, folder: Path) -> None:
         if self._quantised is not None:
@@ -198,18 +219,18 @@ class OpenVINOEngine:
                 pooled, rest = at_pooling(steps)
                 code = steps[-1] if isinstance(steps[-1], Quantise) else None
                 rest = rest if code is None else rest[:-1]
-                if how.few and not jax.tree.leaves(rest):  # such as unit length: one request fewer
+                if how.few and not list(leaves(rest)):  # such as unit length: one request fewer
                     pooled, rest = (*pooled, *rest), ()
                 poolings.setdefault(_key(pooled), pooled)
                 number, width = list(poolings).index(_key(pooled)), self._width(pooled)
-                tail = self._kept(("tail", _key(rest), width), _tail, rest, width) if rest else None
+                tail = self._once(("tail", _key(rest), width), self._tail, rest, width) if rest else None
                 parts[name] = _Head(number, tail, code)
-            compiled = self._kept(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)
+            compiled = self._once(("poolings", how, *poolings), self._encoder, list(poolings.values()), how)
             self._programs[key] = _Program(compiled, parts)
         program: _Program = self._programs[key]
         return program
 
-    def _kept(self, key: Any, make: Callable[..., Any], *of: Any) -> Any:
+    def _once(self, key: Any, make: Callable[..., Any], *of: Any) -> Any:
         if key not in self._programs:
             self._programs[key] = make(*of)
         return self._programs[key]
@@ -219,11 +240,35 @@ class OpenVINOEngine:
 
     def _encoder(self, poolings: list[tuple[Step, ...]], how: _How) -> _Compiled:
         """The compiled graph from tokens to pooled vectors."""
-        model, hidden_states = self.uncompiled(poolings, how.few)
+
+        def made() -> Any:
+            model, hidden_states = self.uncompiled(poolings, how.few)
+            return model if self._quantised is None else self._quantised.put_into(model, hidden_states, core())
+
+        of = [self._max_length, how.few, self._quantised and self._quantised.digest]
         with self._naming():
-            if self._quantised is not None:
-                model = self._quantised.put_into(model, hidden_states, core())
-            return _Compiled(self.compile(model, how.alone), [])
+            return _Compiled(self.compile(self._read((*of, *map(_key, poolings)), made), how.alone), [])
+
+    def _tail(self, steps: tuple[Step, ...], width: int) -> _Compiled:
+        """The compiled steps on vectors of a width."""
+
+        def made() -> Any:
+            from jaxwhiten.models.graph import Graph
+
+            graph = Graph(_PURPOSE, _EXTRA)
+            x: Any = "vectors"
+            for step in steps:
+                x = step.to_onnx(graph, x)
+            graph.op("Identity", x, output="mapped")
+            finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
+            return core().read_model(finished.SerializeToString())
+
+        hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+        return _Compiled(core().compile_model(self._read(("tail", width, _key(steps)), made), "CPU", hints), [])
+
+    def _read(self, key: Sequence[Any], made: Callable[[], Any]) -> Any:
+        """A graph, not compiled, kept where the model is from a folder."""
+        return made() if self._kept is None else self._kept.graph(io.content_key(version(), *key), core(), made)
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -238,6 +283,8 @@ class OpenVINOEngine:
 
     def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
         """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
+        from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
+
         graph = Graph(_PURPOSE, _EXTRA, apart)
         encoder = EncoderGraph(graph, self._module, self._max_length)
         outputs = {}
@@ -260,18 +307,6 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
     return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
 
-def _tail(steps: tuple[Step, ...], width: int) -> _Compiled:
-    """The compiled steps on vectors of a width."""
-    graph = Graph(_PURPOSE, _EXTRA)
-    x: Any = "vectors"
-    for step in steps:
-        x = step.to_onnx(graph, x)
-    graph.op("Identity", x, output="mapped")
-    finished = graph.finish({"vectors": width}, {"mapped": _width(steps, width)}, {}, check=False)
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-    return _Compiled(core().compile_model(core().read_model(finished.SerializeToString()), "CPU", hints), [])
-
-
 def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
     if head.tail is not None:
         request = head.tail.request()
@@ -280,10 +315,8 @@ def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
     return x if head.code is None else np.asarray(head.code(x))
 
 
-def _key(steps: tuple[Step, ...]) -> Any:
+def _key(steps: tuple[Step, ...]) -> str:
     """Equal for steps that do the same."""
-    leaves, structure = jax.tree.flatten(steps)
-    digest = hashlib.sha256()
-    for leaf in leaves:
-        digest.update(repr(np.shape(leaf)).encode() + np.ascontiguousarray(leaf).tobytes())
-    return structure, digest.hexdigest()
+    arrays = ((path, np.ascontiguousarray(leaf)) for path, leaf in leaves(steps))
+    parts = (f"{path} {x.shape} {x.dtype}".encode() + x.tobytes() for path, x in arrays)
+    return hashed([" > ".join(step.words() for step in steps).encode(), *parts])

@@ -20,13 +20,11 @@ from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.batching import Batch
 from jaxwhiten.encoding.engine import Engine
-from jaxwhiten.encoding.forward import Heads
 from jaxwhiten.errors import InputError, JaxwhitenError, spelled
-from jaxwhiten.head import AfterPrompt, Head, Step
+from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from jaxwhiten.whitening import Moments
-from jaxwhiten.whitening.on_devices import DeviceMoments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
 _FEW = 16  # sentences that are encoded before a bar is drawn
@@ -96,6 +94,8 @@ def moments(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, Moments]:
     """The moments of all sentences' vectors, which stay on the devices of an engine that reduces them there."""
+    from jaxwhiten.whitening.on_devices import DeviceMoments
+
     reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
     sums = {name: DeviceMoments(engine.mesh) for name in reducing}
     for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():

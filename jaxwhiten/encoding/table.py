@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.encoding.forward import Heads, JAXEngine
-from jaxwhiten.head import Mean, Normalize, Step
+from jaxwhiten.encoding.forward import JAXEngine
+from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import TokenIds
 

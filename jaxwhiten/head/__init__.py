@@ -1,8 +1,20 @@
 """What follows the hidden states: a list of steps, from the mix of layers and the pooling to whitening and code."""
 
 from jaxwhiten.head.folder import Settings, read_head, says_head, write_folder
-from jaxwhiten.head.head import AUTO, POOLINGS, Head, Tables, at_pooling, canonical, pool, run, write_steps
+from jaxwhiten.head.head import AUTO, POOLINGS, Head, Heads, Tables, at_pooling, canonical, pool, run, write_steps
 from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import LayerMix
-from jaxwhiten.head.steps import CODE_FILE, STEPS, WHITENING_FILE, Module, States, Step, Target, VectorStep, array, step
+from jaxwhiten.head.steps import (
+    CODE_FILE,
+    STEPS,
+    WHITENING_FILE,
+    Module,
+    States,
+    Step,
+    Target,
+    VectorStep,
+    array,
+    leaves,
+    step,
+)
 from jaxwhiten.head.vectors import Dense, Normalize, Quantise, Truncate, Whiten, code_steps, dense_module

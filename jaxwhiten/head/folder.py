@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from jaxwhiten.head.pooling import AfterPrompt, Mean, Pooling
 from jaxwhiten.head.states import TokenWeights
 from jaxwhiten.head.steps import CODE_FILE, STEPS, Found, Module, StateStep, Step, Target, read_optional
 from jaxwhiten.head.vectors import Quantise
-from jaxwhiten.models import EncoderConfig, StaticEncoder, TransformerEncoder, loading, save_model
-from jaxwhiten.models.static import MAX_LENGTH, save_static
-from jaxwhiten.models.static import MODULE as STATIC
+from jaxwhiten.models import EncoderConfig, loading, save_model
+from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import BulkTokenizer, TextForm, prompt_named
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import TransformerEncoder
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 _IGNORED = ("Transformer", "Dropout")
@@ -163,6 +165,8 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
     max_length = max_length or read_optional(first / "tokenizer_config.json").get("model_max_length")
     if kind == STATIC:
+        from jaxwhiten.models.static import MAX_LENGTH
+
         max_length = read_optional(first / "config.json").get("max_length") or MAX_LENGTH
     try:
         form = TextForm(lower_case=lower_case).with_prompt(Settings.read(folder).default_prompt)
@@ -208,7 +212,9 @@ def write_folder(
     modules = _modules(head, model, tokenizer)
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
-        if isinstance(model, StaticEncoder):
+        if model.module == STATIC:
+            from jaxwhiten.models.static import save_static
+
             unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:

@@ -14,12 +14,10 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
@@ -27,13 +25,17 @@ from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
-from jaxwhiten.head.steps import States, Step
+from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Quantise, Whiten
-from jaxwhiten.models import EncoderConfig, EncoderOutput
-from jaxwhiten.models.graph import EncoderGraph
+from jaxwhiten.lazy import Array, jnp
+from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
+
+if TYPE_CHECKING:
+    from jaxwhiten.models import EncoderOutput
+    from jaxwhiten.models.graph import EncoderGraph
 
 AUTO = "auto"  # what the model's own folder says, see `jaxwhiten.head.folder`
 PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
@@ -42,6 +44,7 @@ ALIASES = {"last_avg": "mean"}
 _BLOCK_ROWS = 16384
 
 Steps = tuple[Step, ...]
+Heads = Mapping[str, Steps]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,8 +245,8 @@ class Head:
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, to be hashed."""
         yield self.summary.encode()
-        for path, leaf in jax.tree.leaves_with_path(self.steps):
-            yield jax.tree_util.keystr(path).encode()
+        for path, leaf in leaves(self.steps):
+            yield path.encode()
             yield np.asarray(leaf, np.float32).tobytes()
 
 

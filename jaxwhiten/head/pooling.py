@@ -13,14 +13,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.states import word_weights_module
 from jaxwhiten.head.steps import Found, Module, States, Step, Target, array, step
+from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import PLAIN, TextForm
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from jaxwhiten.errors import InputError, ModelError
 from jaxwhiten.head.steps import Found, Module, States, StateStep, Step, Target, array, step
+from jaxwhiten.lazy import jnp
 from jaxwhiten.models import EncoderConfig, checkpoint, loading
 
 

@@ -15,16 +15,15 @@ decorator `step`; nothing else has to know of it. What it does not define, it re
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.lazy import Array, jax, jnp, with_jax
 from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
@@ -183,6 +182,21 @@ class VectorStep(Step):
     segmented = True
 
 
+def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The arrays of steps, each with its path as JAX writes it."""
+    if isinstance(steps, Step):
+        fields = dataclasses.fields(steps)  # type: ignore[arg-type]
+        named = {f".{field.name}": field.name for field in fields if field.metadata.get("kind") == "array"}
+        for place, name in named.items():
+            yield from leaves(getattr(steps, name), path + place)
+    elif isinstance(steps, tuple | list | Mapping):
+        items = sorted(steps.items()) if isinstance(steps, Mapping) else enumerate(steps)
+        for key, value in items:
+            yield from leaves(value, f"{path}[{key!r}]")
+    elif steps is not None:
+        yield path, steps
+
+
 STEPS: dict[str, list[type[Step]]] = {}
 """Classes by the module of sentence-transformers they read, those that look closest first."""
 
@@ -207,7 +221,7 @@ def step(cls: S) -> S:
         values = zip((*names[None], *names["array"]), (*static[1:], *arrays), strict=True)
         return made(**dict(values))
 
-    jax.tree_util.register_pytree_with_keys(made, flatten, unflatten)
+    with_jax(lambda: jax.tree_util.register_pytree_with_keys(made, flatten, unflatten))
     for kind in cls.kinds:
         STEPS.setdefault(kind, []).append(made)
     return made  # type: ignore[return-value]

@@ -6,10 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt8
+from jaxtyping import Float, UInt8
 
 from jaxwhiten.arrays import normalize_on_device
 from jaxwhiten.codes import Code
@@ -29,6 +27,7 @@ from jaxwhiten.head.steps import (
     record,
     step,
 )
+from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.models import checkpoint
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
@@ -36,11 +35,11 @@ from jaxwhiten.whitening.affine import linear
 # Activations of Dense: the function, by the name of the class in torch.nn.
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "Identity": lambda x: x,
-    "Tanh": jnp.tanh,
-    "ReLU": jax.nn.relu,
+    "Tanh": lambda x: jnp.tanh(x),
+    "ReLU": lambda x: jax.nn.relu(x),
     "GELU": lambda x: jax.nn.gelu(x, approximate=False),
-    "SiLU": jax.nn.silu,
-    "Sigmoid": jax.nn.sigmoid,
+    "SiLU": lambda x: jax.nn.silu(x),
+    "Sigmoid": lambda x: jax.nn.sigmoid(x),
 }
 
 

@@ -7,17 +7,15 @@ pairs sees the same resamples, so the difference of two rows is a paired bootstr
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Real
 
 from jaxwhiten.errors import InputError
+from jaxwhiten.lazy import jax, jit, jnp
 from jaxwhiten.metrics.scores import AGGREGATES
 
 Array = np.ndarray | jax.Array
@@ -114,7 +112,7 @@ def _correlations(counts: jax.Array, grouping: _Grouping) -> jax.Array:
     return found
 
 
-@functools.partial(jax.jit, static_argnames="width")
+@jit(static_argnames="width")
 def _resample_block(
     key: jax.Array, starts: jax.Array, sizes: jax.Array, groupings: tuple[_Grouping, ...], width: int
 ) -> list[jax.Array]:

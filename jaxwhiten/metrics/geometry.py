@@ -5,19 +5,16 @@ All measures work on float64 copies of blocks, but for two of every pair of rows
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TypedDict
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Float32, Float64, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, normalize, pad_rows
 from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
+from jaxwhiten.lazy import jax, jit, jnp, lax
 from jaxwhiten.metrics.scores import average_cosine
 
 _BLOCK_ROWS = 8192
@@ -197,7 +194,7 @@ def _similarities(
     return products, (mine != other) & (mine < n) & (other < n)
 
 
-@functools.partial(jax.jit, static_argnames="rows")
+@jit(static_argnames="rows")
 def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> jax.Array:
     products, valid = _similarities(unit, start, n, rows)
     squares = jnp.einsum("ij,ij->i", unit, unit, precision=lax.Precision.HIGHEST)  # 1, or 0 for zero rows
@@ -205,7 +202,7 @@ def _potentials(unit: jax.Array, start: jax.Array, n: jax.Array, rows: int) -> j
     return jnp.where(valid, jnp.exp(-2 * jnp.maximum(distances, 0.0)), 0.0).sum(axis=1)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "rows"))
+@jit(static_argnames=("k", "rows"))
 def _nearest(unit: jax.Array, start: jax.Array, n: jax.Array, k: int, rows: int) -> jax.Array:
     products, valid = _similarities(unit, start, n, rows)
     return lax.top_k(jnp.where(valid, products, -jnp.inf), k)[1]

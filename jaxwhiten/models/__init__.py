@@ -1,10 +1,24 @@
 """Flax NNX encoders: configuration, layers, families, and reading and writing their weights."""
 
+from typing import TYPE_CHECKING
+
+from jaxwhiten.lazy import exports
 from jaxwhiten.models.config import EncoderConfig
-from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
-from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.loading import init_model, load_config, load_model, resolve_folder, save_model
-from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
 from jaxwhiten.models.registry import FAMILIES
-from jaxwhiten.models.static import StaticEncoder
-from jaxwhiten.models.transformer import TransformerEncoder
+
+if TYPE_CHECKING:
+    from jaxwhiten.models.cross import PairClassifier, load_pair_classifier, save_pair_classifier
+    from jaxwhiten.models.layers import EncoderOutput
+    from jaxwhiten.models.masked import MaskedLM, init_masked_lm, load_masked_lm, save_masked_lm, with_rates
+    from jaxwhiten.models.static import StaticEncoder
+    from jaxwhiten.models.transformer import TransformerEncoder
+
+_LATER = {  # modules of Flax
+    "cross": ("PairClassifier", "load_pair_classifier", "save_pair_classifier"),
+    "layers": ("EncoderOutput",),
+    "masked": ("MaskedLM", "init_masked_lm", "load_masked_lm", "save_masked_lm", "with_rates"),
+    "static": ("StaticEncoder",),
+    "transformer": ("TransformerEncoder",),
+}
+__getattr__, __dir__ = exports(__name__, _LATER)

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flax import nnx, traverse_util
-from jax.typing import DTypeLike
 
 from jaxwhiten import io
 from jaxwhiten.arrays import blocks, release_pages
 from jaxwhiten.errors import ModelError
+from jaxwhiten.lazy import DTypeLike, flax, nnx
 from jaxwhiten.models.family import Family, Part
 
 SAFETENSORS, SAFETENSORS_INDEX, MSGPACK = "model.safetensors", "model.safetensors.index.json", "flax_model.msgpack"
+STATIC = "StaticEmbedding"  # what sentence-transformers calls a static encoder
 _PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 
 # Last part of our parameter path -> last part in a checkpoint, newest name first.
@@ -52,7 +52,7 @@ def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLik
     tensors, where = open_weights(folder)
     word = f"{family.names['embeddings.word']}.weight"
     prefix = next((prefix for prefix in family.prefixes if prefix + word in tensors), family.prefixes[0])
-    flat = traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
+    flat = flax.traverse_util.flatten_dict(nnx.to_pure_dict(abstract))
     missing, found = {}, {}
     for path, leaf in flat.items():
         sources = [source._replace(name=prefix + source.name) for source in _sources(path, family)]
@@ -73,7 +73,7 @@ def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLik
         rows = shape[0] // source.parts
         part, turned = slice(rows * source.part, rows * (source.part + 1)), path[-1] == "kernel"
         arrays[path] = read_tensor(tensors, source.name, shape, where, dtype, part, turned)
-    return traverse_util.unflatten_dict(arrays)
+    return flax.traverse_util.unflatten_dict(arrays)
 
 
 def _missing(names: list[str], where: Path) -> ModelError:
@@ -129,6 +129,28 @@ def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
             yield part._replace(name=f"{part.name.replace('*', number)}.{leaf}")
 
 
+def static_folder(folder: Path) -> Path | None:
+    """Where the table of a static encoder's folder lies; None for other folders."""
+    try:
+        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
+        kind, path = str(first["type"]), str(first["path"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None  # no list of modules, or one that `head.folder` refuses
+    if kind.rpartition(".")[2] != STATIC:
+        return None
+    return folder if path in ("", ".") else io.below(folder, path, ModelError)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that `open_weights` reads."""
+    names = (SAFETENSORS, SAFETENSORS_INDEX, MSGPACK)
+    file = next((folder / name for name in names if (folder / name).is_file()), None)
+    if file is None:
+        open_weights(folder)  # refuses the folder
+    assert file is not None
+    return [file, *_shards(file)] if file.name == SAFETENSORS_INDEX else [file]
+
+
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
     """The tensors of a folder, to be read lazily, and their file."""
     readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
@@ -163,19 +185,24 @@ def _open_safetensors(path: Path) -> Tensors:
     return {name: (shape, functools.partial(mapped, name)) for name, shape in shapes.items()}
 
 
-def _open_sharded(index: Path) -> Tensors:
+def _shards(index: Path) -> list[Path]:
+    """The shards that an index names, which are there."""
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = sorted(set(weight_map.values()))
-        if not all(isinstance(name, str) for name in files):
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        if not all(isinstance(name, str) for name in names):
             raise TypeError("a shard's name is not text")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index}: not a readable index of shards ({error}); download it again.") from error
-    tensors: dict[str, Any] = {}
-    for name in files:
+    for name in names:
         if not os.path.isfile(io.below(index.parent, name, ModelError)):
             raise ModelError(f"{index}: shard {name!r:.80} is missing; download it again.")
-        tensors.update(_open_safetensors(index.parent / name))
+    return [index.parent / name for name in names]
+
+
+def _open_sharded(index: Path) -> Tensors:
+    tensors: dict[str, Any] = {}
+    for file in _shards(index):
+        tensors.update(_open_safetensors(file))
     return tensors
 
 
@@ -184,7 +211,7 @@ def _open_msgpack(path: Path) -> Tensors:
 
     try:
         tree = msgpack_restore(path.read_bytes())
-        flat = traverse_util.flatten_dict(tree, sep=".")
+        flat = flax.traverse_util.flatten_dict(tree, sep=".")
         arrays = {name: np.asarray(value) for name, value in flat.items()}
     except Exception as error:  # msgpack raises many types on damaged input
         raise ModelError(f"{path}: not a readable Flax msgpack file ({error}); download it again.") from error
@@ -202,7 +229,7 @@ def _open_msgpack(path: Path) -> Tensors:
 def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
     """A state as tensors with their Hugging Face names, the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
-    for path, leaf in traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
+    for path, leaf in flax.traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))
         array = np.asarray(leaf).astype(dtype)
         parts.setdefault(prefix + source.name, {})[source.part] = array.T if path[-1] == "kernel" else array

@@ -7,40 +7,17 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from flax import nnx
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxwhiten.errors import unknown_name
+from jaxwhiten.lazy import jax, jnp, nnx
+from jaxwhiten.models.activations import activation
 from jaxwhiten.models.attention import Kernel, by_queries
 from jaxwhiten.models.config import Attention, EncoderConfig
 from jaxwhiten.models.packing import Packing
 from jaxwhiten.models.positions import Rotary
-
-
-def gelu(x: Array) -> Array:
-    """GELU by the error function. `jax.nn.gelu` takes its complement, which costs twice as much on CPU.
-
-    References:
-      Hendrycks & Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
-    """
-    return x * (1 + jax.lax.erf(x * math.sqrt(0.5))) / 2
-
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": gelu,
-    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
-    "gelu_pytorch_tanh": lambda x: jax.nn.gelu(x, approximate=True),
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-    "swish": jax.nn.silu,
-    "tanh": jnp.tanh,
-}
 
 
 class EncoderOutput(NamedTuple):
@@ -70,13 +47,6 @@ class Context(NamedTuple):
     packing: Packing | None = None
     kernel: Kernel | None = None
     segment: Int[Array, "batch length"] | None = None
-
-
-def activation(name: str) -> Callable[[Array], Array]:
-    """The activation function called `name` in a `config.json`."""
-    if name not in ACTIVATIONS:
-        raise unknown_name("hidden_act", name, ACTIVATIONS)
-    return ACTIVATIONS[name]
 
 
 def matmul_precision(dtype: DTypeLike) -> str | None:

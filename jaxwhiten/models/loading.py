@@ -5,29 +5,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
-from flax import nnx
-from jax.typing import DTypeLike
+import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.errors import InputError, ModelError, unknown_name
-from jaxwhiten.models import checkpoint, static
+from jaxwhiten.lazy import DTypeLike, jax, jnp, nnx
+from jaxwhiten.models import checkpoint
+from jaxwhiten.models.activations import activation
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.family import MaskedForm, PairForm
-from jaxwhiten.models.layers import activation
 from jaxwhiten.models.registry import FAMILIES
-from jaxwhiten.models.transformer import TransformerEncoder
 from jaxwhiten.runtime.hardware import check_devices
 from jaxwhiten.text.tokenization import OLDER_TOKENIZER_FILES
 
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+if TYPE_CHECKING:
+    from jaxwhiten.models.transformer import TransformerEncoder
+
+DTYPES = ("float32", "bfloat16")
 
 # Models that installed packages contain, so that nothing is downloaded: (module, folder in it, sha256 of
 # model.safetensors).
@@ -180,7 +181,9 @@ def load_model(
     """
     check_devices()
     folder = resolve_folder(model, revision=revision)
-    if (table := static.static_folder(folder)) is not None:
+    if (table := checkpoint.static_folder(folder)) is not None:
+        from jaxwhiten.models import static
+
         encoder = static.load_static(table, _dtype(dtype))
         return encoder, encoder.config, table
     folder = transformer_folder(folder)
@@ -216,6 +219,8 @@ def init_model(
       seed: Seed of the weights, or the generators themselves.
       dtype, remat: As in `load_model`.
     """
+    from jaxwhiten.models.transformer import TransformerEncoder
+
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
     return TransformerEncoder(config, dtype=_dtype(dtype), remat=remat, rngs=rngs)
 
@@ -223,7 +228,7 @@ def init_model(
 def _dtype(name: str) -> DTypeLike:
     if name not in DTYPES:
         raise unknown_name("dtype", name, DTYPES)
-    return DTYPES[name]
+    return getattr(jnp, name)
 
 
 def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
@@ -237,6 +242,22 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)
     checkpoint.save_folder(folder, family.config_json(model.config), tensors, dtype)
+
+
+def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[bytes]:
+    """A model's configuration and weights as bytes, to be hashed."""
+    yield repr(config).encode()
+    for path, leaf in sorted(nnx.to_flat_state(state), key=lambda item: str(item[0])):
+        yield repr(path).encode()
+        yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
+
+
+def hashed(parts: Iterable[bytes]) -> str:
+    """SHA-256 of bytes one after the other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:

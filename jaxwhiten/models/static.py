@@ -5,7 +5,6 @@ A folder of one is read by sentence-transformers (StaticEmbedding) and by model2
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from jaxwhiten import io
 from jaxwhiten.errors import ModelError
 from jaxwhiten.models import checkpoint
 from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
 
-MODULE = "StaticEmbedding"
 MAX_LENGTH = 512  # tokens, where a folder does not say; model2vec's default
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 _LONGEST = 1 << 20
@@ -36,7 +33,7 @@ class StaticEncoder(TransformerEncoder):
       dtype: Dtype of the hidden states.
     """
 
-    module, pools, special_tokens = MODULE, True, False
+    module, pools, special_tokens = checkpoint.STATIC, True, False
 
     def __init__(self, table: Float[np.ndarray, "vocab d"], dtype: DTypeLike = jnp.float32):
         rows, width = table.shape
@@ -65,18 +62,6 @@ class StaticEncoder(TransformerEncoder):
         x = self.embedding[...].astype(self.dtype)[input_ids]
         x = jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, 0)
         return EncoderOutput((x, x), None, ())
-
-
-def static_folder(folder: Path) -> Path | None:
-    """Where the table of a static encoder's folder lies; None for other folders."""
-    try:
-        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        kind, path = str(first["type"]), str(first["path"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return None  # no list of modules, or one that `head.folder` refuses
-    if kind.rpartition(".")[2] != MODULE:
-        return None
-    return folder if path in ("", ".") else io.below(folder, path, ModelError)
 
 
 def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:

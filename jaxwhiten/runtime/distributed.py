@@ -20,11 +20,11 @@ import sys
 import time
 from typing import Any, NoReturn, TypeVar
 
-import jax
 import numpy as np
 from jaxtyping import Float64, Int64, Shaped, UInt8
 
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
+from jaxwhiten.lazy import jax
 
 # A process that is silent for so long counts as dead.
 HEARTBEAT_SECONDS = 20

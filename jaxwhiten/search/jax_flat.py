@@ -17,18 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Float32, Int, Shaped
+from jaxtyping import Float, Float32, Int, Shaped
 
 from jaxwhiten.arrays import block_rows, blocks, normalize_on_device, one_ahead, pad_rows
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
+from jaxwhiten.lazy import Array, jax, jnp, lax
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
@@ -68,9 +64,9 @@ class JaxFlat(Backend):
         if not isinstance(options.approximate, bool):
             raise InputError(f"Option approximate of jax must be True or False, not {options.approximate!r}.")
         self.options, self.prepare, self._centroids = options, prepare, centroids
-        self._mesh = Mesh(np.array(jax.local_devices()), (_AXIS,))
+        self._mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
         self._platform = self._mesh.devices.flat[0].platform
-        everywhere = NamedSharding(self._mesh, P())
+        everywhere = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec())
         self._kernel = self._decoder = None
         if centroids is not None:
             dtype = jnp.float32 if self._platform == "cpu" else jnp.bfloat16
@@ -87,7 +83,7 @@ class JaxFlat(Backend):
         def shard(index: Any) -> np.ndarray:
             return pad_rows(stored[index[0]], rows)
 
-        sharding = NamedSharding(self._mesh, P(_AXIS))
+        sharding = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec(_AXIS))
         self._documents = jax.make_array_from_callback((rows * devices, stored.shape[1]), sharding, shard)
 
     @classmethod
@@ -175,8 +171,9 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
 
 
 @functools.lru_cache(maxsize=64)
-def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
+def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
     """The compiled search for one k: transform, scores, best of each device, best of all."""
+    P = jax.sharding.PartitionSpec
 
     def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
@@ -211,7 +208,7 @@ def _searcher(mesh: Mesh, k: int, block: int, normalize: bool, recall_target: fl
         values, place = lax.top_k(values, k)
         return values, jnp.take_along_axis(ids, place, axis=1)
 
-    return jax.jit(search, out_shardings=NamedSharding(mesh, P()))
+    return jax.jit(search, out_shardings=jax.sharding.NamedSharding(mesh, P()))
 
 
 def _power_of_two(n: int) -> int:

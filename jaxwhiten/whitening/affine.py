@@ -6,19 +6,18 @@ import functools
 import hashlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, Float32, Shaped
+from jaxtyping import Float, Float32, Shaped
 
 from jaxwhiten import arrays
 from jaxwhiten.errors import InputError
+from jaxwhiten.lazy import Array, jax, jit, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
 _CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
+_FEW_ROWS = 16  # for which no device is asked
 _MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
 
 
@@ -32,7 +31,7 @@ def linear(
     return product if bias is None else product + bias
 
 
-@jax.jit
+@jit
 def _map_block(
     x: Shaped[jax.Array, "n d"], shift: Float[jax.Array, " d"], matrix: Float[jax.Array, "d k"], offset: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -110,7 +109,7 @@ class Affine:
     def _mapped(self, X: np.ndarray, out_dtype: np.dtype) -> np.ndarray:
         dtype = np.dtype(np.float64) if self._extreme else out_dtype
         out = np.empty((len(X), self.outputs), out_dtype)
-        on_host = dtype == np.float64 or jax.default_backend() == "cpu"
+        on_host = dtype == np.float64 or len(X) <= _FEW_ROWS or jax.default_backend() == "cpu"
         doubtful = self._map_on_host(X, out, dtype) if on_host else self._map_on_device(X, out)
         for part in doubtful:
             arrays.check_finite(X[part], part.start)

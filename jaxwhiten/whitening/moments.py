@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float64, Shaped
 
@@ -14,6 +13,7 @@ from jaxwhiten import io
 from jaxwhiten.arrays import as_matrix, blocks
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.lazy import jax
 from jaxwhiten.runtime import distributed
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 

@@ -10,12 +10,10 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxwhiten import arrays
+from jaxwhiten.lazy import jax, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
 # Of a block on the host, which copies only chunks of it. Two blocks of a file are resident while they are read, and an

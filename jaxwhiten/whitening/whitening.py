@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from jaxwhiten.arrays import as_matrix
 from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, check_share, parameters, stamp

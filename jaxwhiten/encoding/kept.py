@@ -1,0 +1,106 @@
+"""What OpenVINO makes of a model folder, kept between processes: a later one reads neither the weights nor JAX.
+
+An entry is named by the content of the weights and of `config.json`, and by the code that made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jaxwhiten import io
+from jaxwhiten.errors import JaxwhitenError
+from jaxwhiten.models import EncoderConfig, checkpoint, loading
+
+_CODE = ("models", "head", "encoding")  # rooms whose code decides what is kept
+
+
+class Kept:
+    """The cache of one model's files; `parts` name them."""
+
+    def __init__(self, *parts: Any):
+        self._folder = io.cache_dir("openvino", io.content_key(*parts))
+
+    @classmethod
+    def of(cls, folder: Path) -> Kept | None:
+        """The cache of a folder with an encoder; None where none is wanted (`JAXWHITEN_COMPILATION_CACHE=0`)."""
+        if os.environ.get("JAXWHITEN_COMPILATION_CACHE") == "0" or checkpoint.static_folder(folder) is not None:
+            return None
+        folder = loading.transformer_folder(folder)
+        files = [folder / "config.json", *checkpoint.weight_files(folder)]
+        return cls(_code(), [io.sha256_file(file) for file in files])
+
+    def text(self, name: str, make: Callable[[], str]) -> str:
+        """A kept text."""
+        file = self._folder / f"{name}.json"
+        with contextlib.suppress(OSError, ValueError):
+            return str(json.loads(file.read_text(encoding="utf-8")))
+        text = make()
+        with contextlib.suppress(OSError, JaxwhitenError):
+            io.write_json(file, text)
+        return text
+
+    def graph(self, key: str, core: Any, make: Callable[[], Any]) -> Any:
+        """A kept OpenVINO model, not compiled; its weights are mapped."""
+        folder = self._folder / key
+        file = folder / "graph.xml"
+        with contextlib.suppress(RuntimeError):
+            if file.is_file():
+                return core.read_model(file)
+        model = make()
+        with contextlib.suppress(OSError, RuntimeError, JaxwhitenError):
+            import openvino
+
+            with io.whole_folder(folder, RuntimeError) as whole:
+                openvino.save_model(model, whole / file.name, compress_to_fp16=False)
+            return core.read_model(file)
+        return model
+
+
+@functools.cache
+def _code() -> str:
+    rooms = (Path(__file__).parents[1] / room for room in _CODE)
+    return io.content_key([io.sha256_file(file) for room in rooms for file in sorted(room.glob("*.py"))])
+
+
+class Unread:
+    """An encoder in a folder, read when its module is asked for; that it can be read is known from an earlier process.
+
+    Attributes:
+      kept: The cache of its files.
+    """
+
+    module, pools, special_tokens = "Transformer", False, True
+
+    def __init__(self, folder: Path, config: EncoderConfig, kept: Kept):
+        self._folder, self.config, self.kept = folder, config, kept
+
+    @functools.cached_property
+    def read(self) -> Any:
+        """The module."""
+        return loading.load_model(self._folder, narrow=True)[0]
+
+
+def load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
+    """As `load_model`, an `Unread` in the place of an encoder that can be kept."""
+    if (kept := Kept.of(folder)) is None:
+        return loading.load_model(folder, narrow=True)
+    made: list[Any] = []
+
+    def pooler() -> str:
+        made.append(loading.load_model(folder, narrow=True))
+        return str(made[0][1].pooler)
+
+    has_pooler = kept.text("pooler", pooler) == str(True)
+    where = loading.transformer_folder(folder)
+    config = made[0][1] if made else dataclasses.replace(loading.load_config(where), pooler=has_pooler)
+    unread = Unread(folder, config, kept)
+    if made:
+        unread.read = made[0][0]
+    return unread, config, where
