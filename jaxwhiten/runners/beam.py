@@ -11,17 +11,14 @@ found.dead | beam.Map(print)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxwhiten.errors import optional
 from jaxwhiten.runners import batches
 from jaxwhiten.whitening import Moments
 
-if TYPE_CHECKING:
-    import apache_beam as beam
-else:
-    beam = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
-from apache_beam.utils.shared import Shared
+beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
+shared: Any = optional("apache_beam.utils.shared", "beam", "Running on Beam", "apache-beam")
 
 Batch = Any  # an Arrow table, as ReadFromParquetBatched gives, or a list of dictionaries, as BatchElements gives
 
@@ -55,7 +52,7 @@ class _Embed(beam.DoFn):
     def __init__(self, how: dict[str, Any], column: str, id_column: str | None, keep: Sequence[str]):
         super().__init__()
         self.how, self.column, self.id_column, self.keep = how, column, id_column, keep
-        self.shared = Shared()
+        self.shared = shared.Shared()
 
     def setup(self) -> None:
         self.encoder = self.shared.acquire(lambda: batches.loaded(self.how))
@@ -76,7 +73,8 @@ class _Embed(beam.DoFn):
         for row in pc.indices_nonzero(errors.is_valid()).to_pylist():
             told = {name: found[name][row].as_py() for name in (*names, "error")}
             yield beam.pvalue.TaggedOutput("dead", {**told, self.column: texts[row]})
-        yield found.filter(errors.is_null()).drop_columns("error")
+        if errors.null_count:
+            yield found.filter(errors.is_null()).drop_columns("error")
 
 
 class FitMoments(beam.CombineFn):
@@ -88,7 +86,7 @@ class FitMoments(beam.CombineFn):
     def __init__(self, column: str = "vector", by: str | None = None):
         self.column, self.by = column, by
 
-    def get_accumulator_coder(self) -> beam.coders.Coder:
+    def get_accumulator_coder(self) -> MomentsCoder:
         return MomentsCoder()
 
     def create_accumulator(self) -> batches.Groups:

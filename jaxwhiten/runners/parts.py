@@ -167,7 +167,7 @@ class Parts:
         return "code" if "code" in self.plan.encoding else "vector"
 
     def _moments(self, table: Any, code: Any) -> Moments:
-        return batches.result(batches.moments_of(table, self.column, code=code), None)
+        return batches.moments_of(table, self.column, code=code).get(None, Moments())
 
     def _tables(self) -> Iterator[Any]:
         """The Arrow tables of the parts; FormatError for one that is damaged."""
