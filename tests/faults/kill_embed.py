@@ -1,10 +1,11 @@
-"""kill -9 at random moments of `embed_files`: of the program, and on Ray of it, with all that it started, or of a worker.
+"""kill -9 at random moments of `embed_files`: of the program with all that it started, and on Ray of a worker.
 
 `python -m tests.faults.kill_embed 30` kills each runner 30 times and prints what was found.
 Every run that was killed is started again on the same folder until one ends by itself; what is there then is the
 output of an unbroken run: every row once, bit for bit. On Ray every third kill hits a worker, which the run outlives.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -23,28 +24,25 @@ from tests.commands.conftest import generated
 ROOT = Path(__file__).resolve().parents[2]
 RUNNERS = ("local", "ray")
 ROWS, PART_ROWS = 4000, 20
-PROGRAM = (
-    """
+PROGRAM = """
 import sys
 from jaxwhiten import Encoder
 from jaxwhiten.runners import Source, embed_files
 
-folder, model, runner = sys.argv[1:]
+folder, model, runner, rows = sys.argv[1:]
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
 encoder.encode(["ready"])
 print("ready", flush=True)
-how = {"part_rows": %d, "moments": True, "runner": runner, "show_progress": False}
+how = {"part_rows": int(rows), "moments": True, "runner": runner, "show_progress": False}
 embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts-{runner}", encoder, **how)
 """
-    % PART_ROWS
-)
 
 
 def start(folder, model, runner):
     """The program, at the first moment at which it can be killed while it works."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore"}
     environment |= {"RAY_USAGE_STATS_ENABLED": "0", "JAX_COMPILATION_CACHE_DIR": str(folder / "xla")}
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner]
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner, str(PART_ROWS)]
     with open(folder / "stderr", "wb") as errors:
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
@@ -67,10 +65,8 @@ def _kill(process):
     """The program and every process of its session, which on Ray are its workers."""
     os.killpg(process.pid, signal.SIGKILL)
     for pid in subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split():
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     process.communicate()
 
 
