@@ -99,6 +99,7 @@ def _first(devices, *arguments, **options):
 # The extra of each package that tests import themselves.
 _EXTRAS = {
     "IsoScore": "parity",
+    "apache_beam": "beam",
     "apsw": "databases",
     "array_record": "data",
     "faiss": "cpu",
@@ -120,6 +121,7 @@ _EXTRAS = {
     "psycopg": "databases",
     "pyarrow": "data",
     "pymilvus": "databases",
+    "pyspark": "spark",
     "qdrant_edge": "databases",
     "ray": "ray",
     "sentence_transformers": "parity",

@@ -8,6 +8,7 @@ go on, a run reads the records: as many as there are parts, however many rows.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.coded import as_floats, with_code
+from jaxwhiten.coded import with_code
 from jaxwhiten.codes import load_code
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
+from jaxwhiten.runners import batches
 from jaxwhiten.runners.rows import Chunk, Position, Source, chunks
 from jaxwhiten.whitening import Moments
 
@@ -116,9 +118,8 @@ class Parts:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
         pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
         rows = [row for row in chunk.rows if row.text is not None]
-        texts: Any = [row.text for row in rows]
-        found = encoder.encode(texts, prompt=encoder.prompt_for("document"), show_progress=False)
-        vectors = found if encoder.head.code is not None else np.asarray(found, self.plan.dtype)
+        ids, dtype = {"id": [row.id for row in rows]}, None if encoder.head.code is not None else self.plan.dtype
+        found = batches.embedded(encoder, [row.text for row in rows], ids, dtype, plan=self.plan.hash)
         record = {
             "part": chunk.number,
             "file": chunk.source.path,
@@ -131,15 +132,14 @@ class Parts:
         }
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            # In float64, so that the parts' moments merge to those of the whole to the last digits.
             try:
-                moments = Moments().update(as_floats(vectors).astype(np.float64)) if rows else Moments()
+                moments = self._moments(found, encoder.head.code)
             except NonFiniteError as error:
                 raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
             moments.save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
-            pq.write_table(table([row.id for row in rows], np.asarray(vectors), self.plan), temporary)
+            pq.write_table(found.drop_columns("error"), temporary)
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
 
@@ -162,21 +162,38 @@ class Parts:
             )
         return records
 
-    def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
+    @property
+    def column(self) -> str:
+        return "code" if "code" in self.plan.encoding else "vector"
+
+    def _moments(self, table: Any, code: Any) -> Moments:
+        return batches.moments_of(table, self.column, code=code).get(None, Moments())
+
+    def _tables(self) -> Iterator[Any]:
+        """The Arrow tables of the parts; FormatError for one that is damaged."""
         pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-        code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
         for number, record in sorted(self._finished().items()):
             path = self._file(number, ".parquet")
             try:
-                found = pq.read_table(path)
-                told = json.loads(found.schema.metadata[b"jaxwhiten"])
-                if told["plan"] != self.plan.hash or len(found) != record["rows"]:
-                    raise ValueError("it is not the part that was recorded")
-                vectors = _vectors(found, self.plan)
+                found = pq.read_table(path).select(["id", self.column])
+                if json.loads(found.schema.metadata[b"jaxwhiten"])["plan"] != self.plan.hash:
+                    raise ValueError("it is of another plan")
+                if len(found) != record["rows"]:
+                    raise ValueError(f"it has {len(found)} rows, not {record['rows']}")
             except (OSError, ValueError, LookupError, TypeError) as error:
                 raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
-            yield found["id"].to_pylist(), with_code(vectors, code)
+            yield found
+
+    @functools.cached_property
+    def code(self) -> Any:
+        """The code of the parts' bytes; None where they hold vectors."""
+        return load_code(self.folder / _CODE) if self.column == "code" else None
+
+    def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
+        for table in self._tables():
+            vectors = batches.vectors_of(table[self.column]).view(self.plan.dtype)
+            yield table["id"].to_pylist(), with_code(vectors, self.code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
         """`blocks` as one, in memory."""
@@ -192,41 +209,6 @@ class Parts:
             if io.sha256_file(path) != record["moments"]:
                 raise FormatError(f"{path}: not the moments that were recorded. Embed its part again.")
             total.merge(part)
-        for _, vectors in () if self.plan.moments else self.blocks():
-            total.update(as_floats(vectors).astype(np.float64))
+        for table in () if self.plan.moments else self._tables():
+            total.merge(self._moments(table, self.code))
         return total
-
-
-def table(ids: list[str], vectors: np.ndarray, plan: Plan) -> Any:
-    """An Arrow table of ids and vectors, or codes; its schema says what they are."""
-    import pyarrow as pa
-
-    column = column_of(vectors, name := "code" if "code" in plan.encoding else "vector")
-    facts = {"format_version": io.FORMAT_VERSION, "dimension": plan.dimension, "dtype": plan.dtype}
-    metadata = {"jaxwhiten": json.dumps({**facts, "encoding": plan.encoding, "plan": plan.hash})}
-    schema = pa.schema([("id", pa.string()), (name, column.type)], metadata)
-    return pa.table([pa.array(ids, pa.string()), column], schema)
-
-
-def column_of(vectors: np.ndarray, name: str, rows: np.ndarray | None = None) -> Any:
-    """Vectors as fixed-size lists, those called `code` as fixed-size bytes; null where `rows` is false."""
-    import pyarrow as pa
-
-    if name == "code":
-        kind, data = pa.binary(vectors.shape[1]), pa.py_buffer(np.ascontiguousarray(vectors).tobytes())
-        column = pa.FixedSizeBinaryArray.from_buffers(kind, len(vectors), [None, data])
-    else:
-        column = pa.FixedSizeListArray.from_arrays(
-            pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1]
-        )
-    if rows is None or rows.all():
-        return column
-    return column.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
-
-
-def _vectors(found: Any, plan: Plan) -> np.ndarray:
-    """The vectors of a table that `table` made, [n, d]."""
-    column = found["code" if "code" in plan.encoding else "vector"].combine_chunks()
-    coded = "code" in plan.encoding
-    flat = np.frombuffer(b"".join(column.to_pylist()), plan.dtype) if coded else column.flatten().to_numpy()
-    return flat.reshape(len(found), plan.dimension)

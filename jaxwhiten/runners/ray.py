@@ -9,15 +9,13 @@ moments = fit(vectors)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from jaxwhiten.errors import InputError, optional
+from jaxwhiten.errors import optional
+from jaxwhiten.runners import batches
 from jaxwhiten.runners.parts import Parts
 from jaxwhiten.runners.rows import Chunk
-from jaxwhiten.whitening import Moments
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -56,23 +54,10 @@ class _Worker:
     """An encoder in a process of its own that writes parts."""
 
     def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
-        self.encoder, self.parts = loaded(how, encoding), Parts(folder)
+        self.encoder, self.parts = batches.loaded(how, encoding), Parts(folder)
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)
-
-
-def loaded(how: dict[str, Any], encoding: dict[str, Any] | None = None) -> Encoder:
-    """The encoder of a worker; InputError where it is not the one that the driver has."""
-    from jaxwhiten.encoding import Encoder
-
-    encoder = Encoder.from_pretrained(**how)
-    if encoding is not None and encoder.encoding() != encoding:
-        raise InputError(
-            f"{how['model']}: the encoder that a worker reads there is another than the driver's: save the driver's"
-            " with encoder.save(folder), where every worker can read it, and give that folder."
-        )
-    return encoder
 
 
 def embed(
@@ -81,6 +66,7 @@ def embed(
     *,
     column: str = "text",
     id_column: str | None = None,
+    keep: Sequence[str] = (),
     concurrency: int = 1,
     batch_size: int = 4096,
     ray_options: dict[str, Any] | None = None,
@@ -88,14 +74,25 @@ def embed(
 ) -> Any:
     """Embeds a Ray Data set by actors, one encoder each.
 
-    `model` is what every worker can read, `ray_options` are of `map_batches`, such as `{"num_gpus": 1}` or
-    `{"resources": {"TPU": 1}}`, and `how` of `Encoder.from_pretrained`. Gives a lazy data set of `id` where there is an
-    `id_column`, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`: why a row has none, or null.
+    Args:
+      dataset: A Ray Data set with a column of texts.
+      model: A hub id or folder that every worker can read.
+      column: The texts.
+      id_column: What becomes `id`.
+      keep: Further columns to keep.
+      concurrency: Actors.
+      batch_size: Rows that an actor takes at a time.
+      ray_options: Of `map_batches`, such as `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`.
+      **how: Of `Encoder.from_pretrained`.
+
+    Returns:
+      A lazy data set of `id`, the kept columns, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`:
+      why a row has none, or null.
     """
     ray = optional("ray.data", "ray", "Running on Ray", "ray")
     return dataset.map_batches(
         _Embedder,
-        fn_constructor_args=({"model": model, **how}, column, id_column),
+        fn_constructor_args=({"model": model, **how}, column, id_column, keep),
         batch_format="pyarrow",
         batch_size=batch_size,
         compute=ray.ActorPoolStrategy(size=concurrency),
@@ -104,40 +101,32 @@ def embed(
 
 
 class _Embedder:
-    def __init__(self, how: dict[str, Any], column: str, id_column: str | None):
-        self.encoder, self.column, self.id_column = loaded(how), column, id_column
+    def __init__(self, how: dict[str, Any], *columns: Any):
+        self.encoder, self.columns = batches.loaded(how), columns
 
     def __call__(self, batch: Any) -> Any:
-        import pyarrow as pa
-
-        from jaxwhiten.runners.parts import column_of
-
-        texts = batch[self.column].to_pylist()
-        good = np.array([isinstance(text, str) for text in texts], bool)
-        prompt = self.encoder.prompt_for("document")
-        found = self.encoder.encode([t for t in texts if isinstance(t, str)], prompt=prompt, show_progress=False)
-        name = "vector" if self.encoder.head.code is None else "code"
-        out = {"id": batch[self.id_column]} if self.id_column else {}
-        errors = [None if ok else f"{text!r:.80} is not text" for ok, text in zip(good, texts, strict=True)]
-        return pa.table({**out, name: column_of(np.asarray(found), name, good), "error": pa.array(errors, pa.string())})
+        return batches.embedded_batch(self.encoder, batch, *self.columns)
 
 
-def fit(dataset: Any, column: str = "vector") -> Moments:
-    """The moments of the vectors of a Ray Data set, such as `embed` gives; rows without a vector are left out."""
+def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
+    """The moments of the vectors of a Ray Data set, such as `embed` gives; rows without a vector are left out.
+
+    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values.
+    """
     data: Any = optional("ray.data.aggregate", "ray", "Running on Ray", "ray")
 
     class FitMoments(data.AggregateFnV2):
         def __init__(self) -> None:
-            super().__init__(f"moments({column})", Moments, on=column, ignore_nulls=True)
+            super().__init__("moments", batches.merged_bytes, on=None, ignore_nulls=True)
 
-        def aggregate_block(self, block: Any) -> Moments:
+        def aggregate_block(self, block: Any) -> bytes:
             import ray.data.block as ray_block
 
-            found = ray_block.BlockAccessor.for_block(block).to_arrow()[column].combine_chunks().drop_null()
-            flat = found.flatten().to_numpy().astype(np.float64)
-            return Moments().update(flat.reshape(len(found), -1)) if len(found) else Moments()
+            table = ray_block.BlockAccessor.for_block(block).to_arrow()
+            return batches.as_bytes(batches.moments_of(table, column, by))
 
-        def combine(self, total: Moments, other: Moments) -> Moments:
-            return Moments().merge(total).merge(other)
+        def combine(self, total: bytes, other: bytes) -> bytes:
+            return batches.merged_bytes(total, other)
 
-    return dataset.aggregate(FitMoments())[f"moments({column})"]
+    found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
+    return batches.result(batches.from_bytes(found), by)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
+from jaxwhiten.runners.batches import problem
 
-MAX_TEXT = 1 << 20  # characters; a text beyond is a file in the wrong place
 _ENDS = 1 << 16
 
 
@@ -93,10 +93,8 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
         yield from (row for row in bad.taken() if row.end.line > start.line)
         if line <= start.line:
             continue
-        if not isinstance(text, str):
-            bad(line, f"{source.column!r} is {text!r:.80}, not text")
-        elif len(text) > MAX_TEXT:
-            bad(line, f"longer than {MAX_TEXT} characters")
+        if why := problem(text):
+            bad(line, why)
         else:
             yield Row(text, str(ids[0]) if ids else f"{name}:{line}", "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)

@@ -7,7 +7,7 @@ import pytest
 
 from jaxwhiten.commands import cli
 from jaxwhiten.search import load_index
-from tests.faults import kill, kill_saving, kill_upgrade
+from tests.faults import kill, kill_embed, kill_saving, kill_upgrade
 
 KILLS = int(os.environ.get("JAXWHITEN_FAULT_KILLS", "3"))
 
@@ -44,3 +44,14 @@ def test_killed_while_an_upgrade_fills(tiny_model, tmp_path):
     scores = filled.search(unbroken[:50], 5)[0]
     unit = unbroken / np.linalg.norm(unbroken, axis=1, keepdims=True)
     np.testing.assert_allclose(scores, -np.sort(-unit[:50] @ unit.T, axis=1)[:, :5], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("runner", kill_embed.RUNNERS)
+def test_killed_while_a_corpus_is_embedded(runner, tiny_model, tmp_path):
+    pytest.importorskip("pyarrow")
+    if runner == "ray":
+        pytest.importorskip("ray")
+    programs, workers, _ = kill_embed.killed(tmp_path, tiny_model, runner, KILLS)
+    assert programs + workers == KILLS

@@ -1,0 +1,278 @@
+"""A corpus on each engine beside plain `encode`: rates, moments, vectors, memory, bad rows, and going on.
+
+    python -m benchmarks.engines [--rows 20000] [--many 1000000] [--parts rates,memory,bad,resume]
+
+The corpus are sentences of text/enwiki below the data folder. An engine's rate is that of the rows beyond a first run
+on a quarter of them, so that its start and the compilation count apart. Memory, bad rows and going on are measured with
+a static encoder, whose vectors cost little, on `--many` rows. Every run is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import save
+from jaxwhiten import Encoder, Moments
+from jaxwhiten.datasets import Corpus, corpus_files
+from jaxwhiten.errors import DataError
+from jaxwhiten.runners import Parts, Plan, Source, embed_files
+
+MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 8192, 2
+MARK = "JAXWHITEN_BENCHMARKS_RUN"  # the processes that a run starts, wherever they are in the tree, inherit it
+HOW: dict[str, Any] = {"pooling": "mean", "max_length": 64}
+LOCAL: dict[str, Any] = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
+
+
+def sentences() -> Iterator[str]:
+    """Sentences of the paragraphs."""
+    for passage in Corpus(corpus_files(Path(os.environ["JAXWHITEN_DATA_DIR"], "text", "enwiki"))).passages():
+        yield from (part for part in re.split(r"(?<=[.!?]) +", passage) if len(part.split()) > 3)
+
+
+def write(folder: Path, rows: int, texts: Iterator[str]) -> None:
+    """The corpus as text and as Parquet, in files of a quarter."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    quarter = -(-rows // 4)
+    with open(folder / "a.txt", "w", encoding="utf-8") as file:
+        for start in range(0, rows, quarter):
+            block = [next(texts) for _ in range(min(quarter, rows - start))]
+            file.writelines(text + "\n" for text in block)
+            ids = pa.array(range(start, start + len(block)))
+            pq.write_table(
+                pa.table({"id": ids, "text": block}), folder / f"{start:09d}.parquet", row_group_size=PART_ROWS
+            )
+
+
+def plain(folder: Path, model: str) -> None:
+    encoder = Encoder.from_pretrained(model, **HOW)
+    texts = (folder / "a.txt").read_text(encoding="utf-8").splitlines()
+    np.save(folder / "plain.npy", encoder.encode(texts, show_progress=False))
+
+
+def parts(folder: Path, model: str, runner: str = "local") -> None:
+    encoder = Encoder.from_pretrained(model, **HOW)
+    how = {"runner": runner, "workers": WORKERS}
+    embed_files([Source(str(folder / "a.txt"))], folder / runner, encoder, **how, **LOCAL)
+
+
+def ray(folder: Path, model: str) -> None:
+    parts(folder, model, "ray")
+
+
+def on_beam(folder: Path, model: str) -> None:
+    import apache_beam as beam
+    import pyarrow as pa
+
+    from jaxwhiten.runners.beam import Embed, FitMoments
+
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        found = pipeline | beam.io.ReadFromParquetBatched(f"{folder}/*.parquet") | Embed(model, id_column="id", **HOW)
+        width = Encoder.from_pretrained(model, **HOW).dimension
+        schema = pa.schema({"id": pa.int64(), "vector": pa.list_(pa.float32(), width)})
+        found.vectors | beam.io.WriteToParquetBatched(f"{folder}/beam/v", schema, file_name_suffix=".parquet")
+        moments = found.vectors | beam.CombineGlobally(FitMoments())
+        moments | beam.Map(lambda moments: moments.save(f"{folder}/beam.safetensors"))
+
+
+def on_spark(folder: Path, model: str) -> None:
+    from pyspark.sql import SparkSession
+
+    from jaxwhiten.runners.spark import embed, fit
+
+    spark = SparkSession.builder.master(f"local[{WORKERS}]").config("spark.ui.enabled", False).getOrCreate()
+    found = embed(spark.read.parquet(*map(str, sorted(folder.glob("*.parquet")))), model, id_column="id", **HOW)
+    found.write.parquet(f"{folder}/spark")
+    fit(spark.read.parquet(f"{folder}/spark")).save(f"{folder}/spark.safetensors")
+    spark.stop()
+
+
+RUNS: dict[str, Callable[[Path, str], None]] = {
+    "encode": plain,
+    "local parts": parts,
+    "Ray": ray,
+    "Beam DirectRunner": on_beam,
+    "Spark local[2]": on_spark,
+}
+
+
+def watched(name: str, folder: Path, model: str) -> dict[str, float]:
+    """A run in a process of its own: its seconds, and the most that the driver and any worker in Python held."""
+    mark, most, going = secrets.token_hex(8), {"driver": 0, "worker": 0}, threading.Event()
+    environment = {**os.environ, MARK: mark, "PYTHONWARNINGS": "ignore", "RAY_USAGE_STATS_ENABLED": "0"}
+    words = [sys.executable, "-m", "benchmarks.engines", "--run", name, str(folder), model]
+    start = time.perf_counter()
+    with open(folder / "log", "wb") as log, subprocess.Popen(words, env=environment, stdout=log, stderr=log) as child:
+
+        def watch() -> None:
+            while not going.wait(0.25):
+                for process in Path("/proc").glob("[0-9]*"):
+                    try:
+                        ours = f"{MARK}={mark}".encode() in (process / "environ").read_bytes()
+                        if not ours or not re.search(rb"python|ray::", (process / "cmdline").read_bytes()):
+                            continue
+                        held = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+                    except (OSError, IndexError):
+                        continue
+                    kind = "driver" if int(process.name) == child.pid else "worker"
+                    most[kind] = max(most[kind], held)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        child.wait()
+        going.set()
+        thread.join()
+    if child.returncode:
+        raise SystemExit((folder / "log").read_text()[-3000:])
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "driver_mb": most["driver"] / 1e6, "worker_mb": most["worker"] / 1e6}
+
+
+def written(name: str, folder: Path) -> tuple[np.ndarray, Moments]:
+    """What a run wrote, in the order of the corpus, and its moments."""
+    if name in ("local parts", "Ray"):
+        found = Parts(folder / ("ray" if name == "Ray" else "local"))
+        return found.all()[1], found.moments()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = name.split()[0].lower()
+    table = pa.concat_tables([pq.read_table(file) for file in sorted((folder / kind).glob("*.parquet"))]).sort_by("id")
+    assert table["id"].to_pylist() == list(range(len(table)))
+    flat = table["vector"].combine_chunks().flatten().to_numpy()
+    return flat.reshape(len(table), -1), Moments.load(folder / f"{kind}.safetensors")
+
+
+def rates(scratch: Path, rows: int) -> dict[str, Any]:
+    """Every engine on a quarter of the rows, and on all of them."""
+    found, quarter = dict[str, Any](), rows // 4
+    for size in (quarter, rows):
+        write(scratch / str(size), size, sentences())
+    for name in RUNS:
+        few, many = (watched(name, scratch / str(size), MODEL) for size in (quarter, rows))
+        rate = (rows - quarter) / (many["seconds"] - few["seconds"])
+        found[name] = {"rate": rate, "start_seconds": few["seconds"] - quarter / rate, **many}
+        if name != "encode":
+            alone = np.load(scratch / str(rows) / "plain.npy")
+            vectors, moments = written(name, scratch / str(rows))
+            one = Moments().update(vectors.astype(np.float64))
+            assert (len(vectors), moments.n) == (rows, rows)
+            off = float(np.abs(moments.M2 - one.M2).max() / np.abs(one.M2).max())
+            apart = float(np.abs(vectors - alone).max())
+            found[name] |= {"of_encode": rate / found["encode"]["rate"], "moments_off": off, "vectors_off": apart}
+        print(f"  {name:20}{json.dumps(found[name])}", flush=True)
+    return found
+
+
+def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
+    """Local parts and Ray on ever more rows."""
+    found = []
+    for rows in (many // 100, many // 10, many):
+        folder = scratch / f"memory-{rows}"
+        write(folder, rows, sentences())
+        for name in ("local parts", "Ray"):
+            found.append({"runner": name, "rows": rows, **watched(name, folder, static)})
+            print(f"  {json.dumps(found[-1])}", flush=True)
+    return found
+
+
+def bad(scratch: Path, static: str, many: int) -> dict[str, Any]:
+    """Three rows that are no text among many: what is told of them."""
+    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: b"x" * 10_000_000 + b"\n"}
+    poison[many - 1] = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
+    texts, path = sentences(), scratch / "bad.jsonl"
+    with open(path, "wb") as file:
+        file.writelines(poison.get(i) or json.dumps({"text": next(texts)}).encode() + b"\n" for i in range(1, many + 1))
+    encoder, source = Encoder.from_pretrained(static), Source(str(path), "jsonl", "text")
+    try:
+        embed_files([source], scratch / "stopped", encoder, **LOCAL)
+        raise SystemExit("a bad row did not stop the run")
+    except DataError as error:
+        stopped = str(error).replace(f"{scratch}/", "")
+    done = embed_files([source], scratch / "kept", encoder, skip_bad=True, **LOCAL)
+    letters = [json.loads(line) for line in (scratch / "kept" / "dead-letters.jsonl").read_text().splitlines()]
+    assert [letter["row"] for letter in letters] == list(poison)
+    assert (done["rows"], done["dead"]) == (many - 3, 3)
+    told = {str(letter["row"]): letter["error"] for letter in letters}
+    return {"rows": many, "kept": done["rows"], "stopped_by": stopped, "told": told}
+
+
+def resume(scratch: Path, static: str, rows: int = 10_000_000) -> dict[str, Any]:
+    """Going on with all but the last part of ten million recorded rows, whose parts are empty files."""
+    path, folder, size = scratch / "many.txt", scratch / "recorded", 65_536
+    path.write_bytes(b"a cat\n" * rows)
+    encoder, source = Encoder.from_pretrained(static), Source(str(path))
+    encoder.encode(["a cat"])
+    found = Parts(folder, Plan.of(encoder, [source], part_rows=size))
+    found.begin(encoder)
+    for number, start in enumerate(range(0, rows - size, size)):
+        end = start + size
+        record = {"part": number, "file": str(path), "start": [start, 6 * start], "end": [end, 6 * end], "last": False}
+        text = json.dumps({**record, "rows": size, "plan": found.plan.hash, "dead": []}, indent=2)
+        (folder / f"part-{number:06d}.json").write_text(text)
+        (folder / f"part-{number:06d}.parquet").touch()
+    read = _bytes_read()
+    start = time.perf_counter()
+    chunk = next(Parts(folder, Plan.of(encoder, [source], part_rows=size)).missing())
+    seconds, read = time.perf_counter() - start, _bytes_read() - read
+    assert (chunk.number, chunk.start.line) == (number + 1, end)
+    done = embed_files([source], folder, encoder, part_rows=size, show_progress=False)
+    assert done["rows"] == rows
+    return {"rows": rows, "parts": number + 2, "seconds_to_first_missing_part": seconds, "read_mb": read / 1e6}
+
+
+def _bytes_read() -> int:
+    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", type=int, default=20_000, help="sentences of the rates")
+    parser.add_argument("--many", type=int, default=1_000_000, help="rows of memory and bad rows")
+    parser.add_argument("--parts", default="rates,memory,bad,resume")
+    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if args.run:
+        name, folder, model = args.run
+        RUNS[name](Path(folder), model)
+        return
+    asked, found = args.parts.split(","), dict[str, Any]()
+    with tempfile.TemporaryDirectory() as name:
+        scratch, static = Path(name), f"{name}/static"
+        words = ["distil-static", "--model", MODEL, "--pooling", "mean", "-k", "64", "-o", static]
+        subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
+        if "rates" in asked:
+            print(f"rates, {args.rows:,} sentences, {MODEL}")
+            found["rates"] = {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)}
+        if "memory" in asked:
+            print("memory, static encoder")
+            found["memory"] = memory(scratch, static, args.many)
+        if "bad" in asked:
+            found["bad_rows"] = bad(scratch, static, args.many)
+            print(found["bad_rows"])
+        if "resume" in asked:
+            found["resume"] = resume(scratch, static)
+            print(found["resume"])
+    save("engines", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Spark: data frames embedded, fitted and whitened.
+
+from jaxwhiten.runners.spark import embed, fit, whiten
+
+vectors = embed(spark.read.parquet("corpus/"), "folder/", column="text", id_column="id")
+small = whiten(vectors, Whitening.from_moments(fit(vectors), n_components=256))
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxwhiten.errors import optional
+from jaxwhiten.runners import batches
+
+if TYPE_CHECKING:
+    from jaxwhiten.encoding import Encoder
+    from jaxwhiten.whitening import Whitening
+
+_ON_SPARK = "spark", "Running on Spark", "pyspark"
+
+
+@functools.lru_cache(maxsize=1)  # Spark uses a Python process for many tasks
+def _encoder(how: tuple[tuple[str, Any], ...]) -> Encoder:
+    return batches.loaded(dict(how))
+
+
+def embed(
+    frame: Any,
+    model: str,
+    *,
+    column: str = "text",
+    id_column: str | None = None,
+    keep: Sequence[str] = (),
+    **how: Any,
+) -> Any:
+    """Embeds a data frame, with one encoder in each Python process of the executors.
+
+    The driver reads the encoder once, to know the columns. `spark.sql.execution.arrow.maxRecordsPerBatch` is how many
+    rows are encoded at a time.
+
+    Args:
+      frame: A Spark data frame with a column of texts.
+      model: A hub id or folder that driver and executors can read.
+      column: The texts.
+      id_column: What becomes `id`.
+      keep: Further columns to keep.
+      **how: Of `Encoder.from_pretrained`.
+
+    Returns:
+      A data frame of `id`, the kept columns, `vector` (array of float) or `code` (binary), and `error`: why a row has
+      none, or null.
+    """
+    types = optional("pyspark.sql.types", *_ON_SPARK)
+    told = tuple({"model": model, **how}.items())
+    coded = _encoder(told).head.code is not None
+    names = {**({"id": id_column} if id_column else {}), **{name: name for name in keep}}
+    fields = [types.StructField(name, frame.schema[source].dataType) for name, source in names.items()]
+    kind = types.BinaryType() if coded else types.ArrayType(types.FloatType(), False)
+    fields += [types.StructField("code" if coded else "vector", kind), types.StructField("error", types.StringType())]
+
+    def embed_partition(partition: Iterator[Any]) -> Iterator[Any]:
+        for batch in partition:
+            found = batches.embedded_batch(_encoder(told), batch, column, id_column, keep)
+            yield from _as_spark(found)
+
+    return frame.select(column, *dict.fromkeys(names.values())).mapInArrow(embed_partition, types.StructType(fields))
+
+
+def _as_spark(table: Any) -> Iterator[Any]:
+    """Record batches of what Spark has types for: no fixed sizes."""
+    import pyarrow as pa
+
+    for name, kind in (("vector", pa.list_(pa.float32())), ("code", pa.binary())):
+        if name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table[name].cast(kind))
+    return iter(table.replace_schema_metadata(None).to_batches())
+
+
+def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 2) -> Any:
+    """The moments of the vectors of a data frame, such as `embed` gives; rows without a vector are left out.
+
+    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values. `depth` is the
+    tree's, over the partitions.
+    """
+    optional("pyspark", *_ON_SPARK)
+
+    def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        total = batches.merged({}, *(batches.moments_of(batch, column, by) for batch in partition))
+        yield pa.RecordBatch.from_pydict({"moments": [batches.as_bytes(total)]})
+
+    parts = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
+    total = parts.map(lambda row: bytes(row[0])).treeAggregate(
+        batches.merged_bytes(), batches.merged_bytes, batches.merged_bytes, depth
+    )
+    return batches.result(batches.from_bytes(total), by)
+
+
+def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
+    """The data frame with whitened vectors in place of those of a column; null stays null."""
+    types = optional("pyspark.sql.types", *_ON_SPARK)
+    kind = types.ArrayType(types.FloatType(), False)
+    schema = types.StructType([f if f.name != column else types.StructField(column, kind) for f in frame.schema])
+
+    def whiten_partition(partition: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in partition:
+            raw = batch[column]
+            rows = whitening.transform(batches.vectors_of(raw)) if raw.null_count < len(raw) else np.zeros((0, 1))
+            flat = pa.array(np.asarray(rows, np.float32).reshape(-1))
+            there = raw.is_valid().to_numpy(zero_copy_only=False)
+            ends = np.concatenate([[0], np.cumsum(there) * rows.shape[1]]).astype(np.int32)
+            found = pa.ListArray.from_arrays(pa.array(ends), flat, mask=pa.array(~there))
+            yield batch.set_column(batch.schema.get_field_index(column), column, found)
+
+    return frame.mapInArrow(whiten_partition, schema)

@@ -1,0 +1,142 @@
+"""kill -9 at random moments of `embed_files`: of the program with all that it started, and on Ray of a worker.
+
+`python -m tests.faults.kill_embed 30` kills each runner 30 times and prints what was found.
+Every run that was killed is started again on the same folder until one ends by itself; what is there then is the
+output of an unbroken run: every row once, bit for bit. On Ray every third kill hits a worker, which the run outlives.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from jaxwhiten import Encoder
+from jaxwhiten.runners import Parts, Source, embed_files
+from tests.commands.conftest import generated
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNERS = ("local", "ray")
+ROWS, PART_ROWS = 4000, 20
+PROGRAM = """
+import sys
+from jaxwhiten import Encoder
+from jaxwhiten.runners import Source, embed_files
+
+folder, model, runner, rows = sys.argv[1:]
+encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+encoder.encode(["ready"])
+print("ready", flush=True)
+how = {"part_rows": int(rows), "moments": True, "runner": runner, "show_progress": False}
+embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts-{runner}", encoder, **how)
+"""
+
+
+def start(folder, model, runner):
+    """The program, at the first moment at which it can be killed while it works."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore"}
+    environment |= {"RAY_USAGE_STATS_ENABLED": "0", "JAX_COMPILATION_CACHE_DIR": str(folder / "xla")}
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner, str(PART_ROWS)]
+    with open(folder / "stderr", "wb") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
+        )
+    assert process.stdout.readline() == "ready\n", (folder / "stderr").read_text()
+    return process
+
+
+def done(folder, runner):
+    return len(list((folder / f"parts-{runner}").glob("part-*.json")))
+
+
+def _workers(process):
+    """The processes of Ray's actors that a program started."""
+    found = subprocess.run(["pgrep", "-s", str(process.pid), "-f", "_Worker"], capture_output=True, text=True)
+    return [int(word) for word in found.stdout.split()]
+
+
+def _kill(process):
+    """The program and every process of its session, which on Ray are its workers."""
+    os.killpg(process.pid, signal.SIGKILL)
+    for pid in subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    process.communicate()
+
+
+def killed(folder, model, runner, kills, seed=0):
+    """Kills and goes on, and compares with an unbroken run.
+
+    Returns:
+      Kills of the program, of workers, and numbers of parts that stood after the kills of the program.
+    """
+    rng, texts = random.Random(seed), generated(ROWS)
+    (folder / "a.txt").write_text("\n".join(texts))
+    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+    how = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
+    if not (folder / "whole").exists():
+        embed_files([Source(str(folder / "a.txt"))], folder / "whole", encoder, **how)
+    programs = workers = 0
+    seen = []
+    while programs + workers < kills:
+        process = start(folder, model, runner)
+        before, limit = done(folder, runner), time.monotonic() + 120
+        while done(folder, runner) == before and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.3))
+        while runner == "ray" and programs + workers < kills - 1 and rng.random() < 1 / 3:
+            if victims := _workers(process):
+                os.kill(rng.choice(victims), signal.SIGKILL)
+                workers += 1
+            time.sleep(rng.uniform(0, 2))
+        if process.poll() is not None:  # it ended before it could be killed
+            _forget(folder, runner, rng)
+            continue
+        _kill(process)
+        programs += 1
+        seen.append(done(folder, runner))
+        if seen[-1] > ROWS / PART_ROWS * 0.8:
+            _forget(folder, runner, rng)
+    process = start(folder, model, runner)
+    process.communicate(timeout=300)
+    assert process.returncode == 0, (folder / "stderr").read_text()[-3000:]
+    whole, broken = Parts(folder / "whole"), Parts(folder / f"parts-{runner}")
+    (ids, vectors), (found, others) = whole.all(), broken.all()
+    assert found == ids == [f"a.txt:{i + 1}" for i in range(ROWS)]
+    if runner == "local":
+        np.testing.assert_array_equal(others, vectors)
+    np.testing.assert_allclose(others, vectors, atol=1e-6)
+    np.testing.assert_allclose(broken.moments().M2, whole.moments().M2, rtol=1e-5, atol=1e-6)
+    return programs, workers, seen
+
+
+def _forget(folder, runner, rng):
+    """Takes most parts away, at random, so that there is work for further kills; a killed writer leaves as little."""
+    (folder / f"parts-{runner}" / "manifest.json").unlink(missing_ok=True)
+    for file in (folder / f"parts-{runner}").glob("part-*.json"):
+        if rng.random() < 0.8:
+            file.unlink()
+
+
+def main(kills, runners=RUNNERS):
+    from tests.tiny import write_model
+
+    for runner in runners:
+        with tempfile.TemporaryDirectory() as name:
+            started = time.monotonic()
+            programs, workers, seen = killed(Path(name), write_model(Path(name) / "model"), runner, kills)
+            print(
+                f"{runner}: the program killed {programs} times and a worker {workers} times in"
+                f" {time.monotonic() - started:.0f} s, with {sorted(set(seen))} parts there; the output equal",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:] or RUNNERS)
