@@ -11,9 +11,9 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-C = TypeVar("C", bound=Callable[..., Any])
+R = TypeVar("R")
 
 _waiting: list[Callable[[], None]] = []  # for JAX
 
@@ -48,7 +48,11 @@ def with_jax(run: Callable[[], None]) -> None:
         _waiting.append(run)
 
 
-def jit(function: C | None = None, **how: Any) -> Any:
+@overload
+def jit(function: Callable[..., R], **how: Any) -> Callable[..., R]: ...
+@overload
+def jit(**how: Any) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+def jit(function: Callable[..., Any] | None = None, **how: Any) -> Any:
     """`jax.jit`, also with its arguments as a decorator, made when the function is first called."""
     if function is None:
         return functools.partial(jit, **how)

@@ -4,9 +4,9 @@ A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict
 the user can mend (a typo, a missing file, bad data), 1 anything else, 130 an interrupt.
 
 `--distributed` makes the process one of several of one job (docs/explanations/devices.md). Alone it asks the
-environment of Slurm, a TPU pod, Open MPI or Kubernetes; elsewhere it says where process 0 listens, which process this is, and of how many:
-`--distributed=ADDRESS:PORT,INDEX,COUNT`. Process 0 writes and prints; the others only report errors. When one fails,
-all end.
+environment of Slurm, a TPU pod, Open MPI or Kubernetes; elsewhere it says where process 0 listens, which process this
+is, and of how many: `--distributed=ADDRESS:PORT,INDEX,COUNT`. Process 0 writes and prints; the others only report
+errors. When one fails, all end.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -213,10 +213,12 @@ def write_folder(
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:
-            from jaxwhiten.models.static import save_static
+            from jaxwhiten.models.static import StaticEncoder, save_static
 
             unit_length = [module.kind for module in modules] == ["Normalize"]
-            save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
+            save_static(
+                cast(StaticEncoder, model), whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype
+            )
         else:
             save_model(model, whole, dtype=dtype)
         tokenizer.save(whole, head.form)
