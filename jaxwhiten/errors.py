@@ -101,7 +101,7 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     Args:
       module: Name of the module.
       extra: Name of the extra that installs the package.
-      purpose: What needs the package, for the message.
+      purpose: The feature that needs the package, for the message.
       package: Name of the package if it differs from the module.
     """
     try:

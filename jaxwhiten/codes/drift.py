@@ -34,7 +34,7 @@ class Drift(NamedTuple):
 
 
 def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
-    """Compares the moments of new vectors with those of a fit.
+    """Compares the moments of new vectors with a fit.
 
     There are four measures. Mean shift: the squared shift of the mean over the fitted variance. Divergence of the axes:
     the mean over the kept axes of the Kullback-Leibler divergence, in nats, of the new normal distribution from the

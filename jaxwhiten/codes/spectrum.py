@@ -61,7 +61,7 @@ class _State(NamedTuple):
 
 @parameters
 class SpectrumCode(Code):
-    """A byte code of whitened vectors: bits per axis follow its variance, levels are those of a normal distribution.
+    """A byte code of whitened vectors: bits per axis follow its variance, levels fit a normal distribution.
 
     Rows are whitened to the target variances λ^(1−γ) and scaled to unit length; every axis is quantised by the
     Lloyd-Max levels of its variance. Reverse water-filling distributes the bits, and no axis is split between bytes.

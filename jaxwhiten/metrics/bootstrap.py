@@ -210,7 +210,7 @@ def bootstrap_mean(
 ) -> Interval:
     """The percentile interval of a mean, such as the MRR from its reciprocal ranks.
 
-    A resample is one multinomial draw over the distinct values, of which reciprocal ranks have few for any number of
+    A resample is one multinomial draw over the distinct values. Reciprocal ranks have few of them for any number of
     queries.
     """
     if not len(values):

@@ -1,4 +1,4 @@
-"""Whitening of sentence vectors: x̃ = (x − βμ) U Λ^(−γ/2), of which the first k columns are kept.
+"""Whitening of sentence vectors: x̃ = (x − βμ) U Λ^(−γ/2), cut to the first k columns.
 
 Rows are summed as `Moments`. Their covariance Σ = U Λ Uᵀ, with divisor n, is decomposed once in float64 on the host.
 Another k, β, γ or shrinkage only rescales the columns of U.
@@ -221,7 +221,7 @@ class Whitening(VectorMethod):
 
         Args:
           moments: The moments of the rows; not kept and not changed.
-          provenance: Facts to save with the whitening, such as model and pooling, added to those of the moments.
+          provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
         result = cls().set_params(**params)
