@@ -1,4 +1,4 @@
-"""Array-like input: what is accepted as rows, and how rows are cut into blocks of few sizes."""
+"""Array-like input: conversion of rows to matrices, checks, and blocks of few different sizes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_rows: int = 0) -> np.ndarray:
-    """Views [n, d] array-like input as a real matrix; arrays and memory maps are not copied, values not looked at.
+    """Views [n, d] array-like input as a real matrix, without copying arrays and memory maps or reading their values.
 
-    Coded vectors are decoded. Refuses input that is sparse, complex, not numeric, bytes without their code or not
-    two-dimensional, has no columns, not `columns` of them, or fewer than `min_rows` rows. Messages name the `caller`.
+    Coded vectors are decoded. Raises InputError, which names the `caller`, for sparse, complex or non-numeric input,
+    for bytes without their code, and for a wrong number of dimensions, columns (`columns`) or rows (`min_rows`).
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise InputError(f"{caller} takes dense rows, not a sparse matrix: pass X.toarray().")
@@ -54,21 +54,20 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
 
 
 def work_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype rows are computed in: float32 for float32 and all 8- and 16-bit types, float64 for the rest."""
+    """The dtype in which rows are computed: float32 for float32 and all 8- and 16-bit types, float64 for the rest."""
     return np.dtype(np.float32 if dtype.itemsize <= 2 or dtype == np.float32 else np.float64)
 
 
 def device_block(block: np.ndarray) -> np.ndarray:
-    """The block in a dtype JAX takes: itself, or a copy in `work_dtype` for integers and foreign byte orders."""
+    """The block in a dtype that JAX takes; integers and foreign byte orders are copied to `work_dtype`."""
     return block if block.dtype in _DEVICE_DTYPES else block.astype(work_dtype(block.dtype))
 
 
 def release_pages(block: np.ndarray) -> None:
-    """Unmaps the pages that hold rows of a file mapped read-only; other arrays are left as they are.
+    """Unmaps the pages of rows of a file that is mapped read-only; other arrays are not touched.
 
-    The rows can still be read: the system fetches them again. Without this a file that is read once from its beginning
-    to its end counts as resident memory as long as there is room: a fit of a file of 1.5 GB was measured to peak at
-    1.9 GB without it, and at 0.7 GB with it.
+    The rows can still be read: the system loads them again. Without this, a file that is read once counts as resident
+    memory while there is room. A fit of a 1.5 GB file was measured to peak at 1.9 GB without it, and at 0.7 GB with it.
     """
     owner: Any = block
     while isinstance(owner, np.ndarray):
@@ -91,7 +90,7 @@ def first_nonfinite_row(block: np.ndarray) -> int | None:
 
 
 def check_finite(X: np.ndarray, first: int = 0) -> None:
-    """Refuses rows that hold a NaN or an infinity; `first` is the number of the first row, for the message."""
+    """Raises NonFiniteError for a row that holds NaN or an infinity; its message counts rows from `first`."""
     for part in blocks(len(X), block_rows(X.shape[1], X.dtype.itemsize)):
         row = first_nonfinite_row(X[part])
         if row is not None:
@@ -100,7 +99,7 @@ def check_finite(X: np.ndarray, first: int = 0) -> None:
 
 
 def row_bucket(n: int, full: int, multiple: int = 1) -> int:
-    """The padded row count for n rows: one of few sizes (2^i and 3·2^i), so that few programs are compiled."""
+    """n rounded up to one of few sizes (2^i and 3·2^i), so that few programs are compiled."""
     size = 8
     while size < n:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
@@ -108,7 +107,7 @@ def row_bucket(n: int, full: int, multiple: int = 1) -> int:
 
 
 def pad_rows(block: np.ndarray, rows: int) -> np.ndarray:
-    """The block with rows of zeros added up to `rows`; itself if it has as many."""
+    """The block, padded with rows of zeros to `rows` rows."""
     missing = rows - len(block)
     return np.concatenate([block, np.zeros((missing, *block.shape[1:]), block.dtype)]) if missing else block
 
@@ -119,9 +118,9 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def one_ahead(dispatched: Iterable[T]) -> Iterator[T]:
-    """Yields each item once the next one was produced, so that a device computes while the host fetches.
+    """Yields each item after the next one is produced, so that a device computes while the host fetches.
 
-    `dispatched` is lazy: it dispatches work when it is asked for the next item. At most two are held at a time.
+    `dispatched` is a lazy iterable that dispatches work when the next item is requested. At most two items are held.
     """
     items = iter(dispatched)
     for waiting in items:
@@ -137,10 +136,10 @@ def block_rows(d: int, itemsize: int, budget: int = BLOCK_BYTES) -> int:
 
 
 def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarray, "*batch d"]:
-    """Scales vectors, coded ones decoded, to unit length along the last axis, in float32 or float64; zeros stay zero.
+    """Scales vectors to unit length along the last axis, in float32 or float64; zeros stay zero, codes are decoded.
 
     Raises:
-      InputError: Bytes whose code nobody knows.
+      InputError: Bytes without their code.
       NonFiniteError: A vector holds NaN or an infinity; the message names its row.
     """
     x = as_floats(x)
@@ -151,7 +150,7 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
     limits = np.finfo(x.dtype)
     odd = np.flatnonzero(~((squares > limits.tiny / limits.eps) & (squares <= limits.max)))
     out = rows / np.sqrt(np.where(np.isin(np.arange(len(rows)), odd), 1.0, squares))[:, None].astype(x.dtype)
-    if len(odd):  # zero, not finite, or squares outside the range: scaled by the largest entry first
+    if len(odd):  # zero, not finite, or squares outside the range: scale by the largest entry first
         largest = np.abs(rows[odd]).max(axis=1, initial=0.0, keepdims=True)
         if not np.isfinite(largest).all():
             row = odd[np.argmax(~np.isfinite(largest[:, 0]))]
@@ -163,7 +162,7 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
 
 
 def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-    """`normalize` in JAX, also inside a compiled function: zero vectors stay zero, with finite gradients."""
+    """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients."""
     squares = jnp.sum(x * x, axis=-1, keepdims=True)
     positive = squares > 0
     return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)

@@ -1,7 +1,7 @@
-"""Coded vectors: bytes that know their code, and the one place where they become vectors that can be compared.
+"""Coded vectors: bytes that know their code, and the one place that turns them into comparable vectors.
 
-codes = encoder.encode(texts)  # of an encoder that ends with a code: uint8 [n, bytes]
-codes.decode()                 # float32 [n, k]: what the bytes stand for
+codes = encoder.encode(texts)  # an encoder that ends with a code gives uint8 [n, bytes]
+codes.decode()                 # float32 [n, k]: the vectors that the bytes represent
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 class CodedArray(np.ndarray):
-    """Codes [n, bytes] in uint8 or int8, or one code [bytes], with `code`, the fitted `jaxwhiten.codes.Code` of them.
+    """Codes [n, bytes] or one code [bytes], in uint8 or int8, with the fitted `jaxwhiten.codes.Code` as `code`.
 
     Rows, copies, stacks and pickles keep the code. Arithmetic, other dtypes and `np.asarray` give plain numbers.
     """
@@ -40,13 +40,13 @@ class CodedArray(np.ndarray):
         return with_code, (np.array(self), self.code)
 
     def decode(self) -> Float[np.ndarray, "*n k"]:
-        """What the codes stand for, see `Code.decode`."""
+        """The vectors that the codes represent, see `Code.decode`."""
         found: np.ndarray = self.code.decode(self.reshape(-1, self.shape[-1]))
         return found if self.ndim == 2 else found.reshape(*self.shape[:-1], -1)
 
 
 def with_code(array: np.ndarray, code: Any) -> np.ndarray:
-    """The array of bytes, not copied, as codes of a fitted code; the array itself where the code is None."""
+    """A view of an array of bytes that knows its code; the array itself if the code is None."""
     if code is not None:
         array = array.view(CodedArray)
         array.code = code  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ def with_code(array: np.ndarray, code: Any) -> np.ndarray:
 
 
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded ones decoded, others as they are; InputError for bytes without a code."""
+    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes without a code."""
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
     array = np.asarray(x)
@@ -67,10 +67,11 @@ def as_floats(x: Any) -> np.ndarray:
 
 
 def comparable(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays of vectors, `as_floats`, in one space: floats are mapped as the codes on the other side were.
+    """Two arrays of vectors as floats in one space: if only one side is coded, the floats are mapped by its code.
 
-    Floats beside codes are raw vectors or, by their width, those of `Encoder.without_code`, which are mapped already.
-    MismatchError for codes that map vectors differently, or floats of neither width; of both, where they are equal.
+    By their width, the floats are raw vectors or already mapped (`Encoder.without_code`). MismatchError if the two
+    codes map vectors differently, if the floats have neither width, or if both widths are equal, so that they do not
+    decide.
     """
     first, second = as_floats(a), as_floats(b)
     mine: Any = getattr(a, "code", None)

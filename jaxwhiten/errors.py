@@ -21,55 +21,55 @@ class JaxwhitenError(Exception):
 
 
 class _BadInputError(JaxwhitenError):
-    """Something the caller gave cannot be used."""
+    """The caller gave something that cannot be used."""
 
     exit_code = 2
 
 
 class InputError(_BadInputError, ValueError):
-    """An argument, array or sentence that cannot be used; the message names the item."""
+    """An argument, array or sentence cannot be used; the message names it."""
 
 
 class NonFiniteError(InputError):
-    """A NaN or an infinity in the input; the message names the row."""
+    """The input holds NaN or an infinity; the message names the row."""
 
 
 class ModelError(_BadInputError):
-    """A model folder that cannot be read: configuration, tokenizer or weights; the message names file and tensor."""
+    """A model folder cannot be read: configuration, tokenizer or weights; the message names file and tensor."""
 
 
 class DataError(_BadInputError):
-    """A data file that is truncated, shifted, mis-encoded or mis-counted; the message names file and line."""
+    """A data file is truncated, shifted, mis-encoded or mis-counted; the message names file and line."""
 
 
 class DataNotFoundError(DataError):
-    """Data that is neither in a local folder nor downloadable; the message names both remedies."""
+    """The data is not in a local folder and cannot be downloaded; the message names both remedies."""
 
 
 class FormatError(_BadInputError):
-    """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) that is damaged or too new."""
+    """A file written by jaxwhiten (moments, whitening, index, cache, checkpoint) is damaged or too new."""
 
 
 class OutputError(JaxwhitenError, OSError):
-    """A file that could not be written, for lack of space or permission; an existing file is left intact."""
+    """A file could not be written, for lack of space or permission; an existing file is left intact."""
 
 
 class MismatchError(_BadInputError):
-    """Two inputs that do not belong together, such as an index and queries of another encoder."""
+    """Two inputs do not belong together, such as an index and queries of another encoder."""
 
 
 class MissingDependencyError(_BadInputError, ImportError):
-    """An optional package that is not installed; the message names the extra to install."""
+    """An optional package is not installed; the message names the extra to install."""
 
 
 class NotFittedError(_BadInputError, ValueError, AttributeError):
-    """`transform` before `fit`."""
+    """`transform` was called before `fit`."""
 
 
 def not_fitted(estimator: object) -> NotFittedError:
     """The error for an estimator used before `fit`.
 
-    Where scikit-learn is imported, it is also a `sklearn.exceptions.NotFittedError`, so that its tools recognise it.
+    If scikit-learn is imported, the error is also a `sklearn.exceptions.NotFittedError`, which its tools recognise.
     """
     message = f"This {type(estimator).__name__} instance is not fitted yet: call fit, partial_fit or load first."
     sklearn_exceptions = sys.modules.get("sklearn.exceptions")
@@ -81,28 +81,28 @@ def not_fitted(estimator: object) -> NotFittedError:
 
 
 def unknown_name(what: str, name: object, valid: Iterable[str]) -> InputError:
-    """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid ones."""
+    """An `InputError` for an unknown name of a kind such as `"pooling"`; it suggests the nearest valid names."""
     choices = sorted(valid)
-    bare = {choice.lstrip("-"): choice for choice in choices}  # dashes that all have would make all alike
+    bare = {choice.lstrip("-"): choice for choice in choices}  # shared dashes would make all names similar
     near = difflib.get_close_matches(str(name).lstrip("-"), bare, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(repr(bare[n]) for n in near)}?" if near else ""
     return InputError(f"Unknown {what} {name!r}.{hint} Valid: {', '.join(choices)}.")
 
 
 def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
-    """Raises `unknown_name` unless a name is among the valid ones."""
+    """Raises `unknown_name` if a name is not among the valid ones."""
     if name not in (names := list(valid)):
         raise unknown_name(what, name, names)
 
 
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
-    """A module of an optional package; MissingDependencyError names the extra to install where it is missing.
+    """Imports a module of an optional package; MissingDependencyError names the extra if it is not installed.
 
     Args:
-      module: Its name.
-      extra: What the package is installed with.
-      purpose: What it is needed for.
-      package: Its name where that is not the module's.
+      module: Name of the module.
+      extra: Name of the extra that installs the package.
+      purpose: The feature that needs the package, for the message.
+      package: Name of the package if it differs from the module.
     """
     try:
         return importlib.import_module(module)
@@ -113,12 +113,12 @@ def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
 
 
 def install_command(extra: str) -> str:
-    """How to install this package with an extra: from a checkout, and from the repository that its metadata name."""
+    """The command that installs this package with an extra, from a checkout or from the repository in its metadata."""
     return f"pip install '.[{extra}]' in a checkout, or pip install 'jaxwhiten[{extra}] @ git+{_repository()}'"
 
 
 def _repository() -> str:
-    """`Repository` of `[project.urls]` in pyproject.toml: from the checkout itself, or as it was installed."""
+    """`Repository` of `[project.urls]`, from the pyproject.toml of the checkout or the installed metadata."""
     checkout = Path(__file__).parent.parent / "pyproject.toml"
     if checkout.is_file():
         import tomllib
@@ -138,7 +138,8 @@ _joint = "="
 def spelled(name: str, value: object = None) -> str:
     """A parameter as the caller writes it: `gamma=0.5` in Python, `--gamma 0.5` on a command line.
 
-    Messages take parameters' names from here, so that no program has to translate them; without a value the name alone.
+    Messages spell parameters by this function, so that no program has to translate them. Without a value, the name
+    only.
     """
     flag = _flags.get(name)
     if value is None:
@@ -148,7 +149,7 @@ def spelled(name: str, value: object = None) -> str:
 
 @contextlib.contextmanager
 def speaking(flags: Mapping[str, str], joint: str = " ") -> Iterator[None]:
-    """Has `spelled` give a command line's flags, by the names they have in Python, within the block."""
+    """Makes `spelled` write command-line flags within the block; `flags` maps the names in Python to flags."""
     global _flags, _joint
     before = _flags, _joint
     _flags, _joint = flags, joint

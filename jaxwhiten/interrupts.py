@@ -1,10 +1,10 @@
-"""Ctrl-C ends a program with exit code 130, whatever it is doing.
+"""Ctrl-C ends a program with exit code 130, whatever the program is doing.
 
-Python raises KeyboardInterrupt in the main thread, which unwinds and removes what is half written. Three places lose
-it. An import that is unwound half way may raise anything. A callback from compiled code, such as XLA's at garbage
-collections, prints it and goes on. Compiled code that runs for minutes notices nothing. There it is ended from here.
-
-Only the standard library is imported, so that a program can call `handle` before anything else.
+Python raises KeyboardInterrupt in the main thread; unwinding removes half-written files. Three places lose the
+exception. An import that is interrupted half way may raise anything. A callback from compiled code, such as XLA's at
+garbage collection, prints the exception and continues. Compiled code that runs for minutes does not notice it. This
+module ends the process in these three cases. It imports only the standard library, so that a program can call `handle`
+first.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, NoReturn
 
 EXIT_CODE = 130
 MESSAGE = "interrupted; files that were there before are intact"
-# What unwinding may take before the process is ended without it.
+# Seconds that unwinding may take before the process is ended without it.
 _GRACE_SECONDS = 5.0
 
-# Temporary files and folders that are removed where a process ends without unwinding.
+# Temporary files and folders to remove when the process ends without unwinding.
 unfinished: set[str] = set()
 
 _asked = False
@@ -32,9 +32,9 @@ _ending = threading.Lock()
 
 
 def handle() -> None:
-    """Has Ctrl-C end this process; called once by a program, in the main thread.
+    """Makes Ctrl-C end this process; a program calls it once, in the main thread.
 
-    A process that was started with SIGINT ignored, as shells start those in the background, goes on ignoring it.
+    A process started with SIGINT ignored, as shells start background processes, keeps ignoring it.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return
@@ -49,18 +49,18 @@ def handle() -> None:
 
 
 def handle_in_program() -> None:
-    """`handle`, called by a package when one of its modules is started by `python -m`, not when it is imported."""
-    if sys.argv[:1] == ["-m"]:  # until Python has found the module, which lies inside the package
+    """`handle`, for a package: acts only if `python -m` starts one of its modules, not if the package is imported."""
+    if sys.argv[:1] == ["-m"]:  # Python replaces it once it has found the module, which lies inside the package
         handle()
 
 
 def asked() -> bool:
-    """Whether Ctrl-C was pressed: an error that is seen after that may come of it."""
+    """Whether Ctrl-C was pressed: a later error may be its consequence."""
     return _asked
 
 
 def end() -> NoReturn:
-    """Ends the process at once: neither threads nor pipes can hold it back."""
+    """Ends the process at once, without waiting for threads or pipes."""
     for path in list(unfinished):
         with contextlib.suppress(OSError):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
@@ -87,9 +87,9 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def _watch(signals: int) -> None:
-    """Sees a signal though the main thread does not, and counts on nothing but the time.
+    """Ends the process some seconds after a signal, even if the main thread never sees the signal.
 
-    Handlers of others are left alone: training saves a checkpoint first.
+    A handler that someone else installed is respected: training saves a checkpoint first.
     """
     while caught := os.read(signals, 64):
         if signal.SIGINT in caught and signal.getsignal(signal.SIGINT) is _interrupt:

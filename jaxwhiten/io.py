@@ -1,7 +1,7 @@
 """Files: atomic writes, checksums, cache keys, and the one tensor-file format of the project.
 
 This is the only module that renames files. A tensor file is a safetensors file whose metadata carries a JSON header:
-kind, format version, a checksum over the tensors' bytes, and whatever provenance the writer gave.
+kind, format version, a checksum over the tensors' bytes, and the provenance that the writer gave.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jaxwhiten.errors import FormatError, InputError, JaxwhitenError, OutputErro
 
 PathLike = str | os.PathLike[str]
 FORMAT_VERSION = 2
-MANIFEST = "jaxwhiten.json"  # names the files of a folder that `whole_folder` made
+MANIFEST = "jaxwhiten.json"  # lists the files of a folder made by `whole_folder`
 _HEADER_KEY = "jaxwhiten"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STALE_SECONDS = 24 * 3600
@@ -43,11 +43,11 @@ _STALE_SECONDS = 24 * 3600
 
 @contextlib.contextmanager
 def atomic_path(path: PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; renames it over `path` when the block ends without an error.
+    """Yields a temporary path next to `path`; renames it to `path` if the block ends without an error.
 
-    The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or
-    the new, never a part. On an error the temporary file is removed and `path` is left as it was. A missing folder is
-    made. OutputError where it cannot be written to, or the disk is full.
+    The file is flushed to disk before the rename, so that after a crash `path` holds either the old content or the new.
+    On an error the temporary file is removed and `path` is unchanged. Missing folders are made. Raises OutputError if
+    the folder cannot be written to or the disk is full.
     """
     path = Path(path)
     with writing(path, OSError):
@@ -60,7 +60,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
         with writing(path):
             yield temporary
         with writing(path, OSError):
-            if not interrupts.unfinished & set(map(os.fspath, path.parents)):  # `whole_folder` flushes its files
+            if not interrupts.unfinished & set(map(os.fspath, path.parents)):  # else `whole_folder` flushes the file
                 _flush(temporary)
             umask = os.umask(0)
             os.umask(umask)
@@ -73,15 +73,15 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: PathLike, *blamed: type[Exception]) -> Iterator[Path]:
-    """Yields an empty folder beside `path`, which replaces `path` as a whole when the block ends without an error.
+    """Yields an empty folder next to `path`, which replaces `path` as a whole if the block ends without an error.
 
     After a kill at any moment `path` holds the old folder or the new one; the next writer removes the other. `MANIFEST`
-    names the new folder's files. Where `path` itself is such a folder in the making, it is yielded. `blamed` are the
-    errors by which the block says that it could not write, beside those of Python and safetensors.
+    lists the new folder's files. If `path` itself is a folder that is being written so, it is yielded. `blamed` are the
+    errors by which the block reports a failed write, in addition to errors of Python and safetensors.
 
     Raises:
-      InputError: As `check_folder`.
-      OutputError: The folder cannot be written to, or the disk is full; the old one is intact.
+      InputError: As for `check_folder`.
+      OutputError: The folder cannot be written to, or the disk is full; the old folder is intact.
     """
     if os.fspath(path) in interrupts.unfinished:
         yield Path(path)
@@ -112,8 +112,8 @@ def check_folder(path: PathLike) -> Path:
     """The real path of a folder that `whole_folder` may write.
 
     Raises:
-      InputError: It holds anything that `whole_folder` has not written, or cannot be replaced as a whole.
-      OutputError: It cannot be looked into.
+      InputError: The folder holds a file that `whole_folder` did not write, or cannot be replaced as a whole.
+      OutputError: The folder cannot be read.
     """
     with writing(Path(path), OSError):
         folder = put_back(Path(os.path.realpath(path)))
@@ -137,15 +137,15 @@ def check_folder(path: PathLike) -> Path:
 
 
 def put_back(folder: Path) -> Path:
-    """The folder, which gets its name back where a process was killed while it replaced it by two renames."""
+    """The folder. If a process was killed between the two renames that replace it, the old folder is renamed back."""
     if not folder.exists():
-        with contextlib.suppress(OSError):  # there is none, or another process does so
+        with contextlib.suppress(OSError):  # there is no such folder, or another process renames it
             os.rename(folder.with_name(f".{folder.name}.replaced"), folder)
     return folder
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Puts a folder in the place of another, in one step where the system can; the old one may take its name."""
+    """Replaces a folder by another, in one step if the system can; the old one may end up under the new one's name."""
     swap = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     if swap is not None and swap(-100, os.fsencode(new), -100, os.fsencode(old), 2) == 0:  # RENAME_EXCHANGE
         return
@@ -161,7 +161,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder while this process lives; BlockingIOError where another process has. Windows locks no folders."""
+    """Locks a folder during the block; BlockingIOError if another process holds it. Windows locks no folders."""
     try:
         import fcntl
     except ImportError:
@@ -176,10 +176,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def below(folder: Path, name: str, error: type[JaxwhitenError] = FormatError) -> Path:
-    """The path of what a file in `folder` names; links into the blobs of the hub's cache are followed.
+    """The path of a file that `folder` refers to by name; links into the blobs of the hub's cache are followed.
 
     Raises:
-      JaxwhitenError: Of the class `error`: not a relative path of plain names, or a link that leaves the folder.
+      JaxwhitenError: Of class `error`, if the name is no relative path of plain names or a link leaves the folder.
     """
     if {"", ".", ".."} & set(name.replace("\\", "/").split("/")) or not name.isprintable():
         raise error(f"{folder}: {name!r:.80} is no name of a file or folder in this one.")
@@ -197,13 +197,13 @@ def _flush(path: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
-    """Has an error of the disk in the block, or one of the classes `blamed`, be an OutputError that names `path`."""
+    """Turns disk errors and errors of the classes `blamed` in the block into an OutputError that names `path`."""
     try:
         yield
     except Exception as error:
         if not isinstance(error, (OutputError, *blamed)) and not _is_full_disk(error):
             raise
-        cause = error.__cause__ or error  # of an OutputError that names a file in `path`
+        cause = error.__cause__ or error  # an OutputError may name a file in `path`; its cause is reported
         reason = getattr(cause, "strerror", None) or str(cause).partition("\n")[0][-200:]
         raise OutputError(
             f"{path}: could not be written ({reason}); what was there before is intact. Make room, or choose another"
@@ -212,14 +212,14 @@ def writing(path: Path, *blamed: type[Exception]) -> Iterator[None]:
 
 
 def _is_full_disk(error: Exception) -> bool:
-    """Whether the disk is to blame. NumPy raises OSError without a number, safetensors an error of its own."""
+    """Whether the disk is full. NumPy raises OSError without a number, safetensors an error of its own."""
     if type(error) is OSError:
         return error.errno is None or error.errno in _NO_ROOM
     return type(error).__name__ == "SafetensorError"
 
 
 def remove_stale(folder: PathLike, pattern: str = ".*.tmp") -> None:
-    """Removes temporary files and folders older than a day, which processes that were killed left in a folder."""
+    """Removes temporary files and folders that are older than a day; processes that were killed left them."""
     for path in Path(folder).glob(pattern):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_SECONDS:
@@ -238,9 +238,9 @@ def write_json(path: PathLike, value: Any) -> None:
 
 
 def to_json(value: Any) -> Any:
-    """Dataclasses as dictionaries; NaN and infinities, which JSON has not, as None.
+    """Converts dataclasses to dictionaries, and NaN and infinities, which JSON lacks, to None.
 
-    A field whose default is None is left out where it is None.
+    A field that is None is omitted if None is its default.
     """
     if dataclasses.is_dataclass(value):
         pairs = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
@@ -253,12 +253,12 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any, where: object, remedy: str = "Write it again.", *, others: bool = False) -> Any:
-    """A value that `json.loads` gave, checked against a type: the one check that a file holds what its program writes.
+    """Checks a value from `json.loads` against a type and converts it: the one check of JSON that this package wrote.
 
     `kind` is a dataclass, a TypedDict, `list[...]`, `tuple[..., ...]`, `dict[str, ...]`, a union, `Any`, or a plain
-    type; an int is taken for a float, and null for a NaN where None is not allowed. With `others`, keys that a
-    dataclass or TypedDict does not name are left out; else a FormatError names the entry, its file `where`, and the
-    `remedy`, as it does for a value of another type.
+    type. An int is accepted as a float, and null as a NaN if None is not allowed. With `others`, keys that a dataclass
+    or TypedDict does not name are ignored. Everything else is a FormatError that names the entry, the file `where` and
+    the `remedy`.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     inner = functools.partial(from_json, remedy=remedy, others=others)
@@ -325,14 +325,14 @@ def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def seal(header: Mapping[str, Any], content: str = "") -> dict[str, Any]:
-    """The header with a checksum, put in place of any, over itself and over `content`, what it describes."""
+    """The header with a new checksum over itself and over `content`, the data that it describes."""
     rest = {key: value for key, value in header.items() if key != "checksum"}
     text = json.dumps([rest, content], sort_keys=True)
     return {**rest, "checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def check_version(path: PathLike, header: Mapping[str, Any]) -> None:
-    """FormatError for a header of another format version than this jaxwhiten writes; ValueError if it has none."""
+    """Raises FormatError for a header of another format version, ValueError for a header without one."""
     version = header["format_version"]
     if not isinstance(version, int) or version < 1:
         raise ValueError(f"format version {version!r}")
@@ -348,7 +348,7 @@ def save_array(path: PathLike, array: np.ndarray) -> None:
 
 
 def map_array(path: PathLike) -> np.ndarray:
-    """Memory-maps a `.npy` file; nothing is unpickled. Whatever else the file holds, the error is a ValueError."""
+    """Memory-maps a `.npy` file; nothing is unpickled. Any malformed file is a ValueError."""
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
@@ -358,23 +358,23 @@ def map_array(path: PathLike) -> np.ndarray:
 
 
 def save_tensors(path: PathLike, tensors: Mapping[str, np.ndarray], *, kind: str, header: Mapping[str, Any]) -> None:
-    """Writes named arrays and a JSON header of provenance as one safetensors file, atomically.
+    """Writes named arrays and a JSON header of provenance to one safetensors file, atomically.
 
-    `kind` says what the file is, such as `"moments"`; `load_tensors` asks for the same kind back.
+    `kind` names the content, such as `"moments"`; `load_tensors` expects the same kind.
     """
     from safetensors.numpy import save_file
 
     arrays = {name: np.array(value, order="C") for name, value in tensors.items()}
     full = {"kind": kind, "format_version": FORMAT_VERSION, "jaxwhiten_version": __version__, **header}
-    full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # sealed as it will be read
+    full = seal(json.loads(json.dumps(full)), _tensor_checksum(arrays))  # the checksum covers the header as read back
     with atomic_path(path) as temporary:
         save_file(arrays, temporary, metadata={_HEADER_KEY: json.dumps(full, ensure_ascii=False)})
 
 
 def load_tensors(path: PathLike, *, kind: str | tuple[str, ...]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays by name and the header of a file written by `save_tensors`.
+    """Reads the arrays by name and the header of a file written by `save_tensors`.
 
-    FormatError where it is missing, damaged, of another format version, or not of the kind or kinds wanted.
+    Raises FormatError if the file is missing, damaged, of another format version, or of another kind.
     """
     from safetensors import SafetensorError, safe_open
 

@@ -1,6 +1,6 @@
-"""The parameters of a whitening's fit, each declared once: the estimator, flags, configs and results read them here.
+"""The parameters of a whitening, each declared once: the estimator, flags, configs and results read them here.
 
-Nothing is imported that takes time, so that `--help` is quick.
+No heavy module is imported, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ SHRINKAGES = ("oas",)
 
 
 class Parameter(NamedTuple):
-    """A constructor argument, as command lines offer it; `parse` makes a value of a text, or raises ValueError."""
+    """A constructor argument for command lines; `parse` converts a text to a value, or raises ValueError."""
 
     name: str
     parse: Callable[[str], Any]
@@ -42,5 +42,5 @@ KNOBS = {
     for parameter in WHITENING
     if parameter.name != "n_components"
 }
-"""The parameters with their defaults as a config of an evaluation holds them; its `ks` are the columns kept."""
+"""The parameters with their defaults, as an evaluation's config spells them; its `ks` replace n_components."""
 DEFAULTS = {parameter.name: parameter.default for parameter in WHITENING}

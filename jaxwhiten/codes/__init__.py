@@ -1,9 +1,9 @@
 """Small codes of vectors: arrays in, bytes out.
 
-code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; nothing is trained
-codes = code.encode(vectors)                    # uint8 [n, 48], which knows its code: codes.decode()
-code.scores(queries, codes)                     # float queries against what the codes stand for
-code.to_faiss()                                 # an empty FAISS index that codes what is added to it
+code = SpectrumCode(bytes=48).fit(moments)      # or a Whitening, or rows; no training
+codes = code.encode(vectors)                    # uint8 [n, 48] that know their code: codes.decode()
+code.scores(queries, codes)                     # float queries against the decoded codes
+code.to_faiss()                                 # an empty FAISS index that codes added vectors
 """
 
 from jaxwhiten.coded import CodedArray

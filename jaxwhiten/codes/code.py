@@ -1,7 +1,7 @@
-"""What every code of vectors is: learned once, vectors to bytes and back, searched by FAISS as a product quantiser.
+"""The contract of every code: it is fitted once, maps vectors to bytes and back, and is a product quantiser for FAISS.
 
-A code is a linear map, unit length where it asks for that, and a quantiser of the mapped columns. Every column lies in
-one byte, so that a code is a product quantiser whose centroids are computed: the 256 values of a byte, decoded.
+A code is a linear map, optional scaling to unit length, and a quantiser of the mapped columns. Every column lies in one
+byte, so that a code is a product quantiser whose centroids are computed: the 256 values of a byte, decoded.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import VectorMethod
 
 Constants = Mapping[str, Any]
-_BLOCK_BYTES = 4 << 20  # of mapped rows: what a quantiser makes of them stays in the cache
+_BLOCK_BYTES = 4 << 20  # bytes of mapped rows, few enough that quantisation stays in the cache
 _SCORE_ROWS = 16384
 
 CODES: dict[str, type[Code]] = {}
-"""Every code by name: a subclass of `Code` that has a name adds itself."""
+"""Every code by name: subclasses of `Code` that define a name are added automatically."""
 
 
 class Plan(NamedTuple):
-    """What a fitted code does, with the parameters that it has."""
+    """The operations of a fitted code under its current parameters."""
 
-    affine: Affine  # done to vectors before they are quantised
+    affine: Affine  # applied to vectors before they are quantised
     packing: Packing  # where the bits of each mapped column lie
     constants: Constants  # of `quantise`: float32 `thresholds` [t, k] of the columns, and `places` [k, bytes] of levels
-    values: Any = None  # float32 [levels, k], what a level stands for; a subclass without them has its own `_decode`
-    whitening: Whitening | None = None  # whose map `affine` is, if it is that of one
+    values: Any = None  # float32 [levels, k], the decoded value of a level; or a subclass overrides `_decode`
+    whitening: Whitening | None = None  # the whitening whose map `affine` is, if there is one
 
 
 class Code(VectorMethod):
-    """A code of vectors. A subclass says what it learns, and the plan that follows from it.
+    """A code of vectors. A subclass defines what it learns and the `plan` that follows from it.
 
-    `transform` gives the vectors that are quantised, which is also the side of a query. The level of a column is the
-    number of thresholds below its value, unless a subclass finds it by other means.
+    `transform` gives the mapped vectors before quantisation; queries are compared in this form. The level of a column
+    is the number of thresholds below its value, unless a subclass overrides `quantise`.
     """
 
     dtype: ClassVar[type[np.generic]] = np.uint8  # of sentence-transformers; `encode` always gives uint8
-    flip: ClassVar[np.uint8] = np.uint8(0)  # 128 where bytes are read as int8, whose lowest value is −128
+    flip: ClassVar[np.uint8] = np.uint8(0)  # 128 for codes that are read as int8, whose lowest value is −128
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -61,14 +61,14 @@ class Code(VectorMethod):
     @property
     @abstractmethod
     def plan(self) -> Plan:
-        """What the code of the present parameters is."""
+        """The operations under the current parameters."""
 
     affine = property(lambda self: self.plan.affine, doc="What is done to vectors before they are quantised.")
     whitening = property(lambda self: self.plan.whitening, doc="The whitening in front of the code, if there is one.")
 
     @classmethod
     def quantise(cls, x: Any, constants: Constants) -> Any:
-        """Mapped rows to uint8 [n, bytes], in NumPy, or in JAX where the rows are a JAX array: also under `jit`."""
+        """Quantises mapped rows to uint8 [n, bytes], in NumPy, or in JAX for a JAX array, also under `jit`."""
         thresholds, places = constants["thresholds"], constants["places"]
         if isinstance(x, np.ndarray):
             levels = np.zeros(x.shape, np.float32)
@@ -77,13 +77,13 @@ class Code(VectorMethod):
                 levels[:, :few] += x[:, :few] > row[:few]
             return (levels @ places).astype(np.uint8) ^ cls.flip
         below = x[:, None, :] > jnp.asarray(thresholds)[None]
-        # Whole numbers up to 255 times powers of two: exact in every precision a device multiplies in.
+        # Whole numbers up to 255 times powers of two are exact in every precision of a device's product.
         codes = jnp.matmul(below.sum(axis=1, dtype=jnp.float32), jnp.asarray(places)).astype(jnp.uint8)
         return codes ^ cls.flip
 
     @classmethod
     def quantise_onnx(cls, graph: Any, x: str, constants: Constants) -> str:
-        """The same as operators of an ONNX graph (`jaxwhiten.export.onnx`): the bytes as whole numbers in float32."""
+        """`quantise` as operators of an ONNX graph (`jaxwhiten.export.onnx`); bytes are whole numbers in float32."""
         thresholds = graph.constant(f"{x}.thresholds", constants["thresholds"])
         above = graph.op("Cast", graph.op("Greater", graph.op("Unsqueeze", x, graph.integers(1)), thresholds), to=1)
         levels = graph.op("ReduceSum", above, graph.integers(1), keepdims=0)
@@ -91,7 +91,7 @@ class Code(VectorMethod):
 
     @classmethod
     def _flipped(cls, graph: Any, x: str) -> str:
-        """Bytes as whole numbers in a graph, their highest bit turned over where `flip` says so."""
+        """Bytes as whole numbers in a graph, with their highest bit flipped if `flip` is 128."""
         if not cls.flip:
             return x
         half = graph.number(float(cls.flip))
@@ -110,13 +110,13 @@ class Code(VectorMethod):
 
     @property
     def byte_of_column(self) -> Int[np.ndarray, " k"]:
-        """The byte in which each mapped column lies; −1 for one that is in none."""
+        """The byte in which each mapped column lies; −1 for a column without bits."""
         bits, group, _ = self.plan.packing
         return np.where(bits > 0, group, -1)
 
     @property
     def in_high_half(self) -> Bool[np.ndarray, " k"]:
-        """Whether each column lies in the high four bits of its byte; InputError if one lies in both halves."""
+        """Whether each column lies in the high four bits of its byte; InputError if a column spans both halves."""
         bits, _, shift = self.plan.packing
         if (shift % 4 + bits > 4).any():
             what = f"The columns of the code {self.name}"
@@ -130,11 +130,11 @@ class Code(VectorMethod):
         """The codes of vectors: a `CodedArray`, or a JAX array of bytes for a JAX array.
 
         Args:
-          x: [n, d] rows. A JAX array is coded where it lies, also inside a compiled function; of anything else blocks
-            are coded on the host.
+          x: [n, d] rows. A JAX array is coded on its device, also inside a compiled function; other input is coded on
+            the host, block by block.
 
         Raises:
-          NonFiniteError: A row on the host holds NaN or an infinity; the message names it.
+          NonFiniteError: A row on the host holds NaN or an infinity; the message names the row.
         """
         if isinstance(x, jax.Array):
             if x.ndim != 2 or x.shape[1] != self.n_features_in_:
@@ -148,7 +148,7 @@ class Code(VectorMethod):
         return with_code(codes, self)
 
     def decode(self, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
-        """What codes, uint8 or the same bytes as int8, stand for in the space of `transform`."""
+        """The vectors, in the space of `transform`, that codes in uint8 (or the same bytes as int8) represent."""
         return self._decode(self._bytes(codes))
 
     def _bytes(self, codes: Any) -> UInt8[np.ndarray, "n bytes"]:
@@ -159,20 +159,20 @@ class Code(VectorMethod):
         return codes.view(np.uint8)
 
     def scores(self, queries: Any, codes: Integer[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "q n"]:
-        """How similar queries are to coded vectors; more is nearer.
+        """The similarity of queries to coded vectors; larger is nearer.
 
         Args:
           queries: [q, d] raw vectors, or codes.
-          codes: As `encode` gave them.
+          codes: The result of `encode`.
 
         Returns:
-          Cosines of the queries' side, or what their codes stand for, and what the codes stand for; of two codes of
-          signs 1 − 2 × Hamming distance / bits, which is the cosine of the signs.
+          Cosines of the queries, mapped or decoded, with the decoded codes. If the queries are codes of one bit per
+          column, 1 − 2 × Hamming distance / bits, which is the cosine of the signs.
         """
         codes = self._bytes(codes)
         coded = np.asarray(queries).dtype in (np.uint8, np.int8)
         bits = self.plan.packing.bits
-        if coded and (bits <= 1).all():  # every bit is the sign of a column of its own
+        if coded and (bits <= 1).all():  # every bit is the sign of one column
             distances = [np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.int32) for query in self._bytes(queries)]
             return (1 - 2 * np.reshape(distances, (-1, len(codes))) / bits.sum()).astype(np.float32)
         q = normalize(self.decode(queries) if coded else self._mapped(queries)).astype(np.float32, copy=False)
@@ -182,11 +182,11 @@ class Code(VectorMethod):
         return out
 
     def quantiser(self, *, mapped: bool = False, halves: bool = False) -> Quantiser:
-        """This code as a product quantiser: what FAISS and the JAX index search.
+        """This code as a product quantiser, which FAISS and the JAX index search.
 
         Args:
-          mapped: Whether the vectors come as `transform` gives them, and not raw.
-          halves: Whether each half of a byte, low bits first, has centroids of its own, which fast scans ask for.
+          mapped: Whether vectors come mapped by `transform`, and not raw.
+          halves: Whether each half of a byte, low bits first, has its own centroids, as fast scans need.
         """
         byte = self.byte_of_column
         weight, bias = (Affine(np.zeros(len(byte))) if mapped else self.affine).kernel
@@ -210,27 +210,27 @@ class Code(VectorMethod):
         return Quantiser(self.name, Affine.of_kernel(padded, offset, unit_length=self.affine.unit_length), centroids)
 
     def to_faiss(self) -> Any:
-        """An empty FAISS index that codes the raw vectors added to it as `encode` does, and needs no training.
+        """An empty FAISS index that codes added raw vectors as `encode` does, without training.
 
-        An `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` where the code asks for unit length,
-        and an `IndexPQ`. It searches by the Euclidean distance of the query's side to what the codes stand for, which
-        ranks as their cosine does but for the lengths that coding changed. FAISS alone reads its file.
+        An `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` if the code has unit length, and an
+        `IndexPQ`. It searches by the Euclidean distance between mapped query and decoded code. This ranks like the
+        cosine, except for lengths that coding changed. FAISS alone can read its file.
         """
         quantiser = self.quantiser()
         return behind(transforms(quantiser.affine), quantiser.empty_pq())
 
 
 def make_code(name: str, **params: Any) -> Any:
-    """The code of that name in `CODES`, made with arguments of its constructor and not fitted yet."""
+    """Makes the code of that name in `CODES` from arguments of its constructor; it is not fitted yet."""
     check_name("code", name, CODES)
     return CODES[name]().set_params(**params)
 
 
 def load_code(path: str | os.PathLike[str]) -> Code:
-    """Loads any fitted code from the file its `save` wrote.
+    """Loads a fitted code from the file that its `save` wrote.
 
     Raises:
-      FormatError: Missing, damaged, or not of a code that this version knows.
+      FormatError: The file is missing, damaged, or of no code that this version knows.
     """
     tensors, header = load_tensors(path, kind=tuple(CODES))
     return CODES[header["kind"]].from_tensors(path, tensors, header)

@@ -1,4 +1,4 @@
-"""Whether new vectors are still like those that a whitening or a code was fitted on, as far as moments tell it."""
+"""Whether new vectors still resemble the vectors that a whitening or a code was fitted on, judged by moments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERDICTS = ("fine", "refit soon", "refit now")
 
 
 class Measure(NamedTuple):
-    """One measure of drift, of the new vectors and before, of those fitted on, and what it says alone."""
+    """One measure of drift: its value for the new vectors, its value for the fit, and its verdict."""
 
     name: str
     value: float
@@ -22,10 +22,10 @@ class Measure(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """How n new vectors differ from those fitted on."""
+    """How n new vectors differ from the vectors of the fit."""
 
     n: int
-    measures: tuple[Measure, ...]  # of the mean, the axes, what lies outside them, and the code's loss if there is one
+    measures: tuple[Measure, ...]  # mean shift, divergence, variance outside the axes, and the loss of a code
 
     @property
     def verdict(self) -> str:
@@ -34,13 +34,13 @@ class Drift(NamedTuple):
 
 
 def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
-    """Compares the moments of new vectors with those of a fit.
+    """Compares the moments of new vectors with a fit.
 
-    Four measures. The shift of the mean: its square over the variance fitted on. The divergence of the axes: that of
-    two normal distributions along each axis kept, new from old, the mean over the axes in nats. The share of the
-    variance outside the axes kept. The loss of the code: the share of the variance that it is expected to lose. What
-    few new vectors bring about by chance is taken off the first two. The limits are rules of thumb: a tenth more than
-    before is soon, half as much again is now.
+    There are four measures. Mean shift: the squared shift of the mean over the fitted variance. Divergence of the axes:
+    the mean over the kept axes of the Kullback-Leibler divergence, in nats, of the new normal distribution from the
+    fitted one. Variance outside the axes: its share of the variance. Loss of the code: the share of the variance that
+    it is expected to lose. The first two are corrected for chance with few vectors. The limits are rules of thumb; for
+    the loss, 10 % above the fitted value is "refit soon" and 50 % is "refit now".
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
@@ -53,7 +53,7 @@ def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
     ratios = np.maximum(variances[:k], np.finfo(float).tiny) / old[:k]
     divergences = (ratios - 1 - np.log(ratios) + means[:k] ** 2 / old[:k]) / 2
     outside, before = (1 - float(values[:k].sum() / values.sum()) for values in (variances, old))
-    rows = [  # the value, that of the fit, and from where on a refit is due soon and now
+    rows = [  # the value, its value at the fit, and the limits of "refit soon" and "refit now"
         ("mean shift", shift, 0.0, 0.05, 0.25),
         ("divergence of the axes", max(0.0, float(divergences.mean()) - chance), 0.0, 0.1, 0.5),
         ("variance outside the axes", outside, before, before + 0.05, before + 0.15),

@@ -1,4 +1,4 @@
-"""Levels of a scalar quantiser for N(0, 1), and how many bits each axis of a spectrum gets.
+"""Levels of a scalar quantiser for N(0, 1), and the allocation of bits to the axes of a spectrum.
 
 References:
   Max 1960, "Quantizing for minimum distortion", table I (levels and distortions); Lloyd 1982, "Least squares
@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Float64, Int
 
-MOST_BITS = 8  # of an axis: codes are made of bytes
+MOST_BITS = 8  # per axis: an axis fits into one byte
 _NEWTON_STEPS = 50
 
 
 class Levels(NamedTuple):
     """A scalar quantiser of least mean squared error."""
 
-    values: Float64[np.ndarray, " levels"]  # ascending: what a level decodes to
-    thresholds: Float64[np.ndarray, " thresholds"]  # a number lies on level i where i thresholds lie below it
+    values: Float64[np.ndarray, " levels"]  # ascending: the decoded value of each level
+    thresholds: Float64[np.ndarray, " thresholds"]  # a number has level i if i thresholds lie below it
     distortion: float  # mean squared error
 
 
@@ -30,8 +30,8 @@ class Levels(NamedTuple):
 def lloyd_max(bits: int) -> Levels:
     """The Lloyd-Max quantiser of N(0, 1) with 2^bits levels.
 
-    Each level is the mean of its cell and each threshold the middle of its levels; Newton's method solves that for the
-    thresholds from those of the companding quantiser.
+    Each level is the mean of its cell, and each threshold the middle of two levels. Newton's method solves this for the
+    thresholds, starting from the companding quantiser.
 
     References:
       Max 1960, equations 6 and 7. Panter, Dite 1951, for the start.
@@ -44,7 +44,7 @@ def lloyd_max(bits: int) -> Levels:
         if not len(t):
             break
         density, mass, means = _cells(t)
-        # d mean / d end of a cell, for its upper and its lower end.
+        # Derivative of a cell's mean by its upper and by its lower end.
         upper = density * (t - means[:-1]) / mass[:-1]
         lower = density * (means[1:] - t) / mass[1:]
         banded = np.zeros((3, len(t)))
@@ -59,7 +59,7 @@ def lloyd_max(bits: int) -> Levels:
 
 
 def _cells(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The density at the thresholds, and probability and mean of every cell between them."""
+    """The density at the thresholds, and the probability and mean of every cell between them."""
     from scipy.special import ndtr
 
     density = np.exp(-(t**2) / 2) / np.sqrt(2 * np.pi)
@@ -68,15 +68,15 @@ def _cells(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def distortions(most: int = MOST_BITS) -> Float64[np.ndarray, " bits"]:
-    """Mean squared errors of 0 to `most` bits on N(0, 1)."""
+    """Mean squared errors on N(0, 1) for 0 to `most` bits."""
     return np.array([lloyd_max(bits).distortion for bits in range(most + 1)])
 
 
 def allocate(variances: Float64[np.ndarray, " k"], total: int, most: int = MOST_BITS) -> Int[np.ndarray, " k"]:
-    """Of `total` bits those of each axis, at most `most`, so that the sum of mean squared errors is least.
+    """The number of bits of each axis, at most `most` and `total` in sum, that minimises the mean squared error.
 
-    Reverse water-filling in whole bits: every bit goes to the axis whose error it lowers most. Since each further bit
-    of an axis lowers its error by less, that is the optimum.
+    Reverse water-filling in whole bits: every bit goes to the axis whose error it lowers most. This is optimal because
+    each further bit of an axis lowers its error by less.
 
     References:
       Cover, Thomas 2006, theorem 10.3.3.
@@ -90,22 +90,23 @@ class Packing(NamedTuple):
     """Where the bits of each axis lie in a code."""
 
     bits: Int[np.ndarray, " k"]  # how many
-    group: Int[np.ndarray, " k"]  # 0 for axes of no bits
+    group: Int[np.ndarray, " k"]  # 0 for axes without bits
     shift: Int[np.ndarray, " k"]  # the lowest bit of each axis in its group
 
     @property
     def places(self) -> Float32[np.ndarray, "k groups"]:
-        """What a level of each axis counts for in each group: a power of two in its own."""
+        """The weight of each axis's level in each group: a power of two in its own group, 0 elsewhere."""
         places = np.zeros((len(self.bits), int(self.group.max()) + 1), np.float32)
         places[np.arange(len(self.bits)), self.group] = np.where(self.bits > 0, 2.0**self.shift, 0.0)
         return places
 
 
 def pack(variances: Float64[np.ndarray, " k"], groups: int, size: int = 8) -> Packing:
-    """Bits of each axis, in groups of exactly `size` bits, so that no axis is split between two groups.
+    """Allocates bits to axes in groups of exactly `size` bits, so that no axis is split between two groups.
 
-    The axes of the optimum, largest first, go to the fullest group that has room for them, those that find none to the
-    emptiest one. Each group then gives its bits to its axes by `allocate`. There are at least as many axes as groups.
+    Axes are placed by falling number of optimal bits: into the fullest group with enough room, or else cut to fit the
+    emptiest group. Then `allocate` distributes the bits of each group among its axes. There must be at least as many
+    axes as groups.
     """
     bits = allocate(variances, groups * size, size)
     free, group, shift = np.full(groups, size), np.zeros(len(bits), np.int64), np.zeros(len(bits), np.int64)

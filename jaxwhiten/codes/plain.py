@@ -1,7 +1,7 @@
-"""The plain codes that users know from sentence-transformers: a byte or a bit of every column.
+"""The plain codes of sentence-transformers: one byte or one bit per column.
 
-The bytes are those of `sentence_transformers.quantize_embeddings`; here ranges are fitted once and kept. A whitening in
-front of the code centres vectors and turns them.
+They give the bytes of `sentence_transformers.quantize_embeddings`, but ranges are fitted once and kept. A whitening in
+front of the code centres and rotates vectors.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Ranges(NamedTuple):
 
 
 class PlainCode(Code):
-    """What the plain codes share: the ranges of the columns."""
+    """The base of the plain codes: it learns the ranges of the columns."""
 
-    needs_rows: ClassVar[bool] = False  # moments do not say enough to fit the code
+    needs_rows: ClassVar[bool] = False  # whether moments are not enough to fit the code
 
     def fit(self: P, X: Any, y: Any = None) -> P:
-        """Learns from [n, d] rows; codes that need no ranges take `Moments` or a `Whitening`, too."""
+        """Learns from [n, d] rows, or from `Moments` or a `Whitening` if the code needs no ranges."""
         if not isinstance(X, Moments | Whitening):
             return super().fit(X)
         if self.needs_rows:
@@ -69,7 +69,7 @@ class PlainCode(Code):
 
 
 class ScalarCode(PlainCode):
-    """A byte of every column: 256 equal steps over the range of the rows fitted on. A subclass says how it is read."""
+    """One byte per column: 256 equal steps over the fitted range. A subclass sets the dtype of the bytes."""
 
     needs_rows = True
 
@@ -95,14 +95,14 @@ class ScalarCode(PlainCode):
 
     def _decode(self, codes: Bytes[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n k"]:
         starts, ends = self.ranges_
-        middle = starts + (ends - starts) / np.float32(510)  # of the lowest step
+        middle = starts + (ends - starts) / np.float32(510)  # the middle of the lowest step
         return (codes ^ self.flip).astype(np.float32) * self.plan.constants["steps"] + middle
 
 
 class BinaryCode(PlainCode):
-    """A bit of every column: whether it is above zero. A subclass says how the bytes are read.
+    """One bit per column: whether it is above zero. A subclass sets the dtype of the bytes.
 
-    Bits stand for ±1/√d, so that what a code stands for has unit length.
+    Bits decode to ±1/√d, so that decoded vectors have unit length.
     """
 
     @property
@@ -120,26 +120,26 @@ class BinaryCode(PlainCode):
 
 
 class Int8(ScalarCode):
-    """`precision="int8"` of sentence-transformers: a byte of every column, −128 for the lowest value."""
+    """`precision="int8"` of sentence-transformers: one byte per column, −128 for the lowest value."""
 
     name = "int8"
     dtype, flip = np.int8, np.uint8(128)
 
 
 class UInt8(ScalarCode):
-    """`precision="uint8"` of sentence-transformers: a byte of every column, 0 for the lowest value."""
+    """`precision="uint8"` of sentence-transformers: one byte per column, 0 for the lowest value."""
 
     name = "uint8"
 
 
 class Binary(BinaryCode):
-    """`precision="binary"` of sentence-transformers: the bits of `ubinary`, read as int8 after 128 was subtracted."""
+    """`precision="binary"` of sentence-transformers: the bytes of `ubinary` minus 128, as int8."""
 
     name = "binary"
     dtype, flip = np.int8, np.uint8(128)
 
 
 class UBinary(BinaryCode):
-    """`precision="ubinary"` of sentence-transformers: a bit of every column, whether it is above zero."""
+    """`precision="ubinary"` of sentence-transformers: one bit per column, set if the column is above zero."""
 
     name = "ubinary"

@@ -1,4 +1,4 @@
-"""A code as a product quantiser: each byte, or half of one, stands for one of its centroids of a few coordinates.
+"""A code as a product quantiser: each byte, or each half of a byte, selects a centroid of a few coordinates.
 
 References:
   Jégou, Douze, Schmid 2011, "Product quantization for nearest neighbor search", section II.B. Here the centroids are
@@ -18,20 +18,20 @@ from jaxwhiten.errors import optional
 from jaxwhiten.lazy import Array, jit, jnp, lax
 from jaxwhiten.whitening.affine import Affine
 
-_ROWS = 1024  # coded at a time: each with 256 distances per byte
+_ROWS = 1024  # rows coded at a time, each with 256 distances per byte
 
 
 class Quantiser(NamedTuple):
     """A code as a product quantiser."""
 
     name: str  # of the code
-    affine: Affine  # maps a vector to its coordinates, those of each byte side by side, padded with zeros
-    # What the values of each byte, or of each half of one, stand for in these coordinates.
+    affine: Affine  # maps a vector to coordinates, grouped by byte and padded with zeros
+    # The coordinates of each value of each byte, or of each half of a byte.
     centroids: Float32[np.ndarray, "groups values width"]
 
     @property
     def bits(self) -> int:
-        """Bits of a group: 8, or 4 for halves of bytes."""
+        """Bits of a group: 8, or 4 if groups are halves of bytes."""
         return self.centroids.shape[1].bit_length() - 1
 
     @property
@@ -40,15 +40,15 @@ class Quantiser(NamedTuple):
         return len(self.centroids) * self.bits // 8
 
     def coordinates(self, codes: UInt8[np.ndarray, "n bytes"]) -> Float32[np.ndarray, "n coordinates"]:
-        """The coordinates that codes stand for."""
+        """The coordinates that codes represent."""
         if self.bits == 4:
             codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
         return self.centroids[np.arange(len(self.centroids)), codes].reshape(len(codes), -1)
 
     def empty_pq(self) -> Any:
-        """An empty `faiss.IndexPQ` of the coordinates under the Euclidean distance; it needs no training.
+        """An empty `faiss.IndexPQ` over the coordinates under the Euclidean distance; it needs no training.
 
-        Of halves of bytes an `IndexPQFastScan`, which looks distances up in registers, rounded to a byte each.
+        For halves of bytes, an `IndexPQFastScan`, which looks up distances, rounded to one byte, in registers.
         """
         faiss = import_faiss()
         count, _, width = self.centroids.shape
@@ -58,16 +58,16 @@ class Quantiser(NamedTuple):
         return index if self.bits == 8 else faiss.IndexPQFastScan(index)
 
     def fill(self, pq: Any) -> None:
-        """Puts the centroids into a `faiss.ProductQuantizer` of this shape."""
+        """Copies the centroids into a `faiss.ProductQuantizer` of this shape."""
         import_faiss().copy_array_to_vector(np.ascontiguousarray(self.centroids).ravel(), pq.centroids)
 
 
 def nearest(
     coordinates: Float32[np.ndarray, "n coordinates"], centroids: Float32[np.ndarray, "bytes 256 width"]
 ) -> UInt8[np.ndarray, "n bytes"]:
-    """The codes of vectors mapped by a `Quantiser`: for each byte the nearest of its centroids.
+    """The codes of vectors mapped by a `Quantiser`: the nearest centroid for each byte.
 
-    They are what `Code.encode` gives, save where a coordinate lies within rounding of the middle of two levels.
+    They equal `Code.encode`, except for coordinates within rounding error of the middle of two levels.
     """
     out = np.empty((len(coordinates), len(centroids)), np.uint8)
     for part in blocks(len(coordinates), _ROWS):
@@ -86,12 +86,12 @@ def _nearest(
 
 
 def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -> Any:
-    """FAISS, for a `"cpu"` or a `"gpu"`; MissingDependencyError if it is not installed."""
+    """Imports FAISS for `"cpu"` or `"gpu"`; MissingDependencyError if it is not installed."""
     return optional("faiss", "cuda" if on == "gpu" else on, purpose, f"faiss-{on}")
 
 
 def transforms(affine: Affine) -> list[Any]:
-    """A map, unless it is the identity, and unit length as FAISS vector transforms."""
+    """An affine map as FAISS vector transforms: a linear transform unless it is the identity, and unit length."""
     faiss, steps = import_faiss(), []
     if affine.matrix is not None:
         weight, bias = affine.kernel
@@ -106,7 +106,7 @@ def transforms(affine: Affine) -> list[Any]:
 
 
 def behind(chain: list[Any], inner: Any) -> Any:
-    """A FAISS index with transforms in front of it, which only points to them: the caller keeps both alive."""
+    """A FAISS index with transforms in front of it. It only points to them: the caller keeps both alive."""
     index = import_faiss().IndexPreTransform(inner)
     for step in reversed(chain):
         index.prepend_transform(step)

@@ -1,4 +1,4 @@
-"""A code that follows from mean and covariance alone: bits by the spectrum, levels by the normal distribution."""
+"""A code computed from mean and covariance alone: bits follow the spectrum, levels the normal distribution."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ from jaxwhiten.whitening.estimator import Learned, check_integer, check_share, p
 
 _TUNED_GAMMA, _UNTUNED_GAMMA, _NARROW_GAMMA = 0.5, 1.0, 0.25
 _NEXT_TO_NOTHING = 1.005
-# Points of equal probability of N(0, 1), to take means over it.
+# Points of equal probability of N(0, 1), for expectations under it.
 _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 999) for i in range(999)])
 
 S = TypeVar("S", bound="SpectrumCode")
 
 
 def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -> tuple[Plan, float]:
-    """The code of `count` bytes of a whitening of all axes, of which the first `axes` may be used; and what it loses.
-
-    The loss is the expected share of the variance.
-    """
+    """The code of `count` bytes on the first `axes` axes of a whitening, and its expected share of lost variance."""
     scales = whitening.scales_[:axes]
     variances = whitening.eigenvalues_[:axes] * scales**2
     varying = min(axes, whitening.rank_)
@@ -40,7 +37,7 @@ def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -
     left[:varying] *= distortions()[packing.bits]
     k = int(np.flatnonzero(packing.bits).max()) + 1
     packing = Packing(*(column[:k] for column in packing))
-    spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, once rows have unit length
+    spread = np.sqrt(variances[:k] / variances[:k].sum())  # of the columns, for rows of unit length
     most = 2 ** int(packing.bits.max())
     thresholds, values = np.full((most - 1, k), np.inf, np.float32), np.zeros((most, k), np.float32)
     for axis, bits in enumerate(packing.bits):
@@ -54,7 +51,7 @@ def _planned(whitening: Whitening, axes: int, count: int, halves: bool | None) -
 
 
 class _State(NamedTuple):
-    """The whitening of all axes, how many of them a code may use, the γ that came with it, if any, and plans made."""
+    """The whitening of all axes, how many of them the code may use, the γ of the given whitening, and cached plans."""
 
     whitening: Whitening
     axes: int
@@ -64,19 +61,21 @@ class _State(NamedTuple):
 
 @parameters
 class SpectrumCode(Code):
-    """Bytes of whitened vectors: each axis gets the bits that its variance earns, and levels for a normal distribution.
+    """A byte code of whitened vectors: bits per axis follow its variance, levels fit a normal distribution.
 
-    Rows are whitened to the target variances λ^(1−γ), scaled to unit length, and every axis is cut at the Lloyd-Max
-    levels of its variance. Bits go to the axes by reverse water-filling, in bytes of whole axes. All of it follows from
-    the moments: nothing is trained, and moments of parts of a corpus merge to the code of the whole.
+    Rows are whitened to the target variances λ^(1−γ) and scaled to unit length; every axis is quantised by the
+    Lloyd-Max levels of its variance. Reverse water-filling distributes the bits, and no axis is split between bytes.
+    The code follows from the moments without training, so that merged moments of parts of a corpus give the code of the
+    whole.
 
-    Unlike in `Whitening`, the mean is always subtracted in whole: levels lie around it.
+    Unlike in `Whitening`, the mean is always subtracted entirely, because the levels are centred at it.
 
     Args:
-      bytes: Of a vector's code; at least 1, at most as many as there are axes.
-      gamma: Power of the scaling, 0 to 1. None: that of the whitening it is fitted from, else `usual_gamma`.
-      halves: Whether each half of a byte holds whole axes, too, so that `faiss-fast` can search the codes. None: where
-        that raises the loss by less than half a per cent.
+      bytes: Bytes of a vector's code, from 1 to the number of axes.
+      gamma: Power of the scaling, 0 to 1. None takes γ of the whitening that the code is fitted from, else
+        `usual_gamma`.
+      halves: Whether each half of a byte, too, holds whole axes, so that `faiss-fast` can search the codes. None
+        decides for halves if they raise the loss by less than half a per cent.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", section 10.3.3, for the bits; Max 1960, "Quantizing for
@@ -91,13 +90,13 @@ class SpectrumCode(Code):
     halves: bool | None = None
 
     def fit(self: S, X: Any, y: Any = None, *, mean: Any = None) -> S:
-        """Learns from moments, from a whitening, or from rows, forgetting earlier ones.
+        """Learns from moments, from a whitening, or from rows, and forgets earlier ones.
 
         Args:
-          X: `Moments`; a fitted `Whitening`, whose γ, columns and shrinkage are taken over; or [n, d] rows.
+          X: `Moments`; a fitted `Whitening`, whose γ, columns and shrinkage are used; or [n, d] rows.
           y: Ignored.
-          mean: [d] mean of the vectors to be coded, or their `Moments`, where X is of another corpus: the axes are
-            those of X, about this mean. None for the mean of X.
+          mean: [d] mean of the vectors to be coded, or their `Moments`, if X comes from another corpus: the code then
+            has the axes of X about this mean. None takes the mean of X.
         """
         gamma = X.gamma if isinstance(X, Whitening) else None
         if not isinstance(X, Whitening):
@@ -107,22 +106,22 @@ class SpectrumCode(Code):
         self._check_params(X.n_features_in_)
         whole = X.with_params(n_components=None, beta=1.0)
         state = _State(whole, X.n_components or X.n_features_in_, gamma, {})
-        self._plan_of(state)  # refuses what the axes cannot hold
+        self._plan_of(state)  # raises if the axes cannot fill the bytes
         self._learned = Learned(state, X.n_samples_seen_, X.n_features_in_, X.provenance)
         return self
 
     @staticmethod
     def usual_gamma(fitted: Moments | Whitening, tuned: bool | None = None) -> float:
-        """The γ that vectors of these moments, or of those of a whitening, are coded with if none is given.
+        """The default γ for vectors with these moments, or with the moments of a whitening.
 
-        1 for an encoder that was not tuned for similarity; for a tuned one 0.5, and 0.25 where the texts are narrow:
-        where the IsoScore of the vectors is 0.2 or less. 0.25 for any where a quarter of the axes hardly varies. The
-        evidence: docs/evidence/gamma.md.
+        1 for an encoder that was not tuned for similarity, 0.5 for a tuned one. 0.25 for a tuned encoder on narrow
+        texts (an IsoScore of 0.2 or less), and for any vectors that hardly vary along a quarter of the axes. For the
+        evidence see docs/evidence/gamma.md.
 
         Args:
-          fitted: What the code is fitted on.
-          tuned: Whether the encoder is tuned, see `encoding.is_tuned`. None: told by the vectors, as one whose IsoScore
-            is above 0.1 is; then narrow texts are not told, whose γ is 0.5.
+          fitted: The moments or the whitening that the code is fitted on.
+          tuned: Whether the encoder is tuned, see `encoding.is_tuned`. None judges by the vectors: an IsoScore above
+            0.1 counts as tuned. Narrow texts are not recognised then, so that their γ is 0.5.
         """
         if hardly_varies(fitted):
             return _NARROW_GAMMA
@@ -132,7 +131,7 @@ class SpectrumCode(Code):
         return _NARROW_GAMMA if tuned and not isotropy > TUNED else _TUNED_GAMMA
 
     def _learn(self, X: np.ndarray, state: _State | None) -> _State:
-        """Rows added to those seen; their decomposition waits until it is used."""
+        """Adds rows; the decomposition is computed at the first use."""
         whitening, axes, gamma, _ = state or (Whitening(), X.shape[1], None, {})
         return _State(copy.copy(whitening).partial_fit(X), axes, gamma, {})
 
@@ -165,16 +164,16 @@ class SpectrumCode(Code):
 
     @property
     def bits_(self) -> Int[np.ndarray, " k"]:
-        """Bits of each axis, by falling variance; the first k of them have any."""
+        """Bits of each axis, by falling variance; only the k axes with bits are kept."""
         return self.plan.packing.bits
 
     @property
     def distortion_(self) -> float:
-        """Expected share of the whitened vectors' variance that the code loses, if each axis is normal."""
+        """The share of the whitened vectors' variance that the code is expected to lose, if each axis is normal."""
         return self._plan_of(self._fitted().state)[1]
 
     def expected_loss(self, moments: Moments) -> float:
-        """`distortion_` on raw vectors of these moments instead of those it was fitted on, if each axis is normal."""
+        """`distortion_` for raw vectors with these moments instead of the fitted ones, if each axis is normal."""
         whole, axes = self._fitted().state[:2]
         means, variances = whole.along_axes(moments)
         scale = whole.with_params(gamma=self.gamma_).scales_[:axes]
@@ -209,7 +208,7 @@ class SpectrumCode(Code):
 
 
 def _packed(variances: np.ndarray, count: int, halves: bool | None) -> Packing:
-    """Axes in bytes, or in halves of bytes; by default in halves where that loses next to nothing."""
+    """Packs axes into bytes, or into halves of bytes; `halves=None` takes halves if they lose almost nothing."""
     if 2 * count > len(variances):
         if halves:
             raise InputError(

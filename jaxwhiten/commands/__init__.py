@@ -1,1 +1,1 @@
-"""The commands of `jaxwhiten`, one module each: `add_arguments(parser)` and `run(args)`; and what they share."""
+"""The commands of `jaxwhiten`, one module each with `add_arguments(parser)` and `run(args)`, and shared helpers."""

@@ -13,7 +13,7 @@ _BLOCK_BYTES = 256 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "whitening", "a saved whitening")
-    add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may be larger than the memory")
+    add(parser, "vectors", "a .npy file [n, d]; it is memory-mapped, so it may exceed the memory")
     add(parser, "-o --output OUTPUT", ".npy, .parquet or .jsonl; - for JSON lines on stdout", required=True)
     add_knobs(parser)
     add(parser, "--normalize", "scale the vectors to unit length")

@@ -1,4 +1,4 @@
-"""Arguments that several commands have, and what is made of them."""
+"""Arguments that several commands share, and the encoders and whitenings made from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Whitening
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-# By name here, for help must not wait for the imports of jaxwhiten.head; a test compares them.
+# Listed here because help must not wait for the imports of jaxwhiten.head; a test compares both lists.
 POOLINGS = (
     *("mean", "cls", "max", "first_last_avg", "embeddings_last_avg", "last2avg", "pooler", "weightedmean"),
     *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J", "ditto:LAYER+HEAD", "promptbert"),
@@ -30,13 +30,13 @@ POOLINGS = (
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are errors in one line; a mistyped option is answered with the nearest ones."""
+    """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message[:1].upper()}{message[1:]}: see {self.prog} --help.")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuses unknown options before anything else, such as what is missing because of them."""
+        """Reports unknown options first, before options that are missing because of them."""
         own = itertools.takewhile(lambda word: word.startswith("-") or not self._subparsers, args or ())
         for word in itertools.takewhile(lambda word: word != "--", own):
             name = word.partition("=")[0]
@@ -45,12 +45,12 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def flags(self) -> dict[str, str]:
-        """The first flag of every option, by the name of its value."""
+        """The first flag of every option, by the option's name in Python."""
         return {action.dest: action.option_strings[0] for action in self._actions if action.option_strings}
 
 
 def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any) -> None:
-    """Adds an argument: its flags and the word for its value, such as `"-o --output DIR"`; a switch has no word."""
+    """Adds an argument. `names` has its flags and a word for its value, such as `"-o --output DIR"`, or no word."""
     words = names.split()
     flags = [word for word in words if word.startswith("-")]
     if flags == words:
@@ -61,7 +61,7 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
-    """--model and how it encodes; no default where a file says how its vectors were made."""
+    """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
     defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "jax", "the engine's")
     model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
     add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
@@ -72,19 +72,19 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
 
 
 def check_plot(path: str | None) -> None:
-    """Refuses another ending than .png, before anything is computed."""
+    """Raises InputError for an ending other than .png, before anything is computed."""
     if path is not None and Path(path).suffix.lower() != ".png":
         raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """--columns of a table of scored pairs."""
-    names = "of the pairs; default: sentence1,sentence2,score, or the three that there are, with a header or without"
+    """Adds --columns for a table of scored pairs."""
+    names = "of the pairs; default: sentence1,sentence2,score, or the columns of a table of three, header or not"
     add(parser, "--columns A,B,SCORE", names, type=lambda text: text.split(","), default=())
 
 
 def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None:
-    """The parameters of a saved whitening, or of one to be fitted."""
+    """Adds the parameters of a saved whitening, or of one to be fitted."""
     what = "dimensions that the whitening keeps; default: " + ("all" if fitting else "the file's")
     add(parser, "-k --dimension K", what, dest="n_components", type=int)
     for knob in WHITENING:
@@ -94,7 +94,7 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
                 try:
                     return parse(text)
                 except ValueError:
-                    raise argparse.ArgumentTypeError(f"{text!r} is not of it: {help}") from None
+                    raise argparse.ArgumentTypeError(f"{text!r} is not valid: {help}") from None
 
             default = ("none" if knob.default is None else f"{knob.default:g}") if fitting else "the file's"
             flag = f"--{knob.name.replace('_', '-')}"
@@ -102,8 +102,8 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
 
 
 def check_folder(path: str, what: str = "the output is a folder") -> None:
-    """Refuses an output that has the ending of a file, or a folder that `io.whole_folder` may not write."""
-    ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # rather than that of a model's name, such as v1.5
+    """Raises InputError for an output with the ending of a file, or a folder that `io.whole_folder` may not write."""
+    ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
         raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
     from jaxwhiten import io
@@ -112,7 +112,7 @@ def check_folder(path: str, what: str = "the output is a folder") -> None:
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
-    """The parameters of a whitening that were given."""
+    """The parameters of a whitening that were given on the command line."""
     values = {knob.name: getattr(args, knob.name, None) for knob in WHITENING}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -121,7 +121,7 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:
-    """The NAME=VALUE words of an option that is given any number of times."""
+    """The NAME=VALUE words of an option that may be repeated."""
     values = {}
     for word in words:
         name, _, value = word.rpartition("=")
@@ -135,7 +135,7 @@ def values_of(option: str, words: list[str], read: Callable[[str], Any], expecte
 
 
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
-    """The encoder that `add_model`'s arguments name; `told` has what they leave open."""
+    """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
     from jaxwhiten.encoding import Encoder
 
     def value(name: str) -> Any:
@@ -151,9 +151,9 @@ def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
-    """The vectors of texts; those before a whitening are kept in the cache, unless --no-cache is given.
+    """The vectors of texts. Vectors before a whitening are cached, unless --no-cache is given.
 
-    `role` names the texts' prompt.
+    `role` selects the prompt of the texts.
     """
     from jaxwhiten.encoding import EmbeddingStore
 
@@ -161,7 +161,7 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
     if not args.no_cache:
         raw = found = encoder.before_whitening()
         told = encoder.head.whitening.provenance if encoder.head.whitening else {}
-        if (pooling := told.get("pooling")) not in (None, raw.pooling):  # kept under the name that it was fitted by
+        if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
                 named = encoder.with_pooling(pooling)
                 same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
@@ -186,7 +186,7 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
 
 
 def whitened_encoder(args: argparse.Namespace, *, normalize: bool = True) -> Encoder:
-    """The encoder that the arguments name, with the whitening they name behind it, if any."""
+    """The encoder that the arguments name, followed by the whitening that they name, if any."""
     if args.whitening is None:
         if knobs(args):
             raise InputError("-k, --beta and --gamma belong to a whitening: give --whitening FILE with them.")

@@ -1,4 +1,4 @@
-"""`jaxwhiten distil-static --model TEACHER --output FOLDER`: a table of token vectors in the place of an encoder."""
+"""`jaxwhiten distil-static --model TEACHER --output FOLDER`: a table of token vectors that replaces an encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jaxwhiten doctor [PATH...]`: what this machine has, and whether folders and files are whole."""
+"""`jaxwhiten doctor [PATH...]`: checks this machine, and whether folders and files are intact."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONAL = {
 
 
 class Check(NamedTuple):
-    """What was found of one thing: `ok` is False where it is wrong, None where it is only missing."""
+    """The result of one check: `ok` is False if something is wrong, None if something optional is missing."""
 
     name: str
     ok: bool | None
@@ -41,12 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command; the exit code is 1 where something is wrong."""
+    """Runs the command; the exit code is 1 if something is wrong."""
     return report(_all(args.path), args.json, lambda check: f"{check.name:<20} {check.detail}")
 
 
 def report(checks: Iterable[Any], as_json: bool, line: Callable[[Any], str]) -> int:
-    """Prints checks as they come, as lines or as one JSON object; the exit code is 1 where something is wrong."""
+    """Prints checks as they come, as lines or as one JSON object; the exit code is 1 if something is wrong."""
     from jaxwhiten.io import to_json
 
     found = []
@@ -78,7 +78,7 @@ def _all(paths: list[str]) -> Iterator[Check]:
 
 
 def _guarded(name: str, look: Callable[..., Check | str], *args: Path) -> Check:
-    """Whatever goes wrong while looking is the finding."""
+    """Runs one check; an error becomes its result."""
     try:
         found = look(*args)
         return found if isinstance(found, Check) else Check(name, True, found)
@@ -114,7 +114,7 @@ def _devices() -> str:
 
 
 def _product() -> Check | str:
-    """Float32 must mean float32: a product on the device against the host's."""
+    """Checks that float32 products are computed in float32: a product on the device against the host's."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -180,7 +180,7 @@ def _path(path: Path) -> str:
 
 
 def _model(folder: Path) -> str:
-    """Reads all of it and encodes a sentence."""
+    """Loads a model folder completely and encodes a sentence."""
     import numpy as np
 
     from jaxwhiten.encoding import Encoder
@@ -199,7 +199,7 @@ def _model(folder: Path) -> str:
         small = Encoder.from_pretrained(folder, pooling=encoder.pooling, engine="openvino", dtype="int8")
         cosine = cosine_pairs(*(each.before_whitening().encode(texts) for each in (encoder, small))).min()
         int8 = f"; int8 weights, whose vectors have a cosine of {cosine:.3f} to them"
-        if not cosine > 0.8:  # `save_int8` gives 0.998 on the average
+        if not cosine > 0.8:  # `save_int8` gives 0.998 on average
             raise ModelError(f"{folder / 'openvino'}{int8}: make them again")
     return (
         f"{config.model_type}, {config.num_layers} layers of {config.hidden_size}, {config.parameters / 1e6:.1f} M"

@@ -1,4 +1,4 @@
-"""`jaxwhiten drift INDEX INPUT`: whether what an index was fitted on still describes new texts."""
+"""`jaxwhiten drift INDEX INPUT`: whether the whitening or code of an index still fits new texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADVICE = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_texts(parser, "new texts")
-    add(parser, "--model MODEL", "hub id or folder of the encoder, where it has moved since")
+    add(parser, "--model MODEL", "hub id or folder of the encoder, if it has moved")
     add(parser, "--json", "one JSON object")
 
 

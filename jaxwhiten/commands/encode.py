@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def remembered(texts: Iterator[str], size: int, begun: collections.deque[list[str]]) -> Iterator[str]:
-    """Passes texts on, those of a block put into `begun` before: an encoder reads ahead, at most two blocks."""
+    """Passes texts on and appends each block to `begun` first, because an encoder reads up to two blocks ahead."""
     while block := list(itertools.islice(texts, size)):
         begun.append(block)
         yield from block

@@ -1,4 +1,4 @@
-"""`jaxwhiten export --output DIR`: an encoder with its whitening as other libraries load it."""
+"""`jaxwhiten export --output DIR`: an encoder with its whitening, for other libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxwhiten.commands.arguments import (
 from jaxwhiten.commands.texts import sentences
 from jaxwhiten.errors import InputError, check_name, spelled
 
-# By name here, for help must not wait for the imports of jaxwhiten.export; a test compares them.
+# Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening; default: the one in the model's folder")
     add_knobs(parser)
     add_model(parser)
-    add(parser, "--sentences FILE", "for int8: a file of sentences to take ranges of")
-    add(parser, "--name NAME", "of the model, for its card; default: the folder's")
+    add(parser, "--sentences FILE", "for int8: a file of sentences on which ranges are measured")
+    add(parser, "--name NAME", "name of the model in its card; default: the folder's name")
     add(parser, "--score TASK=POINTS", 'for the card, such as "STS-B test=71.3"', action="append", default=[])
-    add(parser, "--bytes N", "for a database: of a vector in it; default: 48", type=int)
-    add(parser, "--from IDX", "for a database: an index whose texts and ids are added, those it lacks", dest="index")
+    add(parser, "--bytes N", "for a database: bytes per vector; default: 48", type=int)
+    add(parser, "--from IDX", "for a database: an index; its texts are added, except ids already there", dest="index")
     add(parser, "--into PLACE", "the database that --from fills: a file, a folder or an address")
 
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _database(args: argparse.Namespace) -> None:
-    """A model folder for a database and the code that uses both, and the texts of an index in the database."""
+    """Writes a model folder and code for a database, and adds the texts of an index to the database."""
     if (args.index is None) != (args.into is None):
         raise InputError("--from names an index and --into the database that gets its texts: give both or neither.")
     if given := [name for name in knobs(args) if name != "gamma"]:

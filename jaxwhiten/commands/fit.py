@@ -1,4 +1,4 @@
-"""`jaxwhiten fit INPUT --output PATH`: an encoder with its whitening, the whitening alone, or its moments."""
+"""`jaxwhiten fit INPUT --output PATH`: fits an encoder with its whitening, the whitening alone, or its moments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxwhiten.whitening import Moments, Whitening
 
 _FILE = ".safetensors"
-_KEPT = 1 << 17  # of at most so many sentences vectors are kept in the cache, where an index of them finds them
+_KEPT = 1 << 17  # vectors of up to this many sentences are cached, so that an index of them need not encode again
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for the whitening alone",
     )
     add_model(parser)
-    add(parser, "--no-cache", "do not keep the vectors in the cache, as is done with those of few sentences")
+    add(parser, "--no-cache", "do not cache the vectors; by default those of up to 131072 sentences are cached")
 
 
 def add_outputs(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    """--output, --moments and the knobs of the whitening."""
+    """Adds --output, --moments and the parameters of the whitening."""
     add(parser, f"-o --output {metavar}", what)
-    add(parser, "--moments FILE", "the moments to write: they merge with others and serve every setting")
+    add(parser, "--moments FILE", "a file for the moments, which merge with others and serve every setting")
     add_knobs(parser, fitting=True)
-    add(parser, "--bytes N", "a code of so many bytes per sentence behind the whitening; default: none", type=int)
+    add(parser, "--bytes N", "add a code of N bytes per sentence after the whitening; default: none", type=int)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _encoder_of(path: str, told: dict[str, Any]) -> Encoder:
-    """The encoder of a folder of parts."""
+    """The encoder that made a folder of parts."""
     from jaxwhiten.encoding import Encoder
 
     known = ("model", "pooling", "max_length", "dtype", "engine")
@@ -86,9 +86,9 @@ def _encoder_of(path: str, told: dict[str, Any]) -> Encoder:
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
-    """Refuses a command that would write nothing, or something else than its name says, before anything is computed.
+    """Raises InputError for a command that would write nothing, or not what its output's name says.
 
-    A folder can be written where there is an encoder.
+    A folder can be written only if there is an encoder.
     """
     if not args.output and not args.moments:
         raise InputError("Nothing to write: give --output PATH for a whitening, --moments FILE for moments, or both.")
@@ -106,7 +106,7 @@ def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:
 def write_outputs(
     args: argparse.Namespace, moments: Moments, provenance: dict[str, Any], encoder: Encoder | None = None
 ) -> None:
-    """Writes the moments, the whitening, or both, and says so on stderr."""
+    """Writes the moments, the whitening, or both, and reports it on stderr."""
     if args.moments:
         moments.save(args.moments, provenance)
         print(f"{args.moments}: moments of {moments.n:,} rows, {len(moments.mean)} dimensions", file=sys.stderr)
@@ -144,7 +144,7 @@ def write_outputs(
 
 
 def _note_better(size: int, n: int, whitening: Whitening, tuned: bool | None) -> None:
-    """Says where an index would keep its texts in a better code of so many bytes, trained on them."""
+    """Prints a note if an index would store texts in a better code of `size` bytes, trained on them."""
     from jaxwhiten.search.coding import best_code
 
     name, why = best_code(size, n, whitening, trains=True, tuned=tuned)

@@ -1,4 +1,4 @@
-"""`jaxwhiten index INPUT --output DIR`: encodes texts and builds a search index of them."""
+"""`jaxwhiten index INPUT --output DIR`: encodes texts and builds a search index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxwhiten.errors import DataError, InputError, check_name, spelled
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
 
-# What an index that is there has decided.
+# Options that an existing index has already fixed.
 _OF_TEXTS = ("whitening", "whiten", "n_components", "bytes", "codes", "max_length")
 _FIXED = (*_OF_TEXTS, "rescore", "option")
 
@@ -27,16 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "--whitening FILE", "a saved whitening to put inside the index")
     add(parser, "--whiten", "fit a whitening on the texts themselves")
     add(parser, "-k --dimension K", "dimensions that the whitening keeps; default: all", dest="n_components", type=int)
-    add(parser, "--bytes N", "keep each text in so many bytes, by the best code; default: float32", type=int)
-    add(parser, "--codes CODES", "which code: spectrum, ubinary, int8, or pq, which FAISS trains")
-    add(parser, "--rescore COPY", "float16 or int8: a copy on disk that scores the candidates of codes again")
+    add(parser, "--bytes N", "store each text in N bytes, by the best code; default: float32", type=int)
+    add(parser, "--codes CODES", "the code: spectrum, ubinary, int8, or pq, which FAISS trains")
+    add(parser, "--rescore COPY", "float16 or int8: keep a copy on disk that scores the candidates again")
     add(parser, "--backend BACKEND", "search backend; default: faiss-flat", default="faiss-flat")
     add(parser, "--option NAME=NUMBER", "of the backend, such as nprobe=10", action="append", default=[])
     add(parser, "--id COLUMN", "of a table: the texts' own ids; default: numbers from 0 on", dest="ids")
-    whose = "encoded and coded as its own are; --model says only where its model has moved"
-    add(parser, "--add", f"add the texts to the index that is there, {whose}")
-    add(parser, "--update", "replace the texts that --id names in the index that is there, likewise")
-    add(parser, "--remove", "remove texts from the index that is there, by their ids")
+    whose = "encoded like the others; --model only says where the model has moved"
+    add(parser, "--add", f"add the texts to the existing index, {whose}")
+    add(parser, "--update", "replace the texts that --id names in the existing index, likewise")
+    add(parser, "--remove", "remove texts from the existing index, by their ids")
     add(parser, "--no-cache", "do not keep the vectors in the cache")
 
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     if os.path.isdir(args.input):
         return _save(args, _of_parts(args, options), "")
     ids, texts, skipped = _texts(args)
-    Ids.of(ids, len(texts))  # refused before the texts are encoded
+    Ids.of(ids, len(texts))  # raises before the texts are encoded
     encoder = load_encoder(args)
     whitening = load_whitening(args.whitening, args, encoder) if args.whitening else None
     codes = args.codes
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
-    """The index of a file of codes, which its code's provenance tells how to encode queries for."""
+    """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
     from jaxwhiten.search.header import ENCODING
@@ -108,7 +108,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
 
 
 def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
-    """The index of a folder of `jaxwhiten embed`, under its ids; whitened by the moments of all parts."""
+    """The index of a folder of `jaxwhiten embed`, with its ids, whitened by the moments of all parts."""
     from jaxwhiten.runners import Parts
     from jaxwhiten.search import build_index
     from jaxwhiten.whitening import Whitening
@@ -124,7 +124,7 @@ def _of_parts(args: argparse.Namespace, options: dict[str, Any]) -> Index:
 
 
 def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
-    """Writes a new index, and says so."""
+    """Saves a new index and reports it."""
     index.save(args.output)
     for note in index.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -136,7 +136,7 @@ def _save(args: argparse.Namespace, index: Index, skipped: str) -> None:
 
 
 def _change(args: argparse.Namespace, how: str) -> None:
-    """--add, --update or --remove, while other writers wait."""
+    """Runs --add, --update or --remove, while other writers wait."""
     if given := [spelled(name) for name in _FIXED if getattr(args, name)]:
         raise InputError(f"{how} takes everything from the index that is there: leave {', '.join(given)} out.")
     if args.update and not args.ids:
@@ -155,7 +155,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
         index, encoder = open_index(args.output, None if args.model == DEFAULT_MODEL else args.model)
         vectors = document_vectors(index, encoder, texts, _as_stored(ids, index), replace=args.update)
     with locked(args.output):
-        if read_header(args.output).checksum != before.checksum:  # another writer was there meanwhile
+        if read_header(args.output).checksum != before.checksum:  # another writer changed the index meanwhile
             index = load_index(args.output)
         ids = _as_stored(ids, index)
         if vectors is None:
@@ -170,7 +170,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
-    """The ids and texts of those that are not blank, and what to say of those that are."""
+    """Ids and texts, without blank texts, and a remark on the number of blank ones."""
     found = [(id, text.strip()) for id, text in records(args.input, args.format, args.column, args.ids)]
     kept = [(id, text) for id, text in found if text]
     if not kept:
@@ -182,7 +182,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:
-    """The ids that --remove is given, itself or in a file."""
+    """The ids for --remove, given directly or in a file."""
     from jaxwhiten.datasets.tables import table_rows
 
     if args.input != STDIN and not Path(args.input).is_file():
@@ -195,7 +195,7 @@ def _ids(args: argparse.Namespace) -> list[Any]:
 
 
 def _as_stored(ids: list[Any] | None, index: Index) -> list[Any] | None:
-    """Ids of a file or a command line, which may not tell numbers from text, as the kind that an index has."""
+    """Converts ids to the kind of the index, since a file or command line may not distinguish numbers from text."""
     if index.table.strings:
         return ids and [str(id) if type(id) is int else id for id in ids]
     return ids and [int(id) if isinstance(id, str) and id.isascii() and id.isdecimal() else id for id in ids]

@@ -1,4 +1,4 @@
-"""`jaxwhiten inspect FILE`: what a whitening, moments or an index hold, and what k, β and γ to start from."""
+"""`jaxwhiten inspect FILE`: shows a whitening, moments or an index, and suggests k, β and γ."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _inspect_index(args: argparse.Namespace) -> None:
-    """What the header of an index says."""
+    """Shows the header of an index."""
     from jaxwhiten.search.header import read_header
     from jaxwhiten.search.upgraded import read_upgrade, share_embedded
 
@@ -70,7 +70,7 @@ def _inspect_index(args: argparse.Namespace) -> None:
 
 
 def load_fitted(path: str) -> tuple[str, Whitening]:
-    """The file's kind, and its whitening, or the one that moments give with all settings at their defaults."""
+    """The file's kind, and its whitening; moments are fitted with default settings."""
     from jaxwhiten.errors import FormatError
     from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
@@ -80,7 +80,7 @@ def load_fitted(path: str) -> tuple[str, Whitening]:
     moments = Moments.load(path)
     if not moments.n:
         raise FormatError(f"{path}: moments of no rows at all.")
-    with warnings.catch_warnings():  # few rows are told by the commands themselves
+    with warnings.catch_warnings():  # the commands themselves warn of few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         return "moments", Whitening.from_moments(moments)
 

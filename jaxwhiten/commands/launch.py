@@ -1,12 +1,12 @@
 """How every program starts: `--help`, `--config FILE`, `--config.key=value` overrides, one-line errors, exit codes.
 
-A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict`. Exit code 0 is success, 2 something
-the user can mend (a typo, a missing file, bad data), 1 anything else, 130 an interrupt.
+A program is `run(main, "configs/sts.py")`; `main` gets the finished `ConfigDict`. Exit code 0 is success, 2 an error
+that the user can correct (a typo, a missing file, bad data), 1 any other error, 130 an interrupt.
 
-`--distributed` makes the process one of several of one job (docs/explanations/devices.md). Alone it asks the
-environment of Slurm, a TPU pod, Open MPI or Kubernetes; elsewhere it says where process 0 listens, which process this
-is, and of how many: `--distributed=ADDRESS:PORT,INDEX,COUNT`. Process 0 writes and prints; the others only report
-errors. When one fails, all end.
+`--distributed` makes the process one of several of one job (docs/explanations/devices.md). Without a value, the
+environment of Slurm, a TPU pod, Open MPI or Kubernetes decides. Elsewhere `--distributed=ADDRESS:PORT,INDEX,COUNT`
+gives the address of process 0, the number of this process, and the number of processes. Process 0 writes and prints;
+the others only report errors. If one fails, all end.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
-# What the library calls a parameter that the configs have under another name.
+# Library parameters whose config keys have other names.
 _OTHER_NAMES = {"data_dir": "data.folder", "n_components": "ks", "pooling": "poolings"}
-# The comment of a config key stands behind its assignment, or in the lines above it.
+# The comment of a config key follows its assignment, or is in the lines above it.
 _ASSIGNMENT = re.compile(r"config\.(?P<key>[\w.]+) = .*?(  # (?P<comment>.+))?$")
 _END = re.compile(r"[)\]}]+  # (?P<comment>.+)$")
 _INNER = re.compile(r'[{,] ?"(\w+)":')
 
 
 def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
-    """Parses the command line, calls `main(config)` and ends the process; `--config` is the default if not given."""
+    """Parses the command line, calls `main(config)` and ends the process; without `--config` the default is loaded."""
     try:
         path, where, rest = _split(sys.argv[1:], default_config)
         module, argument = _load(path)
@@ -67,7 +67,7 @@ def run(main: Callable[[ConfigDict], None], default_config: str) -> None:
 
 
 def run_without_config(main: Callable[[], None]) -> None:
-    """Runs a program that reads `sys.argv` itself; `--help` shows what its file says of it."""
+    """Runs a program that reads `sys.argv` itself; `--help` prints the docstring of its file."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         print((sys.modules["__main__"].__doc__ or "").strip())
         return
@@ -88,7 +88,7 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
 
 
 def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, where: str) -> None:
-    """Joins the other processes and runs; on an error ends at once, for the others must not wait for this process."""
+    """Joins the other processes and runs; an error ends the process at once, so that the others do not wait for it."""
     from jaxwhiten.runtime import distributed
 
     logging.set_verbosity(logging.WARNING)
@@ -121,7 +121,7 @@ def _as_one_of_many(main: Callable[[ConfigDict], None], config: ConfigDict, wher
 
 @contextlib.contextmanager
 def _silenced_stdout(for_good: bool) -> Iterator[None]:
-    """Nothing reaches stdout within the block, not from C++ either; `for_good`: nor after it."""
+    """Suppresses all output to stdout within the block, also from C++; with `for_good` also after it."""
     sys.stdout.flush()
     kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -135,7 +135,7 @@ def _silenced_stdout(for_good: bool) -> Iterator[None]:
 
 
 def _parse(arguments: list[str]) -> list[str]:
-    """What absl makes of the arguments; a value of another type ends the program with one line."""
+    """Parses arguments with absl; a value of a wrong type ends the program with one line."""
     try:
         return flags.FLAGS(arguments)
     except flags.Error as error:
@@ -143,7 +143,7 @@ def _parse(arguments: list[str]) -> list[str]:
 
 
 def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, list[str]]:
-    """The config file, the value of `--distributed` (None where it is not given), and all other arguments."""
+    """The config file, the value of `--distributed` (None if it is not given), and all other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", "-config", default=default_config)
     parser.add_argument("--distributed", "-distributed", nargs="?", const="")
@@ -154,7 +154,7 @@ def _split(arguments: list[str], default_config: str) -> tuple[str, str | None, 
 
 
 def _load(path: str) -> tuple[ModuleType, str]:
-    """The config file as a module, and what its `get_config` is given: `FILE:ARGUMENT` names it."""
+    """The config file as a module, and the argument of its `get_config`, from `FILE:ARGUMENT`."""
     file, _, argument = path.partition(":")
     if not Path(file).is_file():
         raise unknown_name("config file", path, map(str, Path("configs").glob("*.py")))
@@ -188,15 +188,15 @@ def _help(path: str, module: ModuleType, config: ConfigDict) -> str:
 
 
 def key_comments(module: ModuleType) -> dict[str, str]:
-    """The comments of a config file by the key's path, such as `"data.name"`; of a whitening's parameters their help.
+    """The comments of a config file by key, such as `"data.name"`; a parameter of a whitening has its help text.
 
-    A file that starts from another one (`config = sts.get_config()`) has that one's comments where it has none.
+    A file that starts from another one (`config = sts.get_config()`) inherits comments that it does not have itself.
     """
     found = {knob.name: knob.help for knob in WHITENING}
     for name, base in vars(module).items():
         if isinstance(base, ModuleType) and hasattr(base, "get_config"):
             comments = key_comments(base)
-            # A config that holds others, each under its file's name.
+            # A config may hold several others, each under its file's name.
             found |= {f"{name}.{key}": comment for key, comment in comments.items()} | comments
     above, key = "", ""
     for line in map(str.strip, Path(module.__file__ or "").read_text(encoding="utf-8").splitlines()):
@@ -210,7 +210,7 @@ def key_comments(module: ModuleType) -> dict[str, str]:
 
 
 def _flags(config: ConfigDict) -> dict[str, str]:
-    """The flag of every key, also under what the library calls it."""
+    """The flag of every key, also under the library's name for it."""
     flags = {key: f"--config.{key}" for key in config_keys(config)}
     return {name: flags[key] for name, key in _OTHER_NAMES.items() if key in flags} | flags
 
@@ -228,7 +228,7 @@ def _check(arguments: list[str], config: ConfigDict) -> None:
 
 
 def config_keys(config: ConfigDict) -> dict[str, Any]:
-    """Every value of a config by its key's path, such as `"data.name"`; `"data"` itself, too."""
+    """Every value of a config by its key, such as `"data.name"`, including sections such as `"data"`."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         inner = config_keys(value) if isinstance(value, ConfigDict) else {}

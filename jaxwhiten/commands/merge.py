@@ -1,4 +1,4 @@
-"""`jaxwhiten merge MOMENTS... --output FILE`: moments of the parts of a corpus to those, or a whitening, of it all."""
+"""`jaxwhiten merge MOMENTS... --output FILE`: merges moments of the parts of a corpus, and can fit a whitening."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxwhiten.commands.arguments import add
 from jaxwhiten.commands.fit import add_outputs, check_outputs, write_outputs
 from jaxwhiten.errors import MismatchError
 
-# What two files must agree on, where both say it.
+# Entries that must agree between files that have them.
 _SAME = ("fingerprint", "pooling", "max_length", "dtype")
 
 

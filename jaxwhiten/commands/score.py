@@ -1,4 +1,4 @@
-"""`jaxwhiten score PAIRS`: how well similarities follow people's scores, raw, whitened and coded."""
+"""`jaxwhiten score PAIRS`: the correlation of similarities with people's scores, raw, whitened and coded."""
 
 from __future__ import annotations
 

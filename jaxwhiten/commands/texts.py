@@ -1,4 +1,4 @@
-"""Sentences from files and pipes, one after the other, in bounded memory."""
+"""Sentences from files and pipes, one by one, in bounded memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jaxwhiten.errors import DataError, InputError, check_name
 
 FORMATS = ("txt", "tsv", "csv", "jsonl", "parquet")
 STDIN = "-"
-# Column names taken without being asked for, in this order.
+# Column names that are used by default, in this order.
 _USUAL = ("sentence", "text")
 
 
 def add_texts(parser: argparse.ArgumentParser, what: str = "sentences") -> None:
-    """The positional argument for the input file, --format and --column."""
+    """Adds the positional argument for the input file, --format and --column."""
     endings = ".txt with one per line, .tsv, .csv, .jsonl or .parquet with a column of them; - for stdin"
     add(parser, "input", f"{what}: {endings}")
     add(parser, "--format FORMAT", f"{', '.join(FORMATS)}; default: by the ending, and txt for others")
@@ -29,9 +29,9 @@ def add_texts(parser: argparse.ArgumentParser, what: str = "sentences") -> None:
 
 
 def sentences(path: str, format: str | None = None, columns: Sequence[str] | None = None) -> Iterator[str]:
-    """Sentences of a file, in its order. Blank lines of a text file are sentences, too.
+    """The sentences of a file, in its order. Blank lines of a text file are sentences, too.
 
-    Lines from stdin are passed on as they come; a table from stdin is first kept in a temporary file.
+    Lines from stdin are passed on immediately; a table from stdin is first written to a temporary file.
     """
     return (text for _, text in records(path, format, columns))
 
@@ -39,7 +39,7 @@ def sentences(path: str, format: str | None = None, columns: Sequence[str] | Non
 def records(
     path: str, format: str | None = None, columns: Sequence[str] | None = None, ids: str | None = None
 ) -> Iterator[tuple[Any, str]]:
-    """`sentences`, each behind its value in the column `ids`, or None."""
+    """Like `sentences`, each with its value in the column `ids`, or None."""
     from jaxwhiten.datasets.textfile import BadRows, lines_of, numbered_lines
 
     format = format_of(path, format)
@@ -63,7 +63,7 @@ def records(
 
 
 def format_of(path: str, format: str | None = None) -> str:
-    """The format that is given, or the one that the ending tells; txt for others."""
+    """The given format, or else the format of the file's ending; txt for unknown endings."""
     from jaxwhiten.datasets.tables import split_name, table_format
 
     if format is None:
@@ -73,9 +73,10 @@ def format_of(path: str, format: str | None = None) -> str:
 
 
 def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
-    """The sentences. Some are read at once, so that a bad input is reported before a model is loaded.
+    """The sentences; DataError if there are none. Some are read at once, so that errors appear before a model is
+    loaded.
 
-    A pipe may never send more than one line.
+    From a pipe only one is read, because a pipe may never send more.
     """
     first = list(itertools.islice(texts, 1 if path == STDIN else 1000))
     if not first:
@@ -84,7 +85,7 @@ def nonempty(texts: Iterator[str], path: str) -> Iterator[str]:
 
 
 def text_columns(path: str, format: str, columns: Sequence[str] | None, ids: str | None) -> Sequence[str]:
-    """The columns that hold the sentences: those given, or the only one, or a usual one."""
+    """The columns that hold the sentences: the given ones, or the only one, or one with a default name."""
     from jaxwhiten.datasets.tables import read_header
 
     if columns:

@@ -1,4 +1,4 @@
-"""`jaxwhiten tune FILE`: the best k, β and γ for a whitening or moments file by a few scored pairs."""
+"""`jaxwhiten tune FILE`: finds the best k, β and γ for a whitening or moments file with a few scored pairs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, default=None)
     add(parser, "--task TASK", "STS task whose pairs are scored; default: STS-B", default="STS-B")
     add(parser, "--split SPLIT", "its split to tune on; default: dev, or the only one")
-    add(parser, "--held-out SPLIT", "its split to score beside; default: test")
+    add(parser, "--held-out SPLIT", "its split to score as well, without tuning on it; default: test")
     add(parser, "--data-dir DIR", "SentEval-style folder; default: $JAXWHITEN_DATA_DIR, or a download")
     add(parser, "--pairs FILE", "tune on your own pairs: a .tsv, .csv, .jsonl or .parquet table")
-    add(parser, "--held-out-pairs FILE", "your own pairs to score beside")
+    add(parser, "--held-out-pairs FILE", "your own pairs to score as well, without tuning on them")
     add_columns(parser)
     add(parser, "-k K", "default: powers of two, and all dimensions", type=int, nargs="+")
     add(parser, "--beta B", "default: 0 0.25 0.5 0.75 1", type=float, nargs="+")
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pairs] | None]:
-    """The pairs to tune on and those held out, each with a name."""
+    """The pairs to tune on and the held-out pairs, each with a name."""
     from jaxwhiten.datasets import load_sts, read_pairs
 
     if args.pairs:

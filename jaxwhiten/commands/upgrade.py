@@ -1,4 +1,4 @@
-"""`jaxwhiten upgrade INDEX --model NEW`: a better encoder over the index that is there."""
+"""`jaxwhiten upgrade INDEX --model NEW`: searches an existing index by a better encoder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.search import open_index
 from jaxwhiten.errors import InputError
 
-_AT_ONCE = 1024  # texts embedded between two moves of the bar
+_AT_ONCE = 1024  # texts embedded between two updates of the progress bar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "index", "a folder that `jaxwhiten index` wrote")
     add_model(parser, default=None)
-    add(parser, "--candidates C", "documents that the new encoder reads per query; default: 100", type=int)
-    add(parser, "--fill N", "embed so many more texts now; with the last the old vectors go", type=int, default=0)
+    add(parser, "--candidates C", "documents that the new encoder ranks per query; default: 100", type=int)
+    add(parser, "--fill N", "embed N more texts now; the last one removes the old vectors", type=int, default=0)
 
 
 def run(args: argparse.Namespace) -> None:

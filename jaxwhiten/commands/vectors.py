@@ -1,6 +1,6 @@
 """Vectors to files and pipes, block by block: NPY, Parquet and JSON lines.
 
-Codes are written as the bytes they are, with their code in a file beside them: codes.npy.code.safetensors.
+Codes are written as bytes, with their code in a file next to them: codes.npy.code.safetensors.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from jaxwhiten.errors import DataError, check_name, optional
 
 STDOUT = "-"
 ENDINGS = (".npy", ".parquet", ".jsonl")
-_CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # the file of a code, and the one of codes it belongs to
+_CODE, _CHECKSUM = ".code.safetensors", "codes_sha256"  # ending of a code's file; its entry for the codes' checksum
 
-# Takes the sentences of a block (None where there are none) and their vectors.
+# Takes the sentences of a block (None if there are none) and their vectors.
 Write = Callable[[Sequence[str] | None, np.ndarray], None]
 
 
 def check_output(path: str) -> str:
-    """The ending that says how vectors are written; `-` stands for JSON lines."""
+    """The ending that selects the format of vectors; `-` selects JSON lines."""
     ending = ".jsonl" if path == STDOUT else Path(path).suffix.lower()
     check_name(f"ending of the output {path}:", ending, ENDINGS)
     return ending
@@ -36,7 +36,7 @@ def check_output(path: str) -> str:
 
 @contextlib.contextmanager
 def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any = None) -> Iterator[Write]:
-    """Opens a file for any number of vectors, or of codes; it appears under its name when all were written."""
+    """Opens a file for any number of vectors or codes; it gets its name after all of them are written."""
     ending = check_output(path)
     if path == STDOUT:
         yield _json_lines(sys.stdout)
@@ -57,7 +57,7 @@ def vector_writer(path: str, dimension: int, dtype: np.dtype | type, code: Any =
 
 
 def _npy(file: BufferedIOBase, dimension: int, dtype: np.dtype) -> Iterator[Write]:
-    """Writes a header for no rows, the rows, and the header again: numpy leaves room in it for the number of rows."""
+    """Writes a header for no rows, the rows, and then the final header: numpy reserves room for the number of rows."""
 
     def header(rows: int) -> int:
         file.seek(0)
@@ -105,7 +105,7 @@ def _json_lines(file: Any) -> Write:
 
 
 def open_vectors(path: str) -> np.ndarray:
-    """Memory-maps a `.npy` file of vectors, or of codes with the code beside them."""
+    """Memory-maps a `.npy` file of vectors, or of codes whose code is in the file next to it."""
     try:
         array = io.map_array(path)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`jaxwhiten verify FOLDER`: proves an encoder's vectors by its own files, and beside sentence-transformers."""
+"""`jaxwhiten verify FOLDER`: checks an encoder's vectors against its own files, and against sentence-transformers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _PEER = "sentence-transformers"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(parser, "folder", "a model's folder, or a hub id")
-    add(parser, "--against PEER", f"{_PEER}: compare with its vectors, too; takes the extra parity", choices=[_PEER])
-    add(parser, "--texts FILE", "texts of your own for that comparison, read as encode reads its input")
+    add(parser, "--against PEER", f"{_PEER}: compare with its vectors, too; needs the extra parity", choices=[_PEER])
+    add(parser, "--texts FILE", "your own texts for that comparison, in a format that encode reads")
     add(parser, "--json", "one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the command; the exit code is 1 where a check fails."""
+    """Runs the command; the exit code is 1 if a check fails."""
     if args.texts and not args.against:
         raise InputError(f"--texts has nothing to be compared with: give --against {_PEER}, too.")
     texts = list(sentences(args.texts)) if args.texts else []

@@ -1,4 +1,4 @@
-"""Data sets: the STS tasks, NLI, the sample that ships with the package, and the user's own tables."""
+"""Data sets: STS tasks, NLI, retrieval data, the sample that ships with the package, and the user's own tables."""
 
 from jaxwhiten.datasets.examples import Examples, nli_examples, sts_examples, table_examples, text_examples, write_pairs
 from jaxwhiten.datasets.named import load_mrpc, load_retrieval

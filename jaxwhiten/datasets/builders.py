@@ -1,8 +1,8 @@
 """The STS tasks as a tensorflow-datasets builder: downloaded and prepared once, then read back.
 
-TensorFlow is never imported: records are written as array records and read with `as_data_source`. The downloads are
-this package's own, because the downloader and the extractor of tensorflow-datasets need TensorFlow. NLI and Quora have
-no builder: reading their text takes seconds, preparing and reading a million records takes minutes.
+TensorFlow is never imported: records are written as array records and read with `as_data_source`. This package has its
+own downloads, because the downloader and the extractor of tensorflow-datasets need TensorFlow. NLI and Quora have no
+builder: reading their text takes seconds, preparing and reading a million records takes minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import tensorflow_datasets as tfds  # noqa: E402
 
 
 class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """Scored sentence pairs, one config per task; pairs without a gold score are left out."""
+    """Scored sentence pairs, one config per task, without pairs that lack a gold score."""
 
     name = "sts"
     VERSION = tfds.core.Version("1.0.0")
@@ -37,7 +37,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
     def _info(self) -> Any:
         text = tfds.features.Text()
-        # Records hold floats as float32; as bytes the gold scores keep their float64 values.
+        # Records store floats as float32; encoded as bytes, the gold scores keep float64.
         score = tfds.features.Tensor(shape=(), dtype=np.float64, encoding="bytes")
         return tfds.core.DatasetInfo(
             builder=self,
@@ -69,7 +69,7 @@ class STSBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # ty
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences what tensorflow-datasets prints about its folders; its errors are still raised."""
+    """Silences the messages of tensorflow-datasets about its folders; its errors are still raised."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -102,7 +102,7 @@ def prepare(builder: STSBuilder, download_dir: PathLike) -> None:
 
 
 def read_prepared(builder: STSBuilder) -> STSTask:
-    """Reads every split of a prepared builder of one of `STS_TASKS` back, rows in the order of the files."""
+    """Reads every split of a prepared builder of one of `STS_TASKS`, with rows in the order of the files."""
     task = builder.builder_config.name
     splits = {}
     try:

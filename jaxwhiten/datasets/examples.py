@@ -28,7 +28,7 @@ NLI_FORMS = ("pairs", "triplets", "sentences")
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples; `classes` are the names of the classes, and `skipped` rows were left out.
+    """Training examples. `classes` are the names of the classes; `skipped` counts rows that were left out.
 
     Attributes:
       columns: Sentences by column name, in the order the objective takes them; all of equal length.
@@ -49,20 +49,20 @@ class Examples:
         return None if self.label is None else "class" if self.classes else "score"
 
     def take(self, count: int, seed: int = 0) -> Examples:
-        """At most `count` rows, drawn without replacement and kept in order."""
+        """At most `count` rows, drawn without replacement and kept in their order."""
         if count >= len(self):
             return self
         return self._rows(np.sort(np.random.default_rng(seed).choice(len(self), count, replace=False)))
 
     def hold_out(self, share: float, seed: int = 0) -> tuple[Examples, Examples]:
-        """Pairs to train on and pairs to search in, with no sentence on both sides.
+        """Splits rows into pairs to train on and pairs to search in, with no sentence on both sides.
 
-        Rows that have a sentence in common, in any column and up to case, stay together, and so do rows that are linked
-        by others; such groups are drawn at random.
+        Rows that share a sentence, in any column and ignoring case, stay together, also through chains of rows. These
+        groups are drawn at random.
 
         Raises:
-          InputError: A share of the groups that leaves a side empty; rows with labels or of one column, which do not
-            say what belongs together.
+          InputError: The share leaves a side empty; or the rows have labels or only one column, so that they do not say
+            which sentences belong together.
         """
         if self.label is not None or len(self.columns) < 2:
             raise InputError("Only rows of sentences that belong together, without labels, can be held out for search.")
@@ -81,14 +81,14 @@ class Examples:
 
 
 def linked_groups(rows: Int[np.ndarray, "columns n"]) -> Int[np.ndarray, " texts"]:
-    """The group of every text, of rows of their numbers: a chain of rows that share texts is one group."""
+    """The group of every text, from rows of text numbers: rows that share texts, also through others, form a group."""
     links = (np.repeat(rows[:1], len(rows), axis=0).ravel(), rows.ravel())
     texts = int(rows.max()) + 1
     return connected_components(coo_matrix((np.ones(rows.size, bool), links), shape=(texts, texts)), directed=False)[1]
 
 
 def sentence_key(text: str) -> str:
-    """What two spellings of a sentence have in common: its words without case."""
+    """A key that ignores case and white space, equal for two spellings of a sentence."""
     return " ".join(text.casefold().split())
 
 
@@ -98,7 +98,7 @@ def nli_examples(rows: NLIRows, form: str = "pairs") -> Examples:
     Args:
       rows: From `load_nli`.
       form: `"pairs"` of premise and hypothesis with their class; `"triplets"` of a premise, an entailed and a
-        contradicting hypothesis, without premises that lack either; or the distinct `"sentences"`.
+        contradicting hypothesis, for premises that have both; or the distinct `"sentences"`.
     """
     check_name("form of NLI examples", form, NLI_FORMS)
     if form == "sentences":
@@ -127,7 +127,7 @@ def sts_examples(pairs: Pairs, low: int | float = 0.0, high: int | float = 5.0, 
 
     Args:
       pairs: One split of an `STSTask`.
-      low, high: The gold scores that are mapped to 0 and 1.
+      low, high: The gold scores that map to 0 and 1.
       form: `"pairs"` with their scores, or the distinct `"sentences"`.
     """
     check_name("form of STS examples", form, ("pairs", "sentences"))
@@ -142,7 +142,7 @@ def text_examples(where: PathLike, *, split: bool = False, skip_bad_rows: bool =
 
     Args:
       where: A `.txt` or `.txt.gz` file, a folder of such files, or a pattern with `*`.
-      split: Whether to split lines after `.`, `!` or `?` where a capital letter or a digit follows.
+      split: Whether to split lines after `.`, `!` or `?` if a capital letter or a digit follows.
       skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
 
     Raises:
@@ -175,7 +175,7 @@ def table_examples(
       columns: Names of the sentence columns, in the order the objective takes them.
       label: Name of the label column, if any.
       classes: The labels in class order, as written in the file; empty if the label is a score.
-      score_range: The scores that are mapped to 0 and 1.
+      score_range: The scores that map to 0 and 1.
       skip_bad_rows: Whether to skip and count bad rows, instead of raising an error.
 
     Raises:
@@ -206,7 +206,7 @@ def table_examples(
 
 
 def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[int | float, int | float]) -> float:
-    """The label as a class number or a score in [0, 1]; a `ValueError` says what is wrong with it."""
+    """The label as a class number or a score in [0, 1]; `ValueError` with a description if it is invalid."""
     text, (low, high) = str(value), score_range
     if codes:
         if text not in codes:
@@ -222,7 +222,7 @@ def _label(name: str, value: Any, codes: Mapping[str, int], score_range: tuple[i
 
 
 def write_pairs(path: PathLike, examples: Examples) -> None:
-    """Writes the first two columns as duplicates in Quora's columns, for `load_retrieval`."""
+    """Writes the first two columns as pairs of duplicates in Quora's format, for `load_retrieval`."""
     number: dict[str, int] = {}
     lines = ["\t".join(COLUMNS)]
     for row, pair in enumerate(zip(*list(examples.columns.values())[:2], strict=True)):

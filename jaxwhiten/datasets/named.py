@@ -1,7 +1,7 @@
-"""Retrieval data by name: Quora's duplicate questions, MRPC, docstrings of Python's library, or one's own files.
+"""Retrieval data by name: Quora's duplicate questions, MRPC, docstrings of Python's library, or the user's files.
 
 References:
-  Su et al. 2021 (BERT-whitening), section 4.4: Quora. Its data are under Quora's terms of use (non-commercial).
+  Su et al. 2021 (BERT-whitening), section 4.4: Quora. The data are under Quora's terms of use (non-commercial).
   Dolan & Brockett 2005, "Automatically constructing a corpus of sentential paraphrases": MRPC.
 """
 
@@ -35,14 +35,14 @@ def load_retrieval(name: str, data_dir: PathLike | None = None) -> RetrievalData
 
     Args:
       name: `"quora"`, `"mrpc"`, `"pydocs"`, or the path of a folder or file (`read_own`).
-      data_dir: For Quora, a folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), itself or in a subfolder
-        `quora`; for MRPC, a SentEval-style folder: the one that holds `downstream/MRPC`, or `downstream`, or `MRPC`
-        itself. By default `$JAXWHITEN_DATA_DIR`; where that holds no Quora file, it is downloaded once and kept in the
-        cache. Ignored by `pydocs` and files.
+      data_dir: For Quora, a folder that holds `quora_duplicate_questions.tsv` (or `.tsv.gz`), directly or in a
+        subfolder `quora`. For MRPC, a SentEval-style folder: the one that holds `downstream/MRPC`, or `downstream`, or
+        `MRPC` itself. By default `$JAXWHITEN_DATA_DIR`; without a Quora file there, Quora is downloaded once and kept
+        in the cache. Ignored by `pydocs` and files.
 
     Returns:
-      The data: 299,364 documents and 290,654 queries of Quora; train and test of MRPC together, whose first sentences
-      are the queries and second ones the documents.
+      The data. Quora has 299,364 documents and 290,654 queries. MRPC joins train and test; the first sentences are the
+      queries and the second sentences the documents.
 
     Raises:
       DataNotFoundError: The data is not on this machine and cannot be downloaded.
@@ -77,7 +77,7 @@ def _load_quora(data_dir: PathLike | None) -> RetrievalData:
 
 
 def load_mrpc(data_dir: PathLike | None = None) -> dict[str, Pairs]:
-    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0; `data_dir` is that of `load_retrieval`."""
+    """MRPC as scored pairs, `train` and `test`: 1 for a paraphrase, else 0. `data_dir` is as for `load_retrieval`."""
     splits = {}
     for split, rows in _mrpc_splits(data_dir):
         same = np.array([row[4] for row in rows], np.float64)
@@ -117,4 +117,4 @@ RETRIEVAL: Mapping[str, Callable[[PathLike | None], RetrievalData]] = {
     "mrpc": lambda data_dir: from_pairs("mrpc", (row for _, rows in _mrpc_splits(data_dir) for row in rows)),
     "pydocs": lambda _: load_pydocs(),
 }
-"""Retrieval data by name; each is called with the folder to look in."""
+"""Loaders of retrieval data by name; each takes the folder to look in."""

@@ -26,7 +26,7 @@ from jaxwhiten.io import PathLike, cache_dir
 
 LABELS = ("entailment", "neutral", "contradiction")
 
-# Integers follow the order the hub's data sets use, which is that of LABELS.
+# Integer labels follow the order of the hub's data sets, which is the order of LABELS.
 _TWO_CLASSES, _NO_CLASS, _UNKNOWN = -1, -2, -3
 _CODES: dict[Any, int] = {name: code for code, name in enumerate(LABELS)}
 _CODES |= dict.fromkeys(("not_entailment", "non_entailment", "not entailment", "non-entailment"), _TWO_CLASSES)
@@ -43,7 +43,7 @@ _PREFERRED_FORMATS = (".tsv", ".jsonl", ".txt", ".csv", ".parquet")
 
 @dataclass(frozen=True)
 class NLISource:
-    """One file that rows were read from, by the name that `load_nli` takes: rows kept, and rows dropped by reason."""
+    """One file of rows, by its name in `load_nli`: the number of rows kept, and of rows dropped for each reason."""
 
     name: str
     path: str
@@ -58,7 +58,7 @@ class NLIRows:
     Attributes:
       label: 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
       source: Name of the source of each row.
-      sources: The files read, with rows kept and dropped.
+      sources: The files read, with numbers of rows kept and dropped.
       left_out: Files that were recognised but not read, and why.
     """
 
@@ -74,11 +74,11 @@ class NLIRows:
 
     @property
     def dropped(self) -> int:
-        """Rows left out of all sources, for whatever reason."""
+        """The number of rows dropped from all sources, for any reason."""
         return sum(sum(source.dropped.values()) for source in self.sources)
 
     def summary(self) -> str:
-        """One line per source: rows kept, rows dropped and why."""
+        """One line per source: rows kept, rows dropped, and the reasons."""
         lines = []
         for source in self.sources:
             reasons = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items())
@@ -88,7 +88,7 @@ class NLIRows:
 
 
 def _candidates(data_dir: Path) -> dict[str, Path]:
-    """Files below a folder that may hold NLI rows, by source name; of several formats the preferred one."""
+    """Files below a folder that may hold NLI rows, by source name; if there are several formats, the preferred one."""
     inside = (data_dir / name for name in ("nli", "NLI", "downstream/nli", "downstream/NLI"))
     root = next((folder for folder in inside if folder.is_dir()), data_dir)
     found: dict[str, list[Path]] = {}
@@ -120,7 +120,7 @@ def _columns(path: Path) -> dict[str, str] | None:
 
 
 def _contained(names: Sequence[str]) -> dict[str, str]:
-    """Sources whose rows are also in another source: name -> the other's name."""
+    """Sources whose rows another source contains, each with the name of that source."""
     result = {}
     whole = next((name for name in names if name.rpartition("/")[2].lower() == "allnli"), None)
     for name in names:
@@ -134,7 +134,7 @@ def _contained(names: Sequence[str]) -> dict[str, str]:
 
 
 def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Sources to read, and those left out with the reason."""
+    """Sources to read, and the other sources with the reason why they are not read."""
     if sources is None:
         contained = _contained(names)
         left_out = {name: f"its rows are in {other}" for name, other in contained.items()}
@@ -147,7 +147,7 @@ def _choose(names: Sequence[str], sources: Sequence[str] | None) -> tuple[list[s
 
 
 def _overlap(path: Path) -> np.ndarray:
-    """Line numbers (from 1) that the list beside a file marks as overlapping an evaluation set."""
+    """Line numbers (from 1) of a file that its `X.overlap_lines.txt` marks as overlapping an evaluation set."""
     listed = path.with_name(f"{split_name(path)[0]}.overlap_lines.txt")
     if not listed.is_file():
         return np.zeros(0, np.int64)
@@ -159,7 +159,7 @@ def _overlap(path: Path) -> np.ndarray:
 
 
 def _codes(table: Table, labels: Sequence[str | int | float], skip_bad_rows: bool) -> np.ndarray:
-    """Label codes: 0 to 2, or a negative code for labels that are none of the three classes."""
+    """Label codes: 0 to 2, or a negative code for labels outside the three classes."""
     codes = np.array(
         [_UNKNOWN if isinstance(label, bool) else _CODES.get(label, _UNKNOWN) for label in labels], dtype=np.int8
     )
@@ -178,13 +178,13 @@ def _split_of(text: str) -> str:
 def _read_source(
     name: str, path: Path, columns: Mapping[str, str], rules: Mapping[str, Any]
 ) -> tuple[NLISource, list[str], list[str], np.ndarray]:
-    """A file, and its premises, hypotheses and labels that the rules, arguments of `load_nli`, keep."""
+    """Reads a file: its summary, and the premises, hypotheses and labels that pass the rules (see `load_nli`)."""
     skip_bad_rows, splits = rules.get("skip_bad_rows", False), rules.get("splits")
     table = read_table(path, columns, skip_bad_rows=skip_bad_rows)
     codes = _codes(table, table["label"], skip_bad_rows)
     premise, hypothesis = table["premise"], table["hypothesis"]
     empty = [not str(p).strip() or not str(h).strip() for p, h in zip(premise, hypothesis, strict=True)]
-    # Each reason counts only rows that no earlier reason took.
+    # A row that several reasons apply to is counted for the first.
     reasons: dict[str, np.ndarray] = {}
     if splits is not None:
         names = table.get("split", [name.rpartition("/")[2]] * len(codes))
@@ -247,25 +247,25 @@ def load_nli(
     Recognised files are `AllNLI.tsv`, SNLI and MultiNLI as JSON lines or TSV, and any table in a folder named `nli`
     whose header names a premise (or sentence1), a hypothesis (or sentence2) and a label (or gold_label); each plain or
     gzipped.
-    Sources contained in another one are left out: SNLI and MultiNLI beside AllNLI, `original_X` beside
+    A source that another source contains is not read: SNLI and MultiNLI if there is AllNLI, `original_X` if there is
     `all_combined_X`. Rows without an agreed label (`-`, -1) and rows with an empty sentence are dropped and counted.
 
     Args:
-      data_dir: The folder that holds `nli`, or `nli` itself. By default `$JAXWHITEN_DATA_DIR`. Where there are no NLI
+      data_dir: The folder that holds `nli`, or `nli` itself. By default `$JAXWHITEN_DATA_DIR`. If there are no NLI
         files, AllNLI is downloaded once and kept in the cache.
-      exclude_overlap: Whether to leave out the lines that `X.overlap_lines.txt` beside a file `X.tsv` lists (counted
-        from 0, header included): they contain a sentence of an evaluation set.
+      exclude_overlap: Whether to drop rows that contain a sentence of an evaluation set. `X.overlap_lines.txt` in the
+        folder of a file `X.tsv` lists their lines, counted from 0 with the header included.
       sources: Names of the sources to read, in this order; by default all.
       splits: Which of `"train"`, `"dev"` and `"test"` to read; by default all. The column `split` names the split of
         each row, or else the file name does.
-      two_way: What to do with rows labelled only as not entailed: `"drop"` them, since they belong to none of the
-        three classes, or `"keep"` them with label -1, for uses that need no label.
-      skip_bad_rows: Whether bad rows are dropped and counted, instead of refused.
+      two_way: `"drop"` drops rows labelled only as not entailed, because they belong to none of the three classes.
+        `"keep"` keeps them with label -1, for uses that need no label.
+      skip_bad_rows: Whether bad rows are dropped and counted, instead of raising an error.
 
     Raises:
-      InputError: An unknown source, split or `two_way`, or two sources of which one contains the other.
-      DataNotFoundError: No files and no network.
-      DataError: A bad file; the message names file and line.
+      InputError: A source, split or `two_way` is unknown, or one of the sources contains another.
+      DataNotFoundError: There are no files, and the download fails.
+      DataError: A file is bad; the message names file and line.
     """
     sources = [sources] if isinstance(sources, str) else sources
     splits = [splits] if isinstance(splits, str) else splits

@@ -20,7 +20,7 @@ from jaxwhiten.io import PathLike
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sentence pairs of one split, each with its gold score and the subset that it comes from."""
+    """Sentence pairs of one split, each with its gold score and its subset."""
 
     sentence1: list[str]
     sentence2: list[str]
@@ -33,7 +33,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class STSTask:
-    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split, for STS-B and SICK-R also `train` and `dev`."""
+    """A task of `STS_TASKS` or `"sts_sample"`: pairs by split. STS-B and SICK-R also have `train` and `dev`."""
 
     name: str
     splits: Mapping[str, Pairs]
@@ -78,7 +78,7 @@ def _single(name: str, layout: str, folder: str, files: dict[str, tuple[str, int
     return TaskSpec(name, layout, folder, counts, {split: file for split, (file, _) in files.items()}, low)
 
 
-# One number: rows, all of them scored. Two numbers: rows, scored rows.
+# One number counts rows that are all scored. Two numbers count rows and scored rows.
 _SPECS = (
     _sts(12, {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}),
     _sts(13, {"FNWN": 189, "headlines": 750, "OnWN": 561}),

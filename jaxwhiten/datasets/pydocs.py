@@ -1,6 +1,6 @@
 """The docstrings of Python's standard library as retrieval data: real texts that need no download.
 
-The first sentence of a docstring is the query, the rest its document. Sources are parsed, never imported.
+The first sentence of a docstring is a query, the rest its document. Sources are parsed, never imported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_BYTES = 2 << 20
 _MIN_WORDS = 3
 _WORD = re.compile(r"[^\W\d_]{2,}")
-# A sentence ends at a blank line, or at a full stop before something that can start the next one.
+# A sentence ends at a blank line, or at a full stop before a possible start of the next sentence.
 _END = re.compile(r"""\n\s*\n|(?<=[.!?])["')\]]*\s+(?=["'(`*\[]*[A-Z])""")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|resp|[A-Z])\.$")
 
@@ -37,8 +37,8 @@ def load_pydocs(folder: PathLike | None = None) -> RetrievalData:
       folder: A folder of Python sources; by default the standard library of the running Python.
 
     Returns:
-      The data, in the order of module names and lines. Equal first sentences are merged into one query, whose gold
-      are the documents of all of them; equal documents are merged, too.
+      The data, in the order of module names and lines. Equal first sentences are merged into one query with all their
+      documents as gold; equal documents are merged, too.
     """
     root = Path(folder or sysconfig.get_paths()["stdlib"])
     counts: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _docstrings(path: Path) -> Iterator[str]:
-    """The docstrings of a file in the order of their lines; none if the file does not parse."""
+    """The docstrings of a file in the order of their lines; nothing if the file does not parse."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             return

@@ -1,7 +1,7 @@
 """The public addresses of the data, and safe downloading and unpacking.
 
-Archives are not unpacked as a whole. Only regular files that match a wanted path are copied, to a name from the list
-of wanted files rather than from the archive, so absolute paths, `..`, links and devices have no effect. The sizes of
+An archive is never unpacked as a whole. Only regular files that match a wanted path are copied, and they get a name
+from the list of wanted files, so absolute paths, `..`, links and devices in the archive have no effect. The sizes of
 members and downloads are bounded.
 """
 
@@ -50,7 +50,7 @@ def _reason(error: Exception) -> str:
 
 
 def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD) -> Path:
-    """Downloads a file atomically, unless it exists already; errors call it by `what` it is."""
+    """Downloads a file atomically, unless it exists already; `what` describes the file in errors."""
     path = Path(path)
     if path.is_file():
         return path
@@ -83,13 +83,13 @@ def fetch(url: str, path: PathLike, what: str, *, max_bytes: int = MAX_DOWNLOAD)
 
 
 def extract(archive: PathLike, folder: PathLike, wanted: Iterable[str]) -> None:
-    """Copies the wanted files, and only those, from an uncompressed tar archive to a folder.
+    """Copies only the wanted files from an uncompressed tar archive to a folder.
 
-    A member matches the wanted relative path that its own path equals or ends with.
+    A member matches a wanted relative path if its own path equals it or ends with it.
     """
     archive, folder, missing = Path(archive), Path(folder), set(wanted)
     try:
-        # Mode "r:" takes no compression, so a member's header cannot unpack to more than the archive's own size.
+        # Mode "r:" accepts no compression, so no member can unpack to more than the archive's own size.
         with tarfile.open(archive, "r:") as tar:
             for number, member in enumerate(tar):
                 if number >= MAX_MEMBERS:
@@ -128,7 +128,7 @@ def wanted_files(specs: Iterable[TaskSpec]) -> list[str]:
 def senteval_folder(download_dir: PathLike) -> Path:
     """A SentEval-style folder with the STS tasks and SICK, downloaded and unpacked unless it exists already.
 
-    The archive is deleted in any case, so that the next run downloads an invalid one again.
+    The archive is always deleted, so that after an invalid one the next run downloads it again.
     """
     url = os.environ.get(SENTEVAL_URL_VARIABLE) or SENTEVAL_URL
     root = Path(download_dir) / f"senteval-{content_key(url)}"

@@ -1,4 +1,4 @@
-"""Retrieval data: documents, queries and the relevant documents of each query, from pairs or a folder as BEIR's.
+"""Retrieval data: documents, queries and the relevant documents of each query, from pairs or a BEIR folder.
 
 References:
   Su et al. 2021 (BERT-whitening), section 4.4: the Quora protocol that `from_pairs` follows.
@@ -21,7 +21,7 @@ from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
-# A quoted question may span lines; a quotation mark left open for longer than this is a stray one.
+# A quoted question may span lines; a quotation mark still open after this many lines is a stray one.
 _MAX_LINES_PER_ROW = 16
 _EXAMPLES = 5
 
@@ -36,7 +36,7 @@ class RetrievalData:
       document_ids, query_ids: Ids in the source.
       gold: Indices of the relevant documents of each query; many queries have none.
       counts: Statistics of the source: rows, malformed rows, ids with two texts, empty texts, queries without gold.
-      conflicts: Examples of ids with different texts, of which the first was kept.
+      conflicts: Examples of ids with different texts; the first text was kept.
     """
 
     name: str
@@ -51,7 +51,7 @@ class RetrievalData:
 
 @dataclass
 class _Side:
-    """Texts by id; the first text of an id is kept, later different ones are conflicts."""
+    """Texts by id; the first text of an id is kept, and a different later text is a conflict."""
 
     kind: str
     number: dict[str, int] = field(default_factory=dict)
@@ -72,9 +72,9 @@ def from_pairs(
 ) -> RetrievalData:
     """Builds retrieval data from question pairs, following the paper.
 
-    The first questions are the queries, the second ones the documents, both keyed by id with the first text of an id.
-    The gold of a query are the documents of its rows marked as duplicates. Empty texts are replaced by `"."` and
-    counted, beside the `counts` of the reader. `corpus` has ids and texts of documents, also of such as no row names.
+    The first questions are the queries and the second questions the documents, both by id with the first text of an id.
+    The gold of a query are the documents of its rows marked as duplicates. Empty texts become `"."` and are counted, in
+    addition to the `counts` of the reader. `corpus` gives ids and texts of documents, which need not occur in a row.
     """
     queries, documents = _Side("query"), _Side("document")
     for key, text in corpus:
@@ -112,9 +112,9 @@ def from_pairs(
 def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
     """Reads a file of question pairs in Quora's columns: tab-separated, with a header, plain or gzip.
 
-    Rows with another number of columns, an empty id, a label other than 0 and 1, or invalid text are left out and
-    counted as malformed. A field that starts with a quotation mark may be quoted, and then hold tabs and line ends, or
-    not; such files contain both. The data set is named after the file by default.
+    Rows with a wrong number of columns, an empty id, a label other than 0 and 1, or invalid text are dropped and
+    counted as malformed. A field that starts with a quotation mark may be quoted, and then may hold tabs and line ends,
+    or it may be a plain field; such files contain both. By default the data set is named after the file.
     """
     path = Path(path)
     bad = BadRows(path, skip=True)
@@ -145,11 +145,12 @@ def read_pairs_file(path: PathLike, name: str | None = None) -> RetrievalData:
 def read_own(path: PathLike) -> RetrievalData:
     """Reads a folder in BEIR's form, a table with the columns `query` and `document`, or a file in Quora's columns.
 
-    BEIR's folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or one other file of judgements; queries
-    without judgements are left out. A row of a table names a relevant document of a query, unless its `label` is 0.
+    A BEIR folder has `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, or a single other file of judgements;
+    queries without judgements are ignored. A row of a table names a relevant document of a query, unless its `label` is
+    0.
 
     Raises:
-      DataError: A file is missing or damaged, or names a text that is not there; the message names file and line.
+      DataError: A file is missing or damaged, or a judgement names a missing text; the message names file and line.
     """
     path = Path(path)
     if path.is_dir():
@@ -178,7 +179,7 @@ def _read_beir(folder: Path) -> RetrievalData:
 
 
 def _by_id(path: Path) -> dict[str, str]:
-    """Texts, behind their titles, by their ids."""
+    """Texts by id; a title goes in front of its text."""
     names = (*({"title"} & set(read_header(path))), "text")
     table = read_table(path, {name: name for name in ("_id", *names)})
     rows = zip(table["_id"], *(table.texts(name) for name in names), strict=True)

@@ -1,7 +1,7 @@
-"""Reads STS and SICK from a SentEval-style folder, every file checked against the protocol's row counts; the sample.
+"""Reads STS and SICK from a SentEval-style folder and checks row counts against the protocol; also reads the sample.
 
 References:
-  Conneau and Kiela 2018, SentEval; the folder layout is that of its `data/downstream`.
+  Conneau and Kiela 2018, SentEval; the folders are laid out as in its `data/downstream`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Row = tuple[str, str, float]
 
 
 def task_folder(spec: TaskSpec, data_dir: PathLike) -> Path | None:
-    """A task's folder below the one that holds `downstream`, or `downstream` itself, or its `STS`; None if missing."""
+    """A task's folder, found from the folder above `downstream`, `downstream` itself or its `STS`; None if missing."""
     root = Path(data_dir)
     inside = spec.folder.removeprefix("STS/")
     candidates = [root / middle / spec.folder for middle in ("", "downstream", "data/downstream")]
@@ -102,7 +102,7 @@ def _read_table(spec: TaskSpec, path: Path, count: Count) -> list[Row]:
 
 
 def read_split(spec: TaskSpec, folder: PathLike, split: str) -> Pairs:
-    """Reads one split from a task's folder, subset after subset; pairs without a gold score are left out."""
+    """Reads one split from a task's folder, subset after subset, without pairs that lack a gold score."""
     folder = Path(folder)
     rows: list[Row] = []
     subsets: list[str] = []
@@ -130,7 +130,7 @@ def read_task(spec: TaskSpec, data_dir: PathLike) -> STSTask:
 
 
 def load_sample() -> STSTask:
-    """The pairs that ship with the package, for demo and tests: one split `test`, whose subsets are its genres."""
+    """The pairs that ship with the package, for demo and tests: one split `test`, with the genres as subsets."""
     with resources.as_file(resources.files("jaxwhiten.datasets") / f"{SAMPLE}.tsv") as path:
         table = read_table(path)
     score = np.array(table["score"], np.float64)

@@ -1,4 +1,4 @@
-"""Scored pairs: the STS tasks by name, from a folder or downloaded, and tables of one's own."""
+"""Scored pairs: the STS tasks by name, from a folder or downloaded, and the user's own tables."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def load_sts(task: str, data_dir: PathLike | None = None) -> STSTask:
         default `$JAXWHITEN_DATA_DIR`; if that is unset too, the data is downloaded once and kept in the cache.
 
     Returns:
-      The task; only pairs with a gold score.
+      The task, with only the pairs that have a gold score.
 
     Raises:
-      DataNotFoundError: Neither a folder nor a network.
+      DataNotFoundError: The data is not in a folder, and cannot be downloaded.
       DataError: A file is truncated, shifted, mis-encoded or mis-counted; the message names file and line.
     """
     if task == SAMPLE:
@@ -47,8 +47,8 @@ def read_pairs(path: PathLike, columns: Sequence[str] = ()) -> Pairs:
 
     Args:
       path: A `.tsv`, `.csv`, `.jsonl` or `.parquet` file.
-      columns: Names of both sentences and of the score; by default `sentence1`, `sentence2` and `score`, or the three
-        columns that there are, the score last. The first line is a row if its third of three cells is a number.
+      columns: Names of both sentences and of the score. By default `sentence1`, `sentence2` and `score`, or the columns
+        of a table of three, the score last. A first line whose third of three cells is a number is a row, not a header.
 
     Raises:
       DataError: A column is missing, or a score is not a number; the message names the line.

@@ -1,7 +1,7 @@
 """User tables with named columns: TSV, CSV, JSON lines and Parquet.
 
-TSV is split on tabs without quoting, as the common corpora are written; CSV has the usual quotes; gzip is recognised
-by its content. Bad rows are refused with file and line, or counted and left out.
+TSV is split on tabs without quoting, as common corpora are written; CSV has the usual quotes; gzip is recognised by its
+content. Bad rows raise an error with file and line, or are counted and dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HELP = "Give the column names of this file."
 
 
 class Table(dict[str, list[Any]]):
-    """Columns by name, with the line (Parquet: row) of the file that each row is from, and the bad rows left out."""
+    """Columns by name, with the line (Parquet: row) of each row in the file, and the number of bad rows dropped."""
 
     def __init__(self, columns: Mapping[str, list[Any]], path: Path, lines: np.ndarray, skipped: int):
         super().__init__(columns)
@@ -43,7 +43,7 @@ class Table(dict[str, list[Any]]):
         return f"{self.path}, line {self.lines[row]}"
 
     def numbers(self, column: str) -> np.ndarray:
-        """A column in float64; DataError names the line of what is not a number."""
+        """A column in float64; DataError names the line of a value that is not a number."""
         found = np.empty(len(self.lines))
         for row, value in enumerate(self[column]):
             try:
@@ -53,7 +53,7 @@ class Table(dict[str, list[Any]]):
         return found
 
     def texts(self, column: str) -> list[str]:
-        """A column of texts; DataError names the line of what is none."""
+        """A column of texts; DataError names the line of a value that is not text."""
         for row, value in enumerate(self[column]):
             if not isinstance(value, str):
                 raise DataError(f"{self.where(row)}: {column} is {value!r:.40}, not text.")
@@ -100,7 +100,7 @@ def _csv_rows(path: Path, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
             bad(last, f"not valid CSV ({error})")
 
 
-# A reader takes the columns to read (None for all) and yields their names, then the line and the values of every row.
+# A reader takes the columns to read (None for all); it yields their names, then line and values of every row.
 Reader = Generator[Any, None, None]
 
 
@@ -164,8 +164,8 @@ _TOO_LONG = object()
 
 
 def _cells(pa: Any, column: Any) -> list[Any]:
-    """The values of a column, with `_TOO_LONG` for texts of more than `MAX_LINE_BYTES` characters."""
-    column.validate(full=True)  # the indices of a damaged file can lie outside its dictionary
+    """The values of a column; `_TOO_LONG` replaces texts of more than `MAX_LINE_BYTES` characters."""
+    column.validate(full=True)  # in a damaged file, indices may lie outside the dictionary
     if not pa.types.is_dictionary(column.type):
         return column.to_pylist()
     texts = [
@@ -182,7 +182,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None, bad: BadRows) -> Re
     types = pa.types
     accepted = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean)
     try:
-        # Read as a dictionary, a column holds a text that many rows share only once.
+        # As a dictionary, a column holds repeated texts only once.
         texts = [field.name for field in pq.read_schema(path) if types.is_string(field.type)]
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             schema = file.schema_arrow
@@ -223,7 +223,7 @@ def _read(path: Path, columns: Sequence[str] | None, bad: BadRows, format: str |
 
 
 def read_header(path: PathLike, format: str | None = None) -> list[str]:
-    """Column names of a table, read from its first line (JSON lines: the keys of the first object)."""
+    """Column names of a table, from its first line (JSON lines: the keys of the first object)."""
     with contextlib.closing(_read(Path(path), None, BadRows(path), format)) as rows:
         return next(rows)
 
@@ -231,7 +231,7 @@ def read_header(path: PathLike, format: str | None = None) -> list[str]:
 def table_rows(
     path: PathLike, columns: Sequence[str], format: str | None = None, bad: BadRows | None = None
 ) -> Iterator[tuple[int, Sequence[Any]]]:
-    """Yields each row's line in the file and its values in the order of the columns, in bounded memory."""
+    """Yields, in bounded memory, each row's line in the file and its values in the order of the columns."""
     rows = _read(Path(path), columns, bad or BadRows(path), format)
     next(rows)
     yield from rows
@@ -244,11 +244,11 @@ def read_table(
     skip_bad_rows: bool = False,
     header: Sequence[str] = (),
 ) -> Table:
-    """Reads named columns of a table; rows of TSV and CSV may lack columns at the end that are not read.
+    """Reads named columns of a table; a row of TSV or CSV may be short if the columns read are there.
 
     Args:
       path: A `.tsv`, `.txt` (tabs), `.csv`, `.jsonl` or `.parquet` file; all but Parquet also gzipped.
-      columns: From name in the result to name in the file; by default all columns under their own names.
+      columns: Maps names in the result to names in the file; by default all columns under their own names.
       skip_bad_rows: Whether to skip bad rows and count them in `skipped`, instead of raising an error.
       header: Column names of a TSV or CSV file whose first line is a row.
 

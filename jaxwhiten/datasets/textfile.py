@@ -1,8 +1,8 @@
 """Lines of untrusted text files: gzip, byte-order mark, line ends, encoding and limits, in one place.
 
-Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. Lines that are not
-clean UTF-8 text are refused with file and line number, or skipped and counted. Only `\\n` and `\\r\\n` end a line: the
-other line ends of `str.splitlines` occur inside sentences.
+Every reader of this package uses `numbered_lines`; a `Corpus` is files with one passage per line. A line that is not
+clean UTF-8 text raises an error with file and line number, or is skipped and counted. Only `\\n` and `\\r\\n` end a
+line, because the other line ends of `str.splitlines` occur inside sentences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxwhiten.io import PathLike
 TEXT_ENDINGS = (".txt", ".txt.gz")
 MAX_LINE_BYTES = 16 << 20
 MAX_SMALL_BYTES = 256 << 20
-# A gzip file is refused if it unpacks to more than this and to this many times its size; text packs 3 to 20 times.
+# A gzip file is refused if it unpacks to more than both limits: these bytes, and this ratio (text packs 3 to 20 times).
 MAX_UNPACKED, _MAX_RATIO = 256 << 20, 200
 _MAX_SMALL_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
@@ -36,7 +36,7 @@ class BadRows:
     path: PathLike
     skip: bool = False
     count: int = 0
-    tell: Callable[[], int] = lambda: 0  # of a file of lines: the byte behind the row that was read last
+    tell: Callable[[], int] = lambda: 0  # for a file of lines: the offset after the row that was read last
 
     def __call__(self, line: int, reason: str) -> None:
         """Counts a bad row, or raises `DataError` with file and line (from 1)."""
@@ -50,8 +50,8 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """Yields the lines of a text file, plain or gzip, without their ends, each with its number from 1.
 
-    Memory is bounded by `max_line`, in bytes, for any file. `start` is the line behind which to begin, and its end in
-    bytes, by the `tell` of `bad`.
+    Memory is bounded by `max_line` bytes for any file. `start` continues after a line: its number, and the offset of
+    its end as reported by `bad.tell`.
     """
     path, number, bad = Path(path), 1, bad or BadRows(path)
     try:
@@ -81,10 +81,10 @@ def lines_of(
     most: int = sys.maxsize,
     before: int = 0,
 ) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` of a file that is open, as they come; one of more than `most` bytes is refused.
+    """`numbered_lines` for an open file; more than `most` bytes raise a DataError.
 
-    A byte-order mark is dropped. What is left of a line that is too long is read in parts and not kept. `before` is the
-    number of lines before these.
+    A byte-order mark is dropped. A line that is too long is read in parts, which are discarded. `before` is the number
+    of lines before these.
     """
     number, total, rest = before, 0, False
     while part := readline(max_line + 1):
@@ -180,11 +180,11 @@ class Corpus:
             yield block
 
     def train_blocks(self, size: int, share: float) -> Iterator[list[str]]:
-        """Yields the lists of `blocks` without the passages held out, see `held_out`."""
+        """Yields the lists of `blocks` without the passages that `held_out` selects."""
         for block in self.blocks(size):
             yield [passage for passage in block if not held_out(passage, share)]
 
 
 def held_out(passage: str, share: float) -> bool:
-    """Whether a passage is held out, decided by a hash of its text, so that duplicates are on the same side."""
+    """Whether a passage is held out, decided by a hash of its text, so that duplicates fall on the same side."""
     return zlib.crc32(passage.encode("utf-8", "replace")) < share * 2**32

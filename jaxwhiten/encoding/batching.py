@@ -1,13 +1,13 @@
-"""Which sentences go into which batch: static shapes, a token budget, and one of two layouts.
+"""Assigns sentences to batches: static shapes, a token budget, and one of two layouts.
 
-Packed batches, for CPUs. Sentences are sorted by length, longest first, and cut into batches of as many tokens as the
-budget allows. All but attention is computed on a batch's tokens alone, one sentence after the other; for attention they
-are padded to the next length of a fixed ladder. Padding therefore costs little, and there are about as many shapes as
-rungs; a device program is compiled once for each.
+Packed batches are for CPUs. Sentences are sorted by length, longest first, and cut into batches of as many tokens as
+the budget allows. Everything except attention is computed on the tokens alone; for attention, sentences are padded to
+the next length of a fixed ladder. Padding therefore costs little. There are about as many shapes as rungs, and one
+device program is compiled for each.
 
-Several sentences in a row, for accelerators. Where a device is fast enough to wait for its memory, what counts is the
-bytes that a layer reads. Rows of 128 hold short sentences one after the other, told apart by segment: no token-wise
-layer sees padding, attention needs no tokens moved, and one program serves every length.
+Rows with several sentences are for accelerators, which are fast enough to wait for memory: the bytes that a layer reads
+decide the time. Rows of 128 tokens hold short sentences one after the other, separated by segment numbers. No
+token-wise layer sees padding, attention does not move tokens, and one program serves every length.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from jaxtyping import Int
 
 from jaxwhiten.text import TokenIds
 
-ROW = 128  # what the matrix units of TPUs and the kernels of attention take
-SLOTS = 16  # sentences in a row at most: vectors there is room for
+ROW = 128  # the size for matrix units of TPUs and for attention kernels
+SLOTS = 16  # maximum number of sentences in a row, each with room for its vector
 # Tokens per batch on each device. On a CPU small batches stay in the cache; accelerators want large ones.
 _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
 
@@ -32,10 +32,10 @@ class Batch:
     """One batch.
 
     Attributes:
-      rows: The sentences' indices, longest first; with several devices they are dealt out in turn.
-      height: Sentences there is room for, on all devices together.
-      length: What they are padded to for attention.
-      tokens: Tokens there is room for elsewhere, on all devices together; height × length leaves all padding in.
+      rows: Indices of the sentences, longest first; they are dealt out to several devices in turn.
+      height: Room for sentences, on all devices together.
+      length: Length to which sentences are padded for attention.
+      tokens: Room for tokens outside attention, on all devices together; height × length keeps all padding.
     """
 
     rows: Int[np.ndarray, " rows"]
@@ -45,17 +45,17 @@ class Batch:
 
     @property
     def vectors(self) -> Int[np.ndarray, " rows"] | slice:
-        """Where among a batch's vectors those of its sentences stand."""
+        """The positions of the sentences' vectors among all vectors of the batch."""
         return slice(len(self.rows))
 
     def halved(self, lengths: Int[np.ndarray, " n"], multiple: int = 1) -> list[Batch]:
-        """The batch as several of half its height, in the same order; one batch where it cannot be split."""
+        """The batch as several of half its height, in the same order; one batch if it cannot be split."""
         height = max(-(-self.height // 2) // multiple, 1) * multiple
         parts = [self.rows[start : start + height] for start in range(0, len(self.rows), height)]
         return [_packed(rows, lengths, height, self.length, self.tokens // 2, multiple) for rows in parts]
 
     def trimmed(self, lengths: Int[np.ndarray, " n"]) -> Batch:
-        """The batch without rows for no sentence, padded to its longest."""
+        """The batch without empty rows, padded to its longest sentence."""
         longest = max(int(lengths[self.rows].max()), 1)
         return dataclasses.replace(self, height=len(self.rows), length=longest)
 
@@ -68,7 +68,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class RowBatch(Batch):
-    """Rows that hold several sentences: which row each stands in, in the order of `rows`, and as which of them."""
+    """A batch of rows with several sentences; `row` and `slot` give each sentence's row and its number in the row."""
 
     row: Int[np.ndarray, " rows"]
     slot: Int[np.ndarray, " rows"]
@@ -82,7 +82,7 @@ class RowBatch(Batch):
         return [self.part(start, height, height) for start in range(0, int(self.row.max()) + 1, height)]
 
     def part(self, start: int, count: int, height: int) -> RowBatch:
-        """The batch of `count` rows from `start` on, with room for `height`; `row` is in ascending order."""
+        """The batch of `count` rows from `start` on, with room for `height` rows; `row` must be ascending."""
         of = slice(*np.searchsorted(self.row, (start, start + count)))
         return RowBatch(self.rows[of], height, self.length, height * self.length, self.row[of] - start, self.slot[of])
 
@@ -102,11 +102,11 @@ class Layout:
     """How sentences are cut into batches.
 
     Attributes:
-      max_length: Longest sentence in tokens.
-      token_budget: Tokens per batch on all devices together; smaller once a batch did not fit.
-      devices: Devices that the rows of a batch are dealt out to.
-      share_rows: Whether sentences of up to `ROW` tokens stand several in a row.
-      long_rows: Whether longer ones do so, too, in rows of `max_length`, rounded up to a multiple of `ROW`.
+      max_length: Maximum sentence length in tokens.
+      token_budget: Tokens per batch on all devices together; it shrinks after a batch did not fit.
+      devices: Number of devices among which the rows of a batch are dealt out.
+      share_rows: Whether sentences of up to `ROW` tokens share rows.
+      long_rows: Whether longer sentences share rows, too, of length `max_length` rounded up to a multiple of `ROW`.
     """
 
     max_length: int
@@ -123,10 +123,11 @@ class Layout:
     def plan(
         self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, *, segments: bool = True
     ) -> Iterator[Batch]:
-        """Cuts sentences into batches of at most `max_rows` that together hold every sentence once.
+        """Cuts sentences into batches of at most `max_rows`; each sentence is in exactly one batch.
 
-        One sentence per device may exceed the token budget. Heights are multiples of the number of devices; that of
-        the last batch is a power of two times it, or that of a full batch. Without `segments` no row holds several.
+        One sentence per device may exceed the token budget. Heights are multiples of the number of devices. The height
+        of the last batch is a power of two times that number, or a full height. Without `segments`, rows are not
+        shared.
         """
         if not (segments and self.share_rows):
             yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
@@ -157,7 +158,7 @@ class Layout:
             yield _packed(rows, lengths, deals * self.devices, int(ladder[rung]), self.token_budget, self.devices)
 
     def _shared(self, lengths: np.ndarray, chosen: np.ndarray, length: int, max_rows: int | None) -> Iterator[Batch]:
-        """Batches of rows of a length that hold several of the chosen sentences."""
+        """Batches of rows of one length that the chosen sentences share."""
         if not len(chosen):
             return
         most = self.token_budget // length if max_rows is None else min(self.token_budget // length, max_rows // SLOTS)
@@ -170,7 +171,7 @@ class Layout:
             yield every.part(start, height, min(height, self.devices << (missing - 1).bit_length()))
 
     def within_budget(self, batch: Batch, lengths: Int[np.ndarray, " n"]) -> Iterator[Batch]:
-        """The batch, or parts of it where the budget has shrunk since it was planned."""
+        """The batch, or parts of it if the budget has shrunk since the batch was planned."""
         if batch.tokens <= self.token_budget or batch.height <= self.devices:
             yield batch
             return
@@ -189,14 +190,14 @@ def length_ladder(max_length: int) -> Int[np.ndarray, " rungs"]:
         rungs.append((rungs[-1] if rungs else 0) + step)
     rungs[-1] = max_length
     ladder = np.asarray(rungs)
-    ladder.setflags(write=False)  # every caller gets this one
+    ladder.setflags(write=False)  # all callers share it
     return ladder
 
 
 def _packed(rows: np.ndarray, lengths: np.ndarray, height: int, length: int, token_budget: int, devices: int) -> Batch:
     """A batch with room for the tokens of the first device, which has the longest of every `devices` sentences.
 
-    Room comes in eighths of a device's budget, half of it at the least, so that shapes stay few.
+    Room is a multiple of an eighth of a device's budget, and at least half of it, so that there are few shapes.
     """
     budget = max(token_budget // devices, 1)
     eighths = max(-(-8 * int(lengths[rows[::devices]].sum()) // budget), 4)
@@ -206,16 +207,16 @@ def _packed(rows: np.ndarray, lengths: np.ndarray, height: int, length: int, tok
 def fill_rows(
     lengths: Int[np.ndarray, " n"], room: int = ROW, slots: int = SLOTS
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Puts sentences into rows, the longest that fits first, as many rows alike at a time as there are sentences for.
+    """Puts sentences into rows, the longest that fits first; equal rows are made together as long as sentences last.
 
-    No sentence may have more tokens than a row has room for; at most `slots` stand in one.
+    No sentence may have more tokens than `room`. A row holds at most `slots` sentences.
 
     Returns:
-      The sentences' indices in the order of their rows; the row of each; which of its row's sentences it is.
+      Indices of the sentences in the order of their rows; the row of each; its number in the row.
     """
     counts = np.bincount(lengths, minlength=room + 1)
     order = np.argsort(lengths, kind="stable")
-    ends = np.cumsum(counts)  # of each length in `order`
+    ends = np.cumsum(counts)  # end of each length in `order`
     taken: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     rows = 0
     while counts.any():

@@ -1,9 +1,9 @@
-"""Scores of sentence pairs by a model that reads both sentences at once: for re-ranking, and for classification.
+"""Scores of sentence pairs by a model that reads both sentences together, for re-ranking and for classification.
 
     model = CrossEncoder.from_pretrained("folder")
     scores = model.predict([("A man plays a guitar.", "Someone makes music.")])  # float32 [1]
 
-Batches, their layout and their compiled programs are those of `Encoder`.
+Batches, their layout and their compiled programs are shared with `Encoder`.
 
 References:
   Nogueira & Cho 2019, "Passage Re-ranking with BERT".
@@ -28,7 +28,7 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
 from jaxwhiten.text import BulkTokenizer, copy_tokenizer
 
-# By the end of PyTorch's name: that name, and the function.
+# By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "Sigmoid": ("torch.nn.modules.activation.Sigmoid", lambda x: 1 / (1 + np.exp(-np.maximum(x, np.float32(-80))))),
     "Identity": ("torch.nn.modules.linear.Identity", lambda x: x),
@@ -38,15 +38,15 @@ _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 class CrossEncoder:
     """A classifier of sentence pairs with its tokenizer.
 
-    Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
+    Usually made by `from_pretrained`; the constructor is for models made in memory.
 
     Args:
       model: A Flax NNX classifier (`jaxwhiten.models.PairClassifier`).
-      tokenizer_folder: Where its tokenizer lies.
-      max_length: Longest pair in tokens, special tokens counted; of longer ones the longer sentence is cut first.
-      activation: Of the logits: `"Sigmoid"`, the default for one label, or `"Identity"`, that for several.
+      tokenizer_folder: The folder of its tokenizer.
+      max_length: Maximum length of a pair in tokens, special tokens included; the longer sentence is truncated first.
+      activation: Activation of the logits: `"Sigmoid"`, the default for one label, or `"Identity"`, for several.
       label_names: Names of the labels.
-      name: What the model is called in messages.
+      name: Name of the model in messages.
       device: As in `Encoder`.
     """
 
@@ -73,23 +73,23 @@ class CrossEncoder:
         self.label_names = tuple(label_names) or tuple(f"LABEL_{number}" for number in range(model.labels))
         self.tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, config.vocab_size)
         self._engine = JAXEngine(model, max_length, device)
-        head = Head.named("pooler")  # where a classifier's output has its logits
+        head = Head.named("pooler")  # a classifier returns its logits as the pooler output
         self._heads = {"logits": ReadyHead(head, head.steps, model.labels)}
 
     @classmethod
     def from_pretrained(
         cls, model: str | Path, *, max_length: int | None = None, device: str | jax.Device | None = None, **reading: Any
     ) -> CrossEncoder:
-        """Reads a cross-encoder from a local folder or the hub, as sentence-transformers writes it.
+        """Reads a cross-encoder from a local folder or the hub, in sentence-transformers' layout.
 
         Args:
           model: Folder or hub id.
-          max_length: Longest pair in tokens; by default what the folder's tokenizer says.
+          max_length: Maximum length of a pair in tokens; by default the limit of the folder's tokenizer.
           device: As in the constructor.
           **reading: `dtype` and `revision`, as in `Encoder.from_pretrained`.
 
         Raises:
-          ModelError: The folder cannot be read, has no classifier, or asks for what is not supported.
+          ModelError: The folder cannot be read, has no classifier, or needs something that is not supported.
         """
         classifier, folder = load_pair_classifier(model, **reading)
         config, said, tokenizer = (
@@ -122,7 +122,7 @@ class CrossEncoder:
 
         Args:
           pairs: Pairs of sentences.
-          apply_softmax: Whether the scores of a pair's labels are made to sum to 1; for several labels.
+          apply_softmax: Whether to normalise the scores of several labels to sum 1.
           show_progress: As in `Encoder.encode`.
 
         Returns:
@@ -135,7 +135,7 @@ class CrossEncoder:
         return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
 
     def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict[str, Any]]:
-        """Documents by their score with a query: dicts of `corpus_id` and `score`, best first, at most `top_k`."""
+        """Ranks documents for a query: at most `top_k` dicts of `corpus_id` and `score`, best first."""
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
         found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
@@ -148,15 +148,15 @@ class CrossEncoder:
         *,
         show_progress: bool | None = None,
     ) -> tuple[Float32[np.ndarray, "q k"], Int[np.ndarray, "q k"]]:
-        """Puts the results of a search in the order of their pair scores, by a model with one label.
+        """Reorders the results of a search by pair scores, with a model that has one label.
 
         Args:
           queries, documents: Their texts.
-          ids: The documents found for each query, as `Index.search` gives them; −1 for none.
+          ids: The documents found for each query, as `Index.search` returns them; −1 for a missing result.
           show_progress: As in `Encoder.encode`.
 
         Returns:
-          Scores and ids, best first; −1 comes last, with a score of −inf.
+          Scores and ids, best first; −1 comes last, with score −inf.
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
@@ -169,7 +169,7 @@ class CrossEncoder:
         return scores, np.take_along_axis(ids, order, axis=1)
 
     def _logits(self, pairs: Sequence[Sequence[Any]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
-        """The logits of pairs, sorted by length and run a block at a time."""
+        """The logits of pairs, sorted by length and computed block by block."""
         out = np.empty((len(pairs), self.labels), np.float32)
         with progress(pairs, show) as bar:
             for start in range(0, len(pairs), BLOCK):
@@ -181,7 +181,7 @@ class CrossEncoder:
         """Writes a folder that `from_pretrained` and sentence-transformers' `CrossEncoder` read.
 
         Args:
-          folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+          folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
           dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
         """
         folder, model = Path(folder), self._engine.model()

@@ -1,10 +1,10 @@
-"""Static encoders from a teacher: vectors of its vocabulary, whitened by how often tokens occur, in closed form.
+"""Static encoders distilled from a teacher in closed form: vectors of its tokens, whitened with token frequencies.
 
     static = distil_static(Encoder.from_pretrained("all-MiniLM-L6-v2"), corpus, k=256)
 
-A sentence's vector is the mean of its tokens' rows. The covariance of such means is that of the tokens as they occur in
-text, not of the vocabulary, in which every token is there once: hence weighted moments. Where there is a corpus,
-least squares then bring the means near the teacher's own vectors of its sentences.
+A sentence's vector is the mean of its tokens' rows. Weighting by frequency gives the covariance of running text;
+without weights, every token of the vocabulary would count once. With a corpus, least squares then brings the means near
+the teacher's vectors of the corpus's sentences.
 
 References:
   Yokoi, Bao, Kurita, Shimodaira 2024, "Zipfian Whitening" (frequencies as the weights of mean and covariance).
@@ -36,27 +36,27 @@ from jaxwhiten.models.static import MAX_LENGTH
 from jaxwhiten.text import BulkTokenizer, TokenIds
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 
-SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher reads
+SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
 SIF = 1e-3
 RIDGE = 0.03
 _STEPS = 40  # of conjugate gradients
-_NOISE = 1e-4  # relative size of directions in which few sentences tell nothing
+_NOISE = 1e-4  # relative size of directions that too few sentences determine
 _TINY = np.finfo(np.float64).tiny
-_UNSEEN = 0.5  # added to every count: no token is without weight, however small the corpus
+_UNSEEN = 0.5  # added to every count, so that every token has some weight in a small corpus
 _UNUSED = ("[unused", "<unused")
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """What a teacher and a corpus say about the teacher's tokens; read once, it serves every setting of `distil`.
+    """A teacher's tokens with their vectors, and their frequencies in a corpus; one serves every setting of `distil`.
 
     Attributes:
       teacher: The encoder.
       tokenizer: Its tokenizer, without special tokens.
-      frequencies: Share of each token among all of the corpus; by Zipf's law where there is none.
+      frequencies: Share of each token in the corpus; by Zipf's law without a corpus.
       alone: Vector of each token as a sentence of its own.
-      drawn: Sentences drawn from the corpus for the teacher to read; none where there is no corpus.
-      words: Rows of tokens that may occur in a sentence: no special tokens, none that is unused.
+      drawn: Sentences drawn from the corpus for the teacher to encode; empty without a corpus.
+      words: Mask of tokens that may occur in a sentence, without special and unused tokens.
     """
 
     teacher: Encoder
@@ -68,12 +68,12 @@ class Vocabulary:
 
     @functools.cached_property
     def sentences(self) -> TokenIds:
-        """The sentences drawn, as tokens."""
+        """The drawn sentences as tokens."""
         return self.tokenizer(self.drawn)
 
     @functools.cached_property
     def targets(self) -> Float32[np.ndarray, "n t"]:
-        """The teacher's vectors of them, at unit length; read when they are first asked for, and kept."""
+        """The teacher's vectors of the drawn sentences, at unit length; computed at the first use, and kept."""
         return normalize(np.asarray(EmbeddingStore().encode(self.teacher.without_code(), self.drawn)))
 
     @classmethod
@@ -89,10 +89,10 @@ class Vocabulary:
         """Runs the teacher on its vocabulary and on sentences of a corpus.
 
         Args:
-          teacher: Steps after its pooling are left out for tokens: the whitening takes their place.
-          corpus: Sentences, read once; every token is counted. None for Zipf's law by the order of the vocabulary.
-          sentences: How many of them, drawn at random, the teacher reads.
-          seed: Of the draw.
+          teacher: Steps after its pooling are not applied to tokens, because the whitening replaces them.
+          corpus: Sentences, read once; all their tokens are counted. None uses Zipf's law by order of the vocabulary.
+          sentences: The number of sentences, drawn at random, that the teacher encodes.
+          seed: Seed of the draw.
           show_progress: As in `Encoder.encode`.
         """
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
@@ -112,7 +112,7 @@ class Vocabulary:
         return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
 
     def without_corpus(self) -> Vocabulary:
-        """What would have been read without a corpus; the teacher's vectors of the tokens are the same."""
+        """The same vocabulary without a corpus; the teacher's vectors of the tokens are shared."""
         return dataclasses.replace(self, frequencies=_zipf(self.words), drawn=[])
 
 
@@ -125,16 +125,17 @@ def distil(
     weighted: bool = True,
     fit: bool = False,
 ) -> Encoder:
-    """A static encoder of a vocabulary that was read.
+    """A static encoder from a vocabulary.
 
     Args:
       vocabulary: From `Vocabulary.read`.
-      k: Dimensions kept.
+      k: Number of dimensions kept.
       gamma: Power of the whitening of the token vectors.
-      sif: a of the weight a / (a + p) of a token of frequency p; None for equal weights.
-      weighted: Whether tokens count as often as they occur, times that weight, in mean and covariance; else once.
-      fit: Whether the rows are moved, by ridge regression, so that the vectors of the sentences drawn come near the
-        teacher's, whitened.
+      sif: a in the weight a / (a + p) of a token of frequency p; None for equal weights.
+      weighted: Whether mean and covariance weight a token by its frequency times that weight, instead of counting it
+        once.
+      fit: Whether ridge regression moves the rows, so that the vectors of the drawn sentences come near the teacher's
+        whitened vectors.
 
     Returns:
       The encoder: the mean of the rows, at unit length.
@@ -162,12 +163,12 @@ def distil_static(
     show_progress: bool | None = None,
     **how: Any,
 ) -> Encoder:
-    """A static encoder of k dimensions in the place of a teacher: `Vocabulary.read`, then `distil`.
+    """A static encoder of k dimensions that replaces a teacher: `Vocabulary.read`, then `distil`.
 
     Args:
       teacher: Any encoder with a tokenizer.
-      corpus: Sentences of text like that to be encoded, read once; None for none.
-      k: Dimensions kept.
+      corpus: Sentences similar to those to be encoded, read once; None for no corpus.
+      k: Number of dimensions kept.
       show_progress: As in `Encoder.encode`.
       **how: Arguments of `distil`; with a corpus, `fit=True` gives the best encoder.
 
@@ -178,13 +179,13 @@ def distil_static(
 
 
 def _zipf(words: np.ndarray) -> Float64[np.ndarray, " vocab"]:
-    """The share of each token in texts, by Zipf's law of its place in the vocabulary."""
+    """The expected share of each token in texts, by Zipf's law for its rank in the vocabulary."""
     shares = words / np.maximum(np.cumsum(words), 1)
     return shares / shares.sum()
 
 
 def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np.ndarray, " vocab"]) -> Moments:
-    """Moments whose mean and covariance are those of the rows by their weights; rows of weight 0 are not counted."""
+    """Moments with the weighted mean and covariance of the rows; rows of weight 0 are not counted."""
     n, shares = int(np.count_nonzero(weights)), weights / weights.sum()
     mean = shares @ vectors
     scaled = (vectors - mean) * np.sqrt(n * shares)[:, None]
@@ -192,16 +193,16 @@ def _weighted_moments(vectors: Float[np.ndarray, "vocab d"], weights: Float64[np
 
 
 def _whitening(moments: Moments, gamma: float, k: int | None) -> Whitening:
-    with warnings.catch_warnings():  # a vocabulary is all there is, not a sample of few rows
+    with warnings.catch_warnings():  # a vocabulary is complete, not a sample of too few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         return Whitening.from_moments(moments, gamma=gamma, n_components=k)
 
 
 def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: int) -> Float32[np.ndarray, "vocab k"]:
-    """The table for which the means are nearest to the teacher's vectors, whitened to k dimensions.
+    """The table whose means are nearest to the teacher's vectors, which are whitened to k dimensions.
 
-    At first by a linear map M: min ‖A T M − Y‖². Then by moving every row from there: min ‖A E − Y‖² + λ ‖E − T M‖²,
-    solved for all columns at once by conjugate gradients, of which no more are needed than take rows apart.
+    First a linear map M is fitted: min ‖A T M − Y‖². Then every row moves from there: min ‖A E − Y‖² + λ ‖E − T M‖²,
+    solved for all columns at once by conjugate gradients; 40 steps suffice.
     """
     moments = Moments().update(vocabulary.targets)
     target = _whitening(moments, SpectrumCode.usual_gamma(moments), k)
@@ -224,7 +225,7 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
 def _count(
     corpus: Iterable[str], tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
 ) -> tuple[np.ndarray, list[str]]:
-    """How often each token occurs, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
+    """The count of each token, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
     counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
     with progress(corpus, show) as bar:
         for block in checked_blocks(corpus, BLOCK):
@@ -240,7 +241,7 @@ def _count(
 
 
 def _alone(teacher: Encoder, size: int, show: bool | None) -> np.ndarray:
-    """Every token between the special tokens of a sentence, as the teacher pools it."""
+    """The pooled vector of every token as a sentence of its own, between special tokens."""
     pooled = teacher._with_head(Head.of(at_pooling(teacher.head.steps)[0], teacher.head.form))
     left, right = teacher.tokenizer.around
     rows = np.empty((size, len(left) + 1 + len(right)), np.int32)

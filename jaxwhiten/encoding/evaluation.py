@@ -1,4 +1,4 @@
-"""How well an encoder's similarities follow scores that people gave: the user's own pairs, in one call."""
+"""The correlation of an encoder's similarities with scores that people gave, for the user's own pairs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] |
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What `evaluate` found. Correlations are in points, 100 being perfect.
+    """The result of `evaluate`. Correlations are multiplied by 100.
 
     Attributes:
-      spearman, pearson: Correlations of the similarities with the scores, over all pairs; NaN where undefined.
-      interval: The 95 % bootstrap interval of Spearman's.
+      spearman, pearson: Correlations of the similarities with the scores, over all pairs; NaN if undefined.
+      interval: The 95 % bootstrap interval of Spearman's correlation.
       pairs: Number of pairs.
-      similarity: The function, such as `"cosine"`.
+      similarity: Name of the similarity, such as `"cosine"`.
       encoding: How the vectors were made (`Encoder.encoding`).
     """
 
@@ -50,19 +50,19 @@ class Evaluation:
         )
 
 
-@no_type_check  # at run time: rows that are none get a message of their own
+@no_type_check  # at run time: invalid rows get a message of their own
 def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, seed: int = 0) -> Evaluation:
     """Scores an encoder on pairs that people have scored.
 
     Args:
-      encoder: The encoder; its default head and prompt are used, and its `similarity_fn_name`.
+      encoder: The encoder, with its default head and prompt and its `similarity_fn_name`.
       pairs: Pairs of a data set (`jaxwhiten.load_sts`); `(sentences_a, sentences_b, scores)`; rows of two sentences and
-        a score; or `ScoredPairs`, whose vectors are taken as they are.
-      resamples, seed: Of the bootstrap.
+        a score; or `ScoredPairs`, whose vectors are compared directly.
+      resamples, seed: Number and seed of the bootstrap's resamples.
 
     Raises:
-      InputError: Fewer than two pairs, scores all equal or not finite, lists of different lengths, or an item that is
-        not a sentence.
+      InputError: There are fewer than two pairs, all scores are equal or one is not finite, lists differ in length, or
+        an item is not a sentence.
 
     References:
       Reimers, Beyer & Gurevych 2016, "Task-Oriented Intrinsic Evaluation of Semantic Textual Similarity", section 5.
@@ -87,7 +87,7 @@ def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, see
 
 
 def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
-    """Both sides and the scores."""
+    """Both sides of the pairs, and the scores."""
     if isinstance(pairs, Pairs):
         first, second, gold = pairs.sentence1, pairs.sentence2, pairs.score
     else:
@@ -104,15 +104,15 @@ def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
 
 
 def shipped_isoscore(encoder: Encoder) -> float:
-    """The IsoScore of an encoder's vectors of the 780 sentences that ship with the package; codes are left out."""
+    """The IsoScore of an encoder's vectors, without a code, for the 780 sentences that ship with the package."""
     pairs = load_sts("sts_sample").splits["test"]
     vectors = encoder.without_code().encode([*pairs.sentence1, *pairs.sentence2], show_progress=False)
     return spread(Moments().update(vectors))
 
 
 def is_tuned(encoder: Encoder) -> bool:
-    """Whether an encoder is one tuned for similarity: whether its vectors of sentences of many subjects spread out.
+    """Whether an encoder is tuned for similarity, judged by the spread of its vectors for sentences of many subjects.
 
-    Its own texts would tell it less well: those of one subject spread out less with any encoder.
+    The user's own texts would be a worse test: with any encoder, texts of one subject spread out less.
     """
     return shipped_isoscore(encoder) > TUNED

@@ -1,4 +1,4 @@
-"""The compiled function: padded token ids in, vectors out, encoder and heads as one program on all local devices."""
+"""The compiled forward pass: from padded token ids to vectors, encoder and heads in one program on local devices."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
 from jaxwhiten.text import TokenIds
 
-# A CPU's operations leave its cores idle in turn; batches side by side fill the gaps. More threads gain little.
+# A single batch leaves a CPU's cores idle in turn; parallel batches fill the gaps. More threads gain little.
 _CPU_BATCHES = 4
 _DEALT = PartitionSpec(None, "data")  # of arrays [row of its device, device, ...]
 
 
 def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
-    """The devices of this process that a name means.
+    """The devices of this process with a given name.
 
-    `"cpu"`, `"gpu"` or `"tpu"` is all of a platform, with a number one of them (`"gpu:1"`; `"cuda"` is another word for
-    `"gpu"`), and None all of the default platform.
+    `"cpu"`, `"gpu"` or `"tpu"` are all devices of a platform; a number selects one of them (`"gpu:1"`). `"cuda"` is the
+    same as `"gpu"`. None means all devices of the default platform.
     """
     if device is None:
         return jax.local_devices()
@@ -56,8 +56,8 @@ def local_devices(device: str | jax.Device | None = None) -> list[jax.Device]:
 class JAXEngine:
     """An encoder on JAX's devices, compiled ahead for every shape of a batch and every set of heads, see `Engine`.
 
-    `dtype` and `folder` are not used: the model has its dtype, and its folder all that JAX needs. `kernel` is for the
-    attention of long rows, or None.
+    `dtype` and `folder` are ignored: the model has its dtype, and JAX needs no files of its own. `kernel` computes the
+    attention of long rows, if there is one.
     """
 
     name: ClassVar[str] = "jax"
@@ -91,7 +91,7 @@ class JAXEngine:
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products and of the loaded model, which are one."""
+        """The dtype of matrix products and of the loaded model, which are the same."""
         return dtype or "float32", dtype or "float32"
 
     @staticmethod
@@ -111,7 +111,7 @@ class JAXEngine:
         return nnx.merge(*self._model)
 
     def save_beside(self, folder: Path) -> None:
-        """Nothing: a model folder has all that JAX needs."""
+        """Does nothing: JAX needs no files of its own."""
 
     def digest(self, before: bytes, after: Sequence[bytes]) -> str:
         return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
@@ -130,10 +130,10 @@ class JAXEngine:
         return _rows(found) if to_host else jax.block_until_ready(found)
 
     def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
-        """Runs one batch; the result, [row of its device, device, ..., d], is waited for in a thread of its own only.
+        """Runs one batch and returns [row of its device, device, ..., d]; only a worker thread waits for the result.
 
-        `lengths` has those of all sentences of a row (`Segments`). Rows are a multiple of the devices; `tokens` is the
-        room for tokens on all of them together (`batching`).
+        `lengths` has the lengths of all sentences of a row (`Segments`). The number of rows is a multiple of the
+        devices; `tokens` is the room for tokens on all of them together (`batching`).
         """
         rows = ids.reshape(-1, self.devices, ids.shape[1]), lengths.reshape(-1, self.devices, *lengths.shape[1:])
         each = tokens // self.devices if tokens < ids.size else None
@@ -142,7 +142,7 @@ class JAXEngine:
         return found if self._threads is None else jax.block_until_ready(found)
 
     def _compile(self, shape: tuple[int, ...], tokens: int | None, arguments: tuple[Any, ...]) -> Any:
-        """The program for a shape. The first batch of a shape compiles it while others of that shape wait."""
+        """The program for a shape. The first batch of a shape compiles it; others of that shape wait."""
         leaves, structure = jax.tree.flatten(arguments[-1])
         key = (shape, tokens, structure, tuple(leaf.shape for leaf in leaves))
         with self._locks[key]:
@@ -153,7 +153,7 @@ class JAXEngine:
 
 
 def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:
-    """The vectors in the order of the rows, once they are there."""
+    """Waits for the vectors and returns them in the order of the rows."""
     return {name: np.asarray(x).reshape(-1, x.shape[-1]) for name, x in vectors.items()}
 
 
@@ -168,7 +168,7 @@ def forward(
     mesh: Mesh,
     kernel: Kernel | None = None,
 ) -> dict[str, jax.Array]:
-    """Hidden states never leave their device, and those that no head reads are never made."""
+    """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
 
     def on_device(state: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, jax.Array]:
         ids, lengths = ids[:, 0], lengths[:, 0]

@@ -1,4 +1,4 @@
-"""Weights of tokens by how many sentences they occur in."""
+"""Inverse document frequencies of tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxwhiten.text import BulkTokenizer
 def inverse_document_frequencies(
     sentences: Iterable[str], tokenizer: BulkTokenizer, vocab_size: int
 ) -> Float[np.ndarray, " vocab"]:
-    """log((n + 1) / (count + 1)) of every token id, of n sentences.
+    """log((n + 1) / (count + 1)) for every token id, where count of the n sentences contain it.
 
     References:
       Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).

@@ -1,4 +1,4 @@
-"""`Encoder.encode(..., precision=)`: vectors as the bytes that sentence-transformers gives, or as those of a code."""
+"""`Encoder.encode(..., precision=)`: vectors as sentence-transformers' bytes, or as the bytes of a fitted code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRECISIONS = (FLOAT, "int8", "uint8", "binary", "ubinary")
 
 
 def encode_at(encoder: Any, sentences: list[str], precision: str | Code, pooling: str, **how: Any) -> np.ndarray:
-    """`Encoder.encode` of one pooling at a precision."""
+    """`Encoder.encode` for one pooling, at a precision."""
     floats = encoder.with_pooling(pooling).without_code()
     if isinstance(precision, str) and precision not in PRECISIONS:
         raise unknown_name("precision", precision, PRECISIONS)
@@ -30,7 +30,7 @@ def encode_at(encoder: Any, sentences: list[str], precision: str | Code, pooling
         vectors = floats.encode(sentences, **how)
         code = make_code(precision).fit(vectors)
         return code.encode(vectors).view(code.dtype)
-    if isinstance(precision, str):  # signs, for which length is nothing
+    if isinstance(precision, str):  # signs do not depend on the length of a vector
         width = how.pop("truncate_dim", None)
         how["normalize_embeddings"] = False
         floats = floats if width is None else floats.then(Truncate(width))

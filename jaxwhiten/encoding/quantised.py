@@ -1,4 +1,4 @@
-"""int8 weights of an encoder for OpenVINO: files beside a model's own, written by `jaxwhiten.export.save_int8`."""
+"""int8 weights of an encoder for OpenVINO, in files of a model's folder that `jaxwhiten.export.save_int8` writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GRAPH = "int8.xml"
 HEADER = "int8.json"
 _WEIGHTS = "int8.bin"
 _FILES = (HEADER, GRAPH, _WEIGHTS)
-_FOLDER = "openvino"  # in a model's own
+_FOLDER = "openvino"  # inside the model's folder
 
 
 def hidden_state(number: int) -> str:
@@ -23,24 +23,24 @@ def hidden_state(number: int) -> str:
 
 
 def outputs_by_name(model: Any) -> dict[str, Any]:
-    """All outputs of the operators of an OpenVINO model, by the names they had in ONNX."""
+    """All outputs of the operators of an OpenVINO model, by their names in ONNX."""
     return {name: output for op in model.get_ordered_ops() for output in op.outputs() for name in output.get_names()}
 
 
 class Quantised(NamedTuple):
-    """int8 weights that were found: where they lie, and how they were made."""
+    """int8 weights in a model's folder, with a header that describes how they were made."""
 
     folder: Path
     header: dict[str, Any]
 
     @classmethod
     def read(cls, model: Path | None, weights: str, max_length: int) -> Quantised:
-        """Those of a model's folder.
+        """Finds the int8 weights in a model's folder and checks that they belong to the model.
 
         Args:
           model: The folder; None for a model made in memory.
           weights: SHA-256 of the model's configuration and weights.
-          max_length: Longest input in tokens.
+          max_length: Maximum input length in tokens.
         """
         file, graph, values = (io.below(Path(model or "."), f"{_FOLDER}/{name}", ModelError) for name in _FILES)
         if model is None or not file.is_file():
@@ -67,7 +67,7 @@ class Quantised(NamedTuple):
 
     @classmethod
     def write(cls, model: Path, graph: Any, header: dict[str, Any]) -> None:
-        """Writes an OpenVINO model with hidden states as outputs beside a model's own files."""
+        """Writes an OpenVINO model with hidden states as outputs into a model's folder."""
         import openvino
 
         folder = Path(model) / _FOLDER
@@ -81,13 +81,13 @@ class Quantised(NamedTuple):
         return json.dumps(self.header["sha256"], sort_keys=True)
 
     def save(self, model: Path) -> None:
-        """Copies them to another model's folder."""
+        """Copies the weights to another model's folder."""
         for name in _FILES:
             with io.atomic_path(Path(model) / _FOLDER / name) as temporary:
                 shutil.copyfile(io.below(self.folder, name, ModelError), temporary)
 
     def put_into(self, model: Any, hidden_states: list[str], core: Any) -> Any:
-        """A graph of encoder and poolings, an OpenVINO model, with these weights in the place of the encoder's own."""
+        """An OpenVINO model of encoder and poolings with these weights instead of the encoder's float weights."""
         import openvino
 
         quantised = core.read_model(self.folder / GRAPH)

@@ -1,4 +1,4 @@
-"""How alike vectors are, under the names that sentence-transformers gives; distances are negative."""
+"""Similarities of vectors, named as in sentence-transformers; distances are negated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIMILARITIES = tuple(_ALL)
 
 
 def check_similarity(name: str) -> str:
-    """The name, if there is such a similarity."""
+    """Returns the name of a similarity; InputError if it is unknown."""
     if name not in SIMILARITIES:
         raise unknown_name("similarity", name, SIMILARITIES)
     return name
@@ -39,14 +39,14 @@ def check_similarity(name: str) -> str:
 def similarity(
     a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*m _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, "n m"]:
-    """Of all rows of one array with all of another; one vector alone is one row; codes by `comparable`."""
+    """Similarities of all rows of `a` with all rows of `b`; a single vector is one row; codes see `comparable`."""
     return _ALL[check_similarity(name)](*_rows(a, b)).astype(np.float32)
 
 
 def similarity_pairwise(
     a: Shaped[np.ndarray, "*n d"], b: Shaped[np.ndarray, "*_n _d"], name: str = "cosine"
 ) -> Float32[np.ndarray, " n"]:
-    """Of each row with the row of the same number."""
+    """Similarities of each row of `a` with the same row of `b`."""
     first, second = _rows(a, b)
     if len(first) != len(second):
         raise InputError(f"{len(first)} vectors on one side and {len(second)} on the other; pairs need as many.")
@@ -54,7 +54,7 @@ def similarity_pairwise(
 
 
 def _distances(a: np.ndarray, b: np.ndarray, metric: str) -> np.ndarray:
-    from scipy.spatial.distance import cdist  # a quarter of a second that only distances need
+    from scipy.spatial.distance import cdist  # imported here: it takes 0.25 s, and only distances need it
 
     return cdist(a, b, metric)
 

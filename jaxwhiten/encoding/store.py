@@ -1,9 +1,9 @@
-"""Embeddings kept on disk, so that a sentence is encoded once for any number of settings.
+"""Embeddings on disk, so that a sentence is encoded once for any number of settings.
 
-One entry is a folder named by a key over everything the vectors depend on: weights, configuration and tokenizer (the
-encoder's fingerprint), pooling, prompt, max_length, dtype, engine and the sentences themselves in their order. While it
-is made it holds shards, each written atomically, so that a run that was killed goes on where it stopped; then one
-memory-mapped `.npy` file with a JSON sidecar that spells the key out and carries a checksum.
+An entry is a folder named by a key over everything that the vectors depend on: weights, configuration and tokenizer
+(the encoder's fingerprint), pooling, prompt, max_length, dtype, engine, and the sentences in their order. While an
+entry is made, it holds shards, each written atomically, so that a killed run resumes where it stopped. A finished entry
+is one memory-mapped `.npy` file, with a JSON sidecar that holds the key and a checksum.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
 from jaxwhiten.text import checked_text
 
-# Changed whenever the encoder's arithmetic changes, so that vectors of older code are not read.
+# Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
 SHARD_ROWS = 8192
 _ARRAY, _SIDECAR = "embeddings.npy", "embeddings.json"
@@ -43,8 +43,8 @@ class EmbeddingStore:
     """A folder of embeddings.
 
     Args:
-      folder: Where; by default `embeddings` in the cache folder (`jaxwhiten.io.cache_dir`).
-      shard_rows: Sentences encoded between two writes: what a killed run loses at most.
+      folder: The folder; by default `embeddings` in the cache folder (`jaxwhiten.io.cache_dir`).
+      shard_rows: Sentences encoded between two writes, which is the most that a killed run loses.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, shard_rows: int = SHARD_ROWS):
@@ -65,17 +65,17 @@ class EmbeddingStore:
     def encode(
         self, encoder: Any, sentences: Any, *, pooling: Any = None, prompt: str | None = None, show_progress: Any = None
     ) -> Any:
-        """`Encoder.encode`, read from the store where it is there, written to it where it is not.
+        """`Encoder.encode` with a cache: results are read from the store, and missing ones are computed and stored.
 
-        Poolings that are missing are computed together, in one forward pass.
+        Missing poolings are computed together, in one forward pass.
 
         Args:
           encoder: An `Encoder`.
           sentences, pooling, prompt, show_progress: As in `Encoder.encode`.
 
         Returns:
-          A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] of a head
-          that ends with a code; for several poolings a dict by name.
+          A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] if the head
+          ends with a code; for several poolings a dict by name.
         """
         single = pooling is None or isinstance(pooling, str)
         names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
@@ -94,7 +94,7 @@ class EmbeddingStore:
         while missing:
             starts = range(0, len(sentences), self.shard_rows)
             lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
-            # Only the last shard is short, and it is the last of the stream: blocks and shards agree.
+            # Only the last shard is short, and it ends the stream, so that blocks and shards agree.
             texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
             how = {"prompt": prompt, "block_size": self.shard_rows, "show_progress": show_progress}
             for shard, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
@@ -107,7 +107,7 @@ class EmbeddingStore:
 
 
 def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | None = None) -> dict[str, Any]:
-    """Everything the vectors of one entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
+    """Everything that the vectors of an entry depend on; equal for equal vectors. `text` is the `text_fingerprint`."""
     said, pooled = encoder.encoding(pooling, prompt), encoder.with_pooling(pooling)
     kept = np.dtype(pooled.head.dtype)
     return {
@@ -122,7 +122,7 @@ def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | No
 
 
 class _Entry:
-    """One array in the making or finished."""
+    """One array, finished or being made."""
 
     def __init__(self, root: Path, key: Mapping[str, Any], shard_rows: int):
         self.key = dict(key)
@@ -135,7 +135,7 @@ class _Entry:
         return self.folder / f"shard-{self.shard_rows}-{number:06d}.npy"
 
     def open(self) -> np.ndarray | None:
-        """The finished array if it is there and whole; one that is damaged is reported and made again."""
+        """The finished array if it is there and intact; a damaged one is reported and made again."""
         sidecar = self.folder / _SIDECAR
         if not sidecar.is_file():
             return None
@@ -154,7 +154,7 @@ class _Entry:
             return None
 
     def has(self, number: int) -> bool:
-        """Whether a shard was written; it is whole if it is there, since it was renamed into place."""
+        """Whether a shard was written; it is complete, because it was renamed into place."""
         try:
             _map(self._shard(number), self._shard_shape(number), self.dtype)
         except (OSError, ValueError):
@@ -169,9 +169,9 @@ class _Entry:
             np.save(file, np.ascontiguousarray(block, self.dtype))
 
     def join(self) -> np.ndarray | None:
-        """Makes one array of all shards, removes them and maps the array.
+        """Joins all shards into one array, removes them and maps the array.
 
-        Another process may be at the same entry: if it was first, its array is taken. None where it has removed
+        Another process may work on the same entry; if it finishes first, its array is used. None if it has removed
         shards and left no array.
         """
         try:
@@ -185,7 +185,7 @@ class _Entry:
         return array
 
     def _clear(self) -> None:
-        """Removes the shards of a finished array; a run killed just before this has left them all."""
+        """Removes the shards of a finished array; a run killed just before this leaves all of them."""
         for path in self.folder.glob("shard-*.npy"):
             path.unlink(missing_ok=True)
         remove_stale(self.folder)

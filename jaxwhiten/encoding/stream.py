@@ -1,7 +1,7 @@
 """Blocks of sentences through an engine, in bounded memory.
 
-The host tokenises the next block while the devices work on this one. Batches are started ahead of the one that is
-fetched, and halved where the devices have no room for them.
+The host tokenises the next block while the devices work on the current one. Batches are started ahead of the one that
+is fetched, and halved if they do not fit into the devices' memory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
 from jaxwhiten.whitening import Moments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
-_FEW = 16  # sentences that are encoded before a bar is drawn
-_NO_BAR = tqdm(disable=True)  # making one takes longer than tokenising a sentence
-_FAILURES = (RuntimeError, MemoryError)  # of a batch, in any engine
+_FEW = 16  # up to this many sentences are encoded without a progress bar
+_NO_BAR = tqdm(disable=True)  # one for all, because making a bar takes longer than tokenising a sentence
+_FAILURES = (RuntimeError, MemoryError)  # raised by a batch, in any engine
 
 
 class ReadyHead(NamedTuple):
-    """A head in use: its steps on the devices, the width of its vectors, and what is done with them on the host."""
+    """A head in use: its steps on the devices, the width of its vectors, and its operations on the host."""
 
     head: Head
     steps: tuple[Step, ...]
@@ -42,7 +42,7 @@ class ReadyHead(NamedTuple):
     unit_length: bool = False
 
     def cut(self, truncate_dim: int | None, unit_length: bool) -> ReadyHead:
-        """The head, its vectors cut and scaled on the host, so that neither compiles another program."""
+        """This head with vectors truncated and scaled on the host, which needs no other compiled program."""
         if self.head.code is not None and (truncate_dim is not None or unit_length):
             raise InputError("Codes can be neither cut nor scaled: precision='float32' gives this encoder's vectors.")
         if truncate_dim is not None and not 1 <= truncate_dim <= self.width:
@@ -50,16 +50,16 @@ class ReadyHead(NamedTuple):
         return self._replace(truncate_dim=truncate_dim, unit_length=unit_length)
 
     def empty(self, n: int) -> np.ndarray:
-        """Room for n vectors."""
+        """An uninitialised array for n vectors."""
         return with_code(np.empty((n, self.truncate_dim or self.width), self.head.dtype), self.head.code)
 
     def finished(self, x: np.ndarray) -> np.ndarray:
-        """Vectors, cut and scaled; of a head that ends with a code its codes."""
+        """Vectors after truncation and scaling, or codes if the head ends with a code."""
         x = with_code(x[:, : self.truncate_dim], self.head.code)
         return normalize(x) if self.unit_length else x
 
     def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
-        """The head with another prompt. Its length is an argument of the compiled function, not a part of it."""
+        """This head with another prompt. The compiled function takes the prompt's length as an argument."""
         head, steps = self.head.with_prompt(prompt), self.steps
         if any(isinstance(step, AfterPrompt) for step in steps):
             length = tokenizer.prompt_length(head.form.prompt) if head.form.prompt else 0
@@ -93,7 +93,7 @@ def vectors(
 def moments(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, Moments]:
-    """The moments of all sentences' vectors, which stay on the devices of an engine that reduces them there."""
+    """The moments of all sentences' vectors; if the engine can reduce vectors, they stay on the devices."""
     from jaxwhiten.whitening.on_devices import DeviceMoments
 
     reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
@@ -107,7 +107,7 @@ def moments(
             bar.update(len(batch.rows))
     reduced = {name: of_head.moments() for name, of_head in sums.items()}
     kept = {name: of_head for name, of_head in reduced.items() if of_head is not None}
-    rest = {name: heads[name] for name in heads if name not in kept}  # some are not finite, or beyond float32
+    rest = {name: heads[name] for name in heads if name not in kept}  # their sums are not finite or overflow float32
     if rest:
         of_rest = vectors(engine, tokens, rest, max_rows, None if reducing else bar)
         kept |= {name: Moments().update(x) for name, x in of_rest.items()}
@@ -117,7 +117,7 @@ def moments(
 def batches(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
-    """Batches that together hold every sentence once, each with what the engine's `fetch` gives."""
+    """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
     steps = {name: head.steps for name, head in heads.items()}
     segments = all(head.head.by_segment for head in heads.values())
@@ -127,7 +127,7 @@ def batches(
         for batch in engine.layout.within_budget(planned, tokens.lengths):
             try:
                 started.append((batch, engine.start(batch, tokens, steps, alone=len(plan) == 1)))
-            except _FAILURES:  # tried again when the batches before have gone
+            except _FAILURES:  # tried again after the earlier batches are done
                 started.append((batch, None))
             while started and (len(started) >= engine.in_flight or started[-1][1] is None):
                 yield from _finished(engine, *started.popleft(), tokens, steps, to_host)
@@ -138,7 +138,7 @@ def batches(
 def _finished(
     engine: Engine, batch: Batch, handle: Any, tokens: TokenIds, steps: Heads, to_host: bool
 ) -> Iterator[tuple[Batch, dict[str, Any]]]:
-    """A batch, or smaller ones in its place where the devices have no room for it, each with what was found."""
+    """A batch with its results, or smaller batches if it did not fit into the devices' memory."""
     try:
         handle = engine.start(batch, tokens, steps) if handle is None else handle
         found = engine.fetch(handle, to_host=to_host)
@@ -150,7 +150,7 @@ def _finished(
 
 
 def _smaller(engine: Engine, batch: Batch, tokens: TokenIds, error: Exception) -> list[Batch]:
-    """The halves of a batch that the devices had no room for; batches from here on are no larger than they."""
+    """The halves of a batch that did not fit; from here on, batches are no larger than these halves."""
     if not engine.is_out_of_memory(error):
         raise error
     parts = batch.halved(tokens.lengths, engine.layout.devices)
@@ -179,7 +179,7 @@ def in_blocks(
     max_rows: int | None,
     bar: tqdm,
 ) -> Iterator[dict[str, Any]]:
-    """What `reduce`, which is `vectors` or `moments`, gives for each block; the next one is tokenised meanwhile."""
+    """The result of `reduce`, `vectors` or `moments`, for each block; the next block is tokenised meanwhile."""
     by_form = _by_form(heads, max_rows)
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
@@ -199,7 +199,7 @@ def in_blocks(
 def all_vectors(
     sentences: list[str], tokenizer: BulkTokenizer, engine: Engine, heads: ReadyHeads, max_rows: int | None, bar: tqdm
 ) -> dict[str, np.ndarray]:
-    """The vectors of a list of sentences, a block at a time. One block has no next one: no thread tokenises it."""
+    """The vectors of a list of sentences, block by block. A single block is tokenised without another thread."""
     if len(sentences) <= BLOCK:
         by_form = _by_form(heads, max_rows)
         with bar:
@@ -216,7 +216,7 @@ def all_vectors(
 
 
 def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str, ReadyHead]]:
-    """The heads by what they read: those of one form share a forward pass."""
+    """The heads by form of text; heads of one form share a forward pass."""
     if max_rows is not None and max_rows < 1:
         raise InputError(f"{spelled('batch_size')} is {max_rows}; it must be at least 1.")
     by_form = collections.defaultdict[TextForm, dict[str, ReadyHead]](dict)
@@ -233,7 +233,7 @@ def _block(
     max_rows: int | None,
     bar: tqdm,
 ) -> dict[str, Any]:
-    """What `reduce` gives for a block that is tokenised in every form."""
+    """The result of `reduce` for a block that was tokenised in every form."""
     out: dict[str, Any] = {}
     for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
         out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
@@ -243,7 +243,7 @@ def _block(
 def _tokenize_next(
     texts: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
 ) -> list[TokenIds] | None:
-    """The next block in every form; None behind the last."""
+    """The next block, tokenised in every form; None after the last block."""
     block = next(texts, None)
     return None if block is None else [tokenizer(block, form) for form in forms]
 
@@ -251,7 +251,7 @@ def _tokenize_next(
 def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
     """Sentences in blocks, read lazily; raises `InputError` at the first that is not a string."""
     if isinstance(sentences, str | Mapping | set | frozenset):
-        checked_text(sentences)  # refuses them
+        checked_text(sentences)  # raises an InputError
     iterator = iter(sentences)
     for number in itertools.count():
         block = list(itertools.islice(iterator, size))
@@ -261,7 +261,7 @@ def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]
 
 
 def progress(sentences: Iterable[object] = (), show: bool | None = None) -> tqdm:
-    """A bar over sentences; None shows one on a terminal when it takes over a second, for more than a few."""
+    """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):
         return _NO_BAR

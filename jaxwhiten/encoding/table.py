@@ -1,4 +1,4 @@
-"""Static encoders, encoded: one sparse product gathers the rows of all tokens of a block and sums them by sentence."""
+"""Encoding with static encoders: one sparse product gathers the rows of all tokens of a block and averages them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jaxwhiten.head import Heads, Mean, Normalize, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import TokenIds
 
-_LARGEST = 16_384  # rows of a program for the steps after the mean
+_LARGEST = 16_384  # maximum rows in a program for the steps after the mean
 
 
 class TableEngine(JAXEngine):
-    """A table of token vectors, averaged on the host; no device is faster than that than the tokenizer.
+    """A table of token vectors, averaged on the host: the tokenizer takes more time than the mean on any device.
 
-    Heads that do not begin with the mean of the tokens go through the compiled forward.
+    Heads that do not begin with the mean of the tokens use the compiled forward pass.
     """
 
     @functools.cached_property
@@ -38,7 +38,7 @@ class TableEngine(JAXEngine):
 
 
 def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> np.ndarray:
-    """The head's steps after the mean; a block is padded to one of few sizes, so that few programs are compiled."""
+    """Applies the head's steps after the mean; blocks are padded to few sizes, so that few programs are compiled."""
     if not steps:
         return means
     if len(steps) == 1 and isinstance(steps[0], Normalize):
@@ -57,7 +57,7 @@ def _applied(steps: tuple[Step, ...], x: jax.Array) -> jax.Array:
 
 
 def mean_matrix(tokens: TokenIds, vocab: int) -> Any:
-    """The sparse float32 [n, vocab] matrix whose product with a table gives the mean of every sentence's rows."""
+    """The sparse float32 [n, vocab] matrix whose product with a table is the mean of every sentence's rows."""
     from scipy.sparse import csr_array
 
     shares = np.repeat((1 / np.maximum(tokens.lengths, 1)).astype(np.float32), tokens.lengths)

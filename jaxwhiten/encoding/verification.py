@@ -1,6 +1,6 @@
-"""Proofs of an encoder that need no other library: what holds of any encoder's vectors, and what its folder says.
+"""Checks of an encoder that need no other library: properties of any encoder's vectors, and agreement with its folder.
 
-What the folder says is read from its files once more, and computed in NumPy behind one sentence's hidden states.
+The files of the folder are read independently, and applied in NumPy to one sentence's hidden states.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TEXTS = (
     "short",
     "The committee rejected the plan on Tuesday, and meets again when the engineers have told it what went wrong. " * 8,
 )
-_FLOAT32, _ENGINES = 2e-5, 1e-4  # of the largest entry, where that is above 1: sums in another order
+_FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
 _BFLOAT16 = 1e-2  # one minus the cosine
 
-Measured = tuple[float, float, str]  # how far apart, how far that may be, and what was compared
+Measured = tuple[float, float, str]  # difference, allowed difference, and what was compared
 
 
 class Finding(NamedTuple):
-    """What came of a check: `ok` is None where it was skipped, and there are no figures where it ended in an error."""
+    """The result of a check: `ok` is None if it was skipped; a check that ended in an error has no figures."""
 
     name: str
     ok: bool | None
@@ -54,12 +54,12 @@ class Finding(NamedTuple):
 
 
 class Skipped(Exception):
-    """There is nothing to check; the message says why."""
+    """There is nothing to check; the message gives the reason."""
 
 
 @dataclasses.dataclass
 class Subject:
-    """An encoder in float32, and the folder that it should follow, with the files read once more."""
+    """An encoder in float32, and its folder, whose files are read independently."""
 
     encoder: Encoder
     folder: Path
@@ -90,13 +90,13 @@ class Subject:
         return library.SentenceTransformer(str(self.folder), device="cpu", model_kwargs={"dtype": "float32"})
 
     def ids(self, text: str) -> list[int]:
-        """What transformers' own tokenizer makes of a text."""
+        """The token ids of a text from transformers' own tokenizer."""
         how = {"add_special_tokens": self.encoder.model().special_tokens, "max_length": self.encoder.max_length}
         text = text.lower() if self.encoder.head.form.lower_case else text
         return self._tokenizer(text, truncation=True, verbose=False, **how)["input_ids"]
 
     def pooled(self, text: str, prompt: str = "") -> Float[np.ndarray, " d"]:
-        """The pooled vector by the folder's files."""
+        """The pooled vector, computed from the folder's files."""
         said = {kind: config for kind, config, _ in self.modules}
         if unread := said.keys() & {"WeightedLayerPooling", "WordWeights"}:
             raise Skipped(f"{', '.join(unread)} is not read once more")
@@ -117,7 +117,7 @@ class Subject:
         return np.concatenate([vectors[mode] for mode in ([modes] if isinstance(modes, str) else modes)])
 
     def expected(self, text: str, prompt: str = "") -> Float[np.ndarray, " k"]:
-        """The vector by the folder's files: the pooled one through the modules behind."""
+        """The expected vector, computed from the folder's files: the pooled vector and the modules after it."""
         x = self.pooled(text, prompt)
         for kind, config, place in self.modules:
             if kind == "Normalize":
@@ -256,7 +256,7 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
 def verify(
     encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Sequence[str] = ()
 ) -> Iterator[Finding]:
-    """Checks an encoder in float32 against its folder; with `against` beside sentence-transformers, also on `texts`."""
+    """Checks an encoder in float32 against its folder, and with `against` against sentence-transformers on `texts`."""
     subject = Subject(encoder.without_code(), loading.resolve_folder(folder))
     given = {"own texts": TEXTS, "given texts": tuple(texts)} if against else {}
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)

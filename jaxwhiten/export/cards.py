@@ -38,7 +38,7 @@ _MASKED = {"library_name": "transformers", "pipeline_tag": "fill-mask"}
 
 
 def _card(name: str, text: str, base_model: str, header: Mapping[str, str], *tags: str) -> str:
-    """The header the hub reads, and the text."""
+    """A card: the header that the hub reads, a title, and the text."""
     base = f"base_model: {json.dumps(base_model, ensure_ascii=False)}\n" if base_model else ""
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
     listed = "\n".join(f"- {tag}" for tag in (*tags, "feature-extraction", "jaxwhiten"))
@@ -63,12 +63,12 @@ def _recipe(recipe: Mapping[str, Any]) -> str:
 
 
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
-    """The card of an encoder whose weights were not changed, in Markdown with the header the hub reads.
+    """The card of an encoder with unchanged weights, in Markdown with the header that the hub reads.
 
     Args:
       name: The model's name.
-      encoder: With its head, and the whitening in it.
-      scores: In points, by task.
+      encoder: With its head, which may contain a whitening.
+      scores: Spearman × 100, by task.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
@@ -138,16 +138,16 @@ def model_card(
     recipe: Mapping[str, Any],
     scores: Mapping[str, float],
 ) -> str:
-    """The card of a fine-tuned encoder, in Markdown with the header the hub reads.
+    """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
     Args:
       name: The model's name.
-      base_model: What was fine-tuned.
+      base_model: The model that was fine-tuned.
       dimension: Width of the vectors.
-      pooling: How token vectors become one.
-      max_length: Longest sentence in tokens.
-      recipe: What the run was made of.
-      scores: Spearman correlations in points, by task and split.
+      pooling: Name of the pooling.
+      max_length: Maximum sentence length in tokens.
+      recipe: The settings of the run.
+      scores: Spearman × 100, by task and split.
     """
     text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
 Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, sentences of up to {max_length} tokens.
@@ -167,14 +167,14 @@ Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, 
 def masked_model_card(
     name: str, *, base_model: str, facts: Mapping[str, str], scores: Mapping[str, float], recipe: Mapping[str, Any]
 ) -> str:
-    """The card of a masked language model, in Markdown with the header the hub reads.
+    """The card of a masked language model, in Markdown with the header that the hub reads.
 
     Args:
       name: The model's name.
-      base_model: What training went on from, or "" for random weights.
+      base_model: The model that training started from, or "" for random weights.
       facts: Name and value: parameters, tokens, time, hardware.
-      scores: On text held out, by name.
-      recipe: What the run was made of.
+      scores: Scores on held-out text, by name.
+      recipe: The settings of the run.
     """
     origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
     rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]

@@ -1,7 +1,7 @@
 """An encoder for a vector database: the map in front of the database's own quantiser, and the code that uses both.
 
-No database takes foreign codes of several bits. Each takes floats and quantises them itself, or takes bits. What
-carries the gain of a whitening there is the map in front, with the columns and the γ that this quantiser wants.
+No database takes codes of several bits from outside. Each takes floats and quantises them itself, or takes bits. The
+gain of a whitening comes from the map in front, with columns and γ chosen for this quantiser.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.whitening import Whitening
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
-_BLOCK = 8192  # texts that are added at once
+_BLOCK = 8192  # texts added at once
 
 
 class Database(NamedTuple):
-    """What a database makes of a vector, and the code that uses it."""
+    """How a database stores vectors, and the code that uses it."""
 
     packages: str  # of its client
-    place: str  # where it is opened
+    place: str  # the argument of `connect` in examples
     quantiser: str
-    bits: int  # of a column; 1 for signs, of columns rotated at random; 0 where each byte stands for several columns
-    beside: int  # bytes that every vector takes for its length; they count
+    bits: int  # per column; 1 for signs of randomly rotated columns; 0 if each byte stands for several columns
+    beside: int  # bytes that every vector needs in addition, for its length
     code: str
 
     def columns(self, size: int, most: int) -> int:
-        """Columns that fill so many bytes, of at most so many that there are."""
+        """The number of columns that fit `size` bytes, at most `most` unless columns are single bits."""
         if not self.bits:
             return most // size * size
         count = 8 * (size - self.beside) // self.bits
@@ -178,20 +178,20 @@ pip install {packages}. The folder `model` gives the vectors, of documents and o
 
 
 def code_of(database: str, columns: int, size: int) -> str:
-    """The code that opens a database, adds to it and queries it, of vectors of so many columns in so many bytes."""
+    """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes."""
     filled = Template(DATABASES[database].code).substitute(columns=columns, bytes=size)
     return re.sub(r"\n(?=def )", "\n\n\n", filled.lstrip())
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
-    """A random rotation, always the same; several side by side where there are more outputs than inputs."""
+    """A fixed random rotation; several are concatenated if there are more outputs than inputs."""
     rng = np.random.default_rng(0)
     turns = [np.linalg.qr(rng.standard_normal((inputs, inputs)))[0] for _ in range(-(-outputs // inputs))]
     return np.hstack(turns)[:, :outputs]
 
 
 def front(whitening: Whitening, database: str, size: int, gamma: float) -> Whiten:
-    """The map in front of a database: mean and axes of a whitening, with the columns that fill so many bytes."""
+    """The map in front of a database: mean and axes of a whitening, with as many columns as fit `size` bytes."""
     found, varying = DATABASES[database], min(whitening.n_features_in_, whitening.rank_)
     if (columns := found.columns(size, varying)) < 1:
         raise InputError(f"No vector of {varying} columns fits {size} bytes of {database}: {found.quantiser}.")
@@ -209,18 +209,18 @@ def save_database(
     """Writes a model folder for a database, and the code that opens the database, adds to it and queries it.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole. It gets `model/`, which
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It gets `model/`, which
         sentence-transformers and `Encoder.from_pretrained` load, `recipe.py` and `recipe.json`.
-      encoder: One with a whitening in its head, whose mean and axes are taken; β is 1.
+      encoder: An encoder with a whitening in its head, whose mean and axes are used with β = 1.
       database: A name of `DATABASES`.
       size: Bytes of a vector in the database.
       gamma: Power of the scaling; by default `SpectrumCode.usual_gamma`.
 
     Returns:
-      What `recipe.json` holds.
+      The contents of `recipe.json`.
 
     Raises:
-      InputError: There is no whitening, or a vector of so few bytes has no columns.
+      InputError: The encoder has no whitening, or no column fits into `size` bytes.
     """
     check_name("database", database, DATABASES)
     found, whitening, raw = DATABASES[database], encoder.head.whitening, encoder.before_whitening()
@@ -241,9 +241,9 @@ def save_database(
 def fill(
     folder: str | Path, place: str, ids: Sequence[Any], texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]
 ) -> int:
-    """Adds texts to a database by the code in a folder of `save_database`, those whose ids it does not have.
+    """Adds the texts whose ids a database does not have yet, by the code in a folder of `save_database`.
 
-    Ids are kept as strings; `encode` gives the vectors of texts by the folder's model. Returns how many were added.
+    Ids are stored as strings. `encode` maps texts to vectors by the folder's model. Returns the number of added texts.
     """
     try:
         code = runpy.run_path(str(Path(folder) / CODE))

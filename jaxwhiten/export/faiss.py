@@ -1,4 +1,4 @@
-"""A whitening as FAISS reads it: the linear transform alone, and an empty index that whitens what it is given."""
+"""A whitening for FAISS: the linear transform alone, and an empty index that whitens the vectors added to it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
 
     `whitening.vt` is a `LinearTransform`: `faiss.read_VectorTransform(file).apply(x)` is `whitening.transform(x)`.
     `index.faiss` is an empty `IndexPreTransform`: `LinearTransform`, then `NormalizationTransform`, then
-    `IndexFlatIP`. Raw vectors are added to it and searched for, and scores are cosines of whitened vectors.
+    `IndexFlatIP`. It takes raw vectors as documents and queries; scores are cosines of whitened vectors.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       whitening: A fitted whitening.
 
     Raises:
-      NotFittedError: Nothing was fitted yet.
+      NotFittedError: The whitening is not fitted.
       MissingDependencyError: FAISS is not installed.
     """
     faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)

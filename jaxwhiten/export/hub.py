@@ -1,4 +1,4 @@
-"""Uploading an encoder to a hub, as the folder that sentence-transformers reads."""
+"""Uploads an encoder to the Hugging Face hub, as a folder for sentence-transformers."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def push_to_hub(
     Args:
       encoder: The encoder.
       repo_id: `"NAME"` or `"ORGANISATION/NAME"`; made if missing.
-      token: Of the hub; by default what `hf auth login` or `HF_TOKEN` left.
-      private: Whether a repository that is made is private; by default as the account says.
-      exist_ok: Whether the repository may be there already.
+      token: Access token of the hub; by default the one from `hf auth login` or `HF_TOKEN`.
+      private: Whether a new repository is private; by default as set in the account.
+      exist_ok: Whether the repository may exist already.
       revision: The branch to commit to, made if missing; by default `main`.
       create_pr: Whether to open a pull request instead.
-      commit_message: Of the commit.
-      scores: What the model scores, by task, for its card; in points.
+      commit_message: Message of the commit.
+      scores: Spearman × 100 by task, for the model card.
 
     Returns:
       The address of the commit, or of the pull request.
 
     Raises:
-      InputError: A name that no repository can have, or a step that such a folder cannot say.
-      OutputError: The hub cannot be reached, or refuses; the message says what it answered.
+      InputError: The name is invalid for a repository, or the head has a step that such a folder cannot hold.
+      OutputError: The hub cannot be reached, or refuses; the message contains its answer.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError

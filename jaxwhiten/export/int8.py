@@ -1,7 +1,7 @@
 """int8 weights of an encoder for OpenVINO, quantised by NNCF with SmoothQuant.
 
-No labels are needed: ranges are taken on given sentences, and products that cost too much of the cosine to the float32
-vectors of held-out sentences stay in the CPU's float precision.
+It needs no labels. Ranges are measured on given sentences. Products whose quantisation lowers the cosine to the float32
+vectors of held-out sentences too much stay in the CPU's float precision.
 
 References:
   Xiao et al. 2023, "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models",
@@ -30,23 +30,23 @@ from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
 from jaxwhiten.text import TokenIds, checked_text
 
-COSINE = 0.998  # mean, of int8 and float32 vectors of held-out sentences
+COSINE = 0.998  # mean cosine of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
-_MOST = 512  # that are read, a quarter of them held out
-_GENERAL = 128  # of this package's sample, so that ranges taken on narrow text, such as captions, hold for other text
-_ROWS = 8  # of a batch
-_SMOOTH = "smooth_quant"  # in the names of SmoothQuant's own scalings of a product's input
-_LONGEST = 512  # tokens that the weights are made for, where the encoder takes no more
+_MOST = 512  # sentences used, a quarter of them held out
+_GENERAL = 128  # sentences of this package's sample, so that ranges from narrow text, such as captions, hold elsewhere
+_ROWS = 8  # per batch
+_SMOOTH = "smooth_quant"  # in the names of SmoothQuant's scalings of a product's input
+_LONGEST = 512  # tokens that the weights are made for, if the encoder's own limit is lower
 
 
 class Int8Report(NamedTuple):
     """How int8 weights were made.
 
     Attributes:
-      folder: The model folder that has them.
-      kept: Weights that stayed as they were, worst first.
-      products: How many products with weights there are, by the input they share.
-      cosine: Mean cosine of the vectors of held-out sentences to those of float32.
+      folder: The model folder with these weights.
+      kept: Groups of weights that were not quantised, the most harmful first.
+      products: The number of groups; a group is the products with weights that share an input.
+      cosine: Mean cosine between int8 and float32 vectors of held-out sentences.
     """
 
     folder: Path
@@ -59,14 +59,14 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
       encoder: The encoder.
-      sentences: At least 16, like those to be encoded. 382 spread over all are read, beside 130 general ones that ship
-        with the package, and a quarter of these held out.
-      cosine: Mean cosine to the float32 vectors of held-out sentences, to be reached.
+      sentences: At least 16, similar to those to be encoded. 382 of them, evenly spaced, are used together with 130
+        general sentences that ship with the package; a quarter of all is held out.
+      cosine: The mean cosine to the float32 vectors of held-out sentences that must be reached.
 
     Raises:
-      InputError: Fewer sentences, an item that is not a string, or the model's own folder.
+      InputError: There are too few sentences, an item is not a string, or the folder is the model's own.
       MissingDependencyError: OpenVINO or NNCF is not installed.
     """
     if not 0 < cosine <= 1:
@@ -92,10 +92,10 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
 
 
 class _Work:
-    """One encoder in the making; `groups` are the products with weights that share an input, by their first weight."""
+    """The quantisation of one encoder; `groups` are products with weights that share an input, by the first weight."""
 
     def __init__(self, encoder: Encoder, texts: list[str]):
-        core()  # before NNCF, which imports OpenVINO: it says what is missing
+        core()  # before NNCF, which imports OpenVINO, so that a missing package is reported properly
         with silenced():
             self._nncf = optional("nncf", "openvino", "Quantising to int8")
         logging.getLogger("nncf").setLevel(logging.ERROR)
@@ -124,7 +124,7 @@ class _Work:
         self.groups = dict(zip(labels, by_input.values(), strict=True))
 
     def choose(self, cosine: float) -> tuple[list[str], float]:
-        """The groups to keep, worst first, and the mean cosine reached with them."""
+        """The groups not to quantise, the most harmful first, and the mean cosine reached."""
         full, kept = self.quantise([]), list[str]()
         reached = self._cosine(full)
         if reached >= cosine:
@@ -138,11 +138,11 @@ class _Work:
         return kept, reached
 
     def named(self, groups: list[str]) -> list[str]:
-        """The products of groups."""
+        """The products of several groups."""
         return [name for group in groups for name in self.groups[group]]
 
     def quantise(self, kept: list[str]) -> Any:
-        """The graph in int8 but for the products kept. Those of attention stay as they are: OpenVINO fuses them."""
+        """The int8 graph without the products in `kept`. Attention is not quantised, because OpenVINO fuses it."""
         nncf = self._nncf
         return nncf.quantize(
             self._graph.clone(),
@@ -155,7 +155,7 @@ class _Work:
         )
 
     def _restored(self, graph: Any, products: list[str]) -> Any:
-        """A quantised graph in which these products are as they were: what `quantise` would keep, but at once."""
+        """A quantised graph with these products in float again: the result of `quantise`, without quantising again."""
         import openvino
 
         graph = graph.clone()
@@ -171,7 +171,7 @@ class _Work:
         return graph
 
     def backbone(self, kept: list[str]) -> Any:
-        """The quantised graph with its hidden states as outputs."""
+        """The quantised graph with all hidden states as outputs."""
         import openvino
 
         graph = self.quantise(kept)
@@ -192,7 +192,7 @@ class _Work:
 
 
 def _batches(tokens: TokenIds, pad: int) -> Iterator[dict[str, np.ndarray]]:
-    """Inputs of a graph, sentences of like lengths together."""
+    """Inputs of a graph, with sentences of similar length in one batch."""
     order = np.argsort(tokens.lengths, kind="stable")
     for start in range(0, len(order), _ROWS):
         rows = order[start : start + _ROWS]

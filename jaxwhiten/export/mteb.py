@@ -1,4 +1,4 @@
-"""An encoder, with its whitening, as a model that MTEB's own evaluator runs.
+"""An encoder, optionally with a whitening, as a model for MTEB's own evaluator.
 
 import mteb
 from jaxwhiten.export.mteb import MTEBEncoder
@@ -25,19 +25,19 @@ from jaxwhiten.methods import VectorMethod
 
 
 class MTEBEncoder:
-    """An encoder as `mteb.evaluate` takes it (MTEB 2, `EncoderProtocol`).
+    """An encoder with the interface of `mteb.evaluate` (MTEB 2, `EncoderProtocol`).
 
-    An encoder that ends with a code is scored at its bytes: queries are floats, other texts what their codes stand for.
+    An encoder that ends with a code is scored with coded documents: queries are floats, other texts decoded codes.
     `experiment_kwargs` names code and bytes.
-    MTEB's prompts are not used: the encoders here were not trained with any. Vectors are compared by cosine. MTEB keeps
-    results by name and revision: another pooling, whitening or length is another revision, so that no result is taken
-    for that of another setting.
+    MTEB's prompts are not used, because the encoders here were not trained with them. Vectors are compared by cosine.
+    MTEB stores results by name and revision. The revision depends on pooling, whitening and length, so that results of
+    different settings are never confused.
 
     Args:
       encoder: The encoder.
-      whitening: Fitted, or another method of `jaxwhiten.methods`; applied to every vector. None for raw ones.
-      batch_size: At most this many sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
-      name: The name results are filed under, `ORGANISATION/MODEL`; by default made of the encoder's.
+      whitening: A fitted `Whitening`, or another method of `jaxwhiten.methods`, applied to every vector; None for none.
+      batch_size: Maximum sentences per batch; by default a token budget decides. MTEB's own 32 is not used.
+      name: The name for results, `ORGANISATION/MODEL`; by default made from the encoder's name.
     """
 
     def __init__(
@@ -83,23 +83,23 @@ class MTEBEncoder:
         """Encodes the texts of a task.
 
         Args:
-          inputs: Batches as MTEB's data loader gives them; only their `text` is read.
-          show_progress_bar: Whether to show one.
-          **about: The task, split, subset and prompt type, which alone is used, and further options of MTEB's.
+          inputs: Batches from MTEB's data loader; only their `text` is read.
+          show_progress_bar: Whether to show a progress bar.
+          **about: Task, split, subset, prompt type and further options of MTEB; only the prompt type is used.
 
         Returns:
-          One vector per text, in order; what its code stands for where the encoder ends with one, but for queries.
+          One vector per text, in order; decoded codes if the encoder ends with a code, except for queries.
         """
         texts = [text for batch in inputs for text in batch["text"]]
         encoder = self.encoder.without_code() if about.get("prompt_type") == "query" else self.encoder
         return self._whitened(encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosines of all rows of one array with all of another, as the tensor MTEB expects."""
+        """Cosines of all rows of one array with all rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosines of rows with the rows of the same number, as the tensor MTEB expects."""
+        """Cosines of rows of one array with the same rows of another, as the tensor that MTEB expects."""
         return importlib.import_module("mteb.similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
 
 

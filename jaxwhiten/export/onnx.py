@@ -1,7 +1,7 @@
 """Encoder and head as one ONNX graph (`jaxwhiten.models.graph`).
 
-Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right), its output is
-`sentence_embedding` (float32 [batch, k], or uint8 [batch, bytes] of a head that ends in a code).
+Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right). Its output is
+`sentence_embedding`: float32 [batch, k], or uint8 [batch, bytes] if the head ends with a code.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     """Writes `model.onnx`, which fails on sentences longer than the encoder's `max_length`, and the tokenizer.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       encoder: The encoder.
 
     Raises:
-      InputError: A step of the head or a model that cannot be written so.
+      InputError: The model, or a step of the head, cannot be exported.
       MissingDependencyError: The package onnx is not installed.
     """
     graph, form, folder = Graph(), encoder.head.form, Path(folder)

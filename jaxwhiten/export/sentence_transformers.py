@@ -14,7 +14,7 @@ from jaxwhiten.text import BulkTokenizer
 
 
 def check_pooling(pooling: str) -> str:
-    """The pooling's own name; InputError where a fine-tuned model cannot be saved with it."""
+    """The canonical name of a pooling; InputError if a fine-tuned model cannot be saved with it."""
     head = Head.named(pooling)
     if any(isinstance(step, Pooling) and step.mode is None for step in head.steps):
         raise InputError(
@@ -38,13 +38,13 @@ def save_sentence_transformer(
     """Writes a model made in memory: weights, config, tokenizer, pooling, and a model card.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       model: An encoder of `jaxwhiten.models`.
-      tokenizer_folder: Where its tokenizer lies; the files are copied.
-      pooling: A name that `check_pooling` passes.
-      max_length: Longest sentence in tokens.
+      tokenizer_folder: The folder of its tokenizer; the files are copied.
+      pooling: A name that `check_pooling` accepts.
+      max_length: Maximum sentence length in tokens.
       steps: Steps on vectors after the pooling.
-      card: Text of README.md; none is written without it.
+      card: Text of README.md; None writes none.
       dtype: Type of the stored weights.
     """
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=model.special_tokens)
@@ -56,15 +56,15 @@ def save_sentence_transformer(
 def export_sentence_transformer(
     folder: str | Path, encoder: Encoder, *, name: str | None = None, scores: Mapping[str, float] | None = None
 ) -> Path:
-    """Writes an encoder and its head as a folder that can be uploaded as it is, with a model card.
+    """Writes an encoder and its head as a folder with a model card, ready to upload.
 
     Args:
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole, and returned.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
       encoder: The encoder.
-      name: What the card calls the model; by default the folder's name.
-      scores: What the model scores, by task; in points.
+      name: Name of the model in the card; by default the folder's name.
+      scores: Spearman × 100, by task, for the card.
 
     Raises:
-      InputError: A step such a folder cannot say, or the model's own folder as the output.
+      InputError: The head has a step that such a folder cannot hold, or the folder is the model's own.
     """
     return encoder.save(folder, card=head_card(name or Path(folder).resolve().name, encoder, scores or {}))

@@ -1,7 +1,8 @@
 """Heads in sentence-transformers folders: `modules.json` and the files it names, read and written.
 
-Modules are those of `jaxwhiten.head.steps.STEPS` behind a Transformer or a StaticEmbedding, which pools, too. What no
-module can say lies in a file beside them: the source of a whitening, and a code at the end of the head.
+The modules are those of `jaxwhiten.head.steps.STEPS`, after a Transformer or a StaticEmbedding, which also pools. Two
+things that no module can express have files at the top of the folder: the fitted whitening behind a Dense layer, and a
+code at the end of the head.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ if TYPE_CHECKING:
 
 SETTINGS_FILE = "config_sentence_transformers.json"
 _IGNORED = ("Transformer", "Dropout")
-_UNNAMED = "default"  # what a prompt is called that nobody has named
-_LONGEST_NAME = 60  # in characters, of at most four bytes; file systems take 255
+_UNNAMED = "default"  # name of a prompt that has none
+_LONGEST_NAME = 60  # in characters, of at most four bytes; file systems allow 255
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a folder says beside its modules: `config_sentence_transformers.json`.
+    """The settings of a folder in addition to its modules: `config_sentence_transformers.json`.
 
-    `prompts` are texts to be put in front of sentences, by name, one of them unasked. `truncate_dim` columns are kept
-    of every vector, all where it is None.
+    `prompts` maps names to texts that are put in front of sentences; the default prompt is used if none is named.
+    `truncate_dim` is the number of columns kept of every vector; None keeps all.
     """
 
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -51,7 +52,7 @@ class Settings:
 
     @classmethod
     def read(cls, folder: Path) -> Settings:
-        """The settings of a folder; a missing file says nothing, one that cannot be read is a `ModelError`."""
+        """Reads the settings of a folder. A missing file gives the defaults, an unreadable one a `ModelError`."""
         file = folder / SETTINGS_FILE
         raw = read_optional(file)
         prompts, default, similarity, columns = (raw.get(field.name) for field in dataclasses.fields(cls))
@@ -74,7 +75,7 @@ class Settings:
 
     @property
     def default_prompt(self) -> str:
-        """The text put in front of a sentence unasked; `InputError` if there is no prompt of the default's name."""
+        """The prompt used if none is named; `InputError` if the default name has no prompt."""
         return prompt_named(self.prompts, self.default_prompt_name) if self.default_prompt_name else ""
 
     def write(self, folder: Path) -> None:
@@ -86,19 +87,19 @@ class Settings:
 
 
 def says_head(folder: Path) -> bool:
-    """Whether a model folder says what is done after its Transformer."""
+    """Whether a model folder describes the steps after its Transformer."""
     return (folder / "modules.json").is_file() or (folder / "1_Pooling" / "config.json").is_file()
 
 
 def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
-    """Reads what a sentence-transformers folder does after its Transformer, or its StaticEmbedding.
+    """Reads the steps of a sentence-transformers folder after its Transformer or StaticEmbedding.
 
     Returns:
-      The head, and the longest sentence in tokens where the folder says it.
+      The head, and the maximum sentence length in tokens if the folder gives one.
 
     Raises:
-      ModelError: Neither `modules.json` nor `1_Pooling/config.json`; a module, mode or activation that is not
-        supported, by name; missing weights.
+      ModelError: There is neither `modules.json` nor `1_Pooling/config.json`, weights are missing, or a module, mode or
+        activation, which the message names, is not supported.
     """
     listed = _listed(folder)
     kinds = [kind for kind, _ in listed]
@@ -132,7 +133,7 @@ def read_head(folder: Path, config: EncoderConfig) -> tuple[Head, int | None]:
 
 
 def _listed(folder: Path) -> list[tuple[str, Path]]:
-    """Kind and folder of every module."""
+    """Class name and folder of every module."""
     file = folder / "modules.json"
     if not file.is_file():
         if not says_head(folder):
@@ -143,7 +144,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
         named = [(str(row["type"]), str(row["path"])) for row in rows]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{file}: not a readable list of modules ({error}).") from error
-    named = [(kind, "" if path == "." else path) for kind, path in named]  # as model2vec says it
+    named = [(kind, "" if path == "." else path) for kind, path in named]  # model2vec writes "."
     if not named:
         raise ModelError(f"{file}: lists no modules.")
     supported = [*_IGNORED, STATIC, *STEPS]
@@ -159,7 +160,7 @@ def _listed(folder: Path) -> list[tuple[str, Path]]:
 
 
 def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, int | None]:
-    """The default prompt before every sentence, lower-casing, and the longest sentence."""
+    """The form of sentences (default prompt, lower-casing), and the maximum sentence length."""
     kind, first = listed[0]
     of_transformer = read_optional(first / "sentence_bert_config.json")
     lower_case, max_length = bool(of_transformer.get("do_lower_case")), of_transformer.get("max_seq_length")
@@ -176,7 +177,7 @@ def _text_form(folder: Path, listed: list[tuple[str, Path]]) -> tuple[TextForm, 
 
 
 def _modules(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) -> list[Module]:
-    """The modules of sentence-transformers that do what a head does."""
+    """The modules of sentence-transformers that perform the steps of a head."""
     config = model.config
     head.width(config)
     width, found = config.hidden_size, list[Module]()
@@ -185,7 +186,7 @@ def _modules(head: Head, model: TransformerEncoder, tokenizer: BulkTokenizer) ->
             f"{head.summary}: a static encoder's folder says the mean of its tokens, and no other pooling."
         )
     for step in head.steps:
-        if not (model.pools and isinstance(step, Mean)):  # which its first module does
+        if not (model.pools and isinstance(step, Mean)):  # a static encoder's first module pools
             found += step.to_folder(Target(config, width, tokenizer))
         width = step.output_width(width)
     return found
@@ -203,9 +204,9 @@ def write_folder(
 ) -> Path:
     """Writes a model folder that sentence-transformers, transformers and jaxwhiten load.
 
-    The folder is new, empty, or one that jaxwhiten made, which is replaced as a whole; nothing is written where no
-    module can do a step of the head. By default the settings are the head's own prompt, and cosine. `card` is the text
-    of README.md.
+    The folder must be new, empty, or made by jaxwhiten, in which case it is replaced as a whole. Nothing is written if
+    a step of the head has no module. The default settings are the head's own prompt, and cosine similarity. `card` is
+    the text of README.md.
     """
     from safetensors.numpy import save_file
 

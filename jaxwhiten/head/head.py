@@ -1,10 +1,10 @@
-"""A head: the steps from the hidden states to a sentence's vector, and the names of poolings that heads are short for.
+"""A head: the steps from the hidden states to a sentence's vector, and the names of poolings.
 
 Some names take parameters after a colon: `layers:1+12`, `ditto:0+9`, `promptbert:…`, `idf:…`.
 
 References:
   Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval" (first_last_avg).
-  Gao et al. 2021, "SimCSE": what that paper calls first-last is `embeddings_last_avg` here.
+  Gao et al. 2021, "SimCSE": first-last in that paper is `embeddings_last_avg` here.
   Huang et al. 2021, "WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach", section 3 (layers).
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jaxwhiten.models import EncoderOutput
     from jaxwhiten.models.graph import EncoderGraph
 
-AUTO = "auto"  # what the model's own folder says, see `jaxwhiten.head.folder`
+AUTO = "auto"  # the head that the model's folder describes, see `jaxwhiten.head.folder`
 PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
 ALIASES = {"last_avg": "mean"}
@@ -49,14 +49,14 @@ Heads = Mapping[str, Steps]
 
 @dataclasses.dataclass(frozen=True)
 class Tables:
-    """What the name of a pooling may refer to: the id of the mask token, and float32 [vocab] weights by their name."""
+    """Values for the names of poolings: the mask token's id, and float32 [vocab] weights by table name."""
 
     mask_id: int | None = None
     idf: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 Maker = Callable[[Tables], Steps]
-# From what follows the colon, None without one, to its canonical form and to the steps; None where it takes none.
+# Maps the text after the colon, or None, to its canonical form and a maker of steps; None if the text is not accepted.
 Reader = Callable[[str | None], tuple[str, Maker] | None]
 
 
@@ -66,12 +66,12 @@ def _alone(*steps: Step) -> Reader:
 
 
 def _mean_of(*layers: int) -> Steps:
-    """Masked mean of an average of hidden states. The release sums them; no cosine and no whitening differs."""
+    """Masked mean of an average of hidden states. Their sum, as in the paper's release, has the same cosines."""
     return (LayerMix(layers, np.ones(len(layers), np.float32)), Mean())
 
 
 def _integers(name: str, parameters: str | None, usage: str, count: int | None = None) -> list[int]:
-    """Whole numbers between "+" or ",". The canonical form has "+", so that names can stand in a list with commas."""
+    """Whole numbers separated by "+" or ",". The canonical form has "+", so that lists of names can use commas."""
     numbers = re.split(r"\s*[,+]\s*", (parameters or "").strip())
     if not all(re.fullmatch(r"-?\d{1,4}", n) for n in numbers) or (count and len(numbers) != count):
         raise InputError(f"Pooling {name}:{parameters or ''}: expected {usage}.")
@@ -91,7 +91,7 @@ def ditto(parameters: str | None) -> tuple[str, Maker]:
 
 
 def promptbert(parameters: str | None) -> tuple[str, Maker]:
-    """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` takes another template."""
+    """`promptbert`: the mask token in a template around the sentence; `promptbert:TEMPLATE` sets another template."""
     template = parameters or PROMPTBERT_TEMPLATE
     if any(template.count(place) != 1 for place in ("{text}", "{mask}")):
         raise InputError(f"Pooling promptbert:{template}: expected a template with {{text}} and {{mask}}, each once.")
@@ -105,9 +105,9 @@ def promptbert(parameters: str | None) -> tuple[str, Maker]:
 
 
 def idf(parameters: str | None) -> tuple[str, Maker]:
-    """`idf:TABLE`: mean of the last layer, each token weighted by its inverse document frequency.
+    """`idf:TABLE`: mean of the last layer, with each token weighted by its inverse document frequency.
 
-    `Encoder.fit_idf` makes the table and gives the name.
+    `Encoder.fit_idf` makes the table and returns the name.
     """
     if not parameters:
         raise InputError(
@@ -139,7 +139,7 @@ POOLINGS: dict[str, Reader] = {
 
 
 def parse(name: str) -> tuple[str, Maker]:
-    """The canonical name of a pooling or alias, and what gives the steps it is short for."""
+    """The canonical name of a pooling or alias, and a function that makes its steps."""
     kind, colon, parameters = ALIASES.get(name, name).partition(":")
     found = POOLINGS[kind](parameters if colon else None) if kind in POOLINGS else None
     if found is None:
@@ -149,15 +149,15 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The pooling's own name for a name or alias; `"auto"` is its own."""
+    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`."""
     return name if name == AUTO else parse(name)[0]
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """What is done after the hidden states: steps on states, one pooling, steps on vectors, in this order.
+    """The steps after the hidden states: steps on states, one pooling, steps on vectors, in this order.
 
-    `name` is the pooling it amounts to, or `"auto"` for a head of more steps; `form` says how sentences are written
+    `name` is the name of an equivalent pooling, or `"auto"` if there is none. `form` defines how sentences are written
     before they are tokenised.
     """
 
@@ -167,14 +167,14 @@ class Head:
 
     @classmethod
     def named(cls, name: str, tables: Tables | None = None) -> Head:
-        """The head that the name of a pooling, as in `jaxwhiten.POOLINGS`, is short for."""
+        """The head for the name of a pooling in `jaxwhiten.POOLINGS`."""
         own, make = parse(name)
         steps = make(tables or Tables())
         return cls(own, steps, _pooling(steps).form)
 
     @classmethod
     def of(cls, steps: Steps, form: TextForm = PLAIN) -> Head:
-        """A head of any steps around one pooling; one that does no more than a pooling gets its name."""
+        """A head of any steps around one pooling; it gets the name of the pooling if it does nothing else."""
         pooling = _pooling(steps)
         alone = len(steps) == 1 and form == PLAIN and pooling.mode is not None
         return cls(str(pooling.mode) if alone else AUTO, steps, form if form != PLAIN else pooling.form)
@@ -186,25 +186,25 @@ class Head:
 
     @property
     def dtype(self) -> type[np.generic]:
-        """Of what the head gives: float32, or uint8 behind a code."""
+        """The dtype of the result: float32, or uint8 if the head ends with a code."""
         return self.steps[-1].dtype
 
     @property
     def by_segment(self) -> bool:
-        """Whether rows may hold several sentences."""
+        """Whether a row may hold several sentences."""
         return all(step.segmented for step in self.steps)
 
     def without_code(self) -> Head:
-        """This head up to the vectors: what queries of coded documents are encoded by."""
+        """This head without its code; it encodes queries for coded documents."""
         return self if self.code is None else Head.of(self.steps[:-1], self.form)
 
     def before_whitening(self) -> Head:
-        """This head up to its last known whitening: what gives the vectors that it was fitted on."""
+        """The steps before the last known whitening; they give the vectors that it was fitted on."""
         places = [i for i, step in enumerate(self.steps) if isinstance(step, Whiten) and step.whitening is not None]
         return Head.of(self.steps[: places[-1]], self.form) if places else self
 
     def finished(self, vectors: Float[np.ndarray, "n d"], begun: Head) -> Shaped[np.ndarray, "n k"]:
-        """What this head gives, from the vectors of a head with the first of its steps."""
+        """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""
         if not (rest := self.steps[len(begun.steps) :]):
             return vectors
         parts = (jnp.asarray(vectors[part]) for part in blocks(len(vectors), _BLOCK_ROWS))
@@ -212,16 +212,16 @@ class Head:
         return with_code(np.concatenate(found), self.code)
 
     def then(self, *steps: Step) -> Head:
-        """This head with further steps at its end."""
+        """This head with further steps at the end."""
         return dataclasses.replace(self, name=AUTO, steps=(*self.steps, *steps))
 
     def with_prompt(self, text: str) -> Head:
-        """This head with another text in front of every sentence; none for an empty one."""
+        """This head with another text in front of every sentence, or with none if the text is empty."""
         form = self.form.with_prompt(text)
         return self if form == self.form else dataclasses.replace(self, name=AUTO, form=form)
 
     def width(self, config: EncoderConfig) -> int:
-        """Width of the vectors, after every step was checked against the model."""
+        """The width of the vectors; checks every step against the model."""
         width = config.hidden_size
         if any(isinstance(step, Quantise) for step in self.steps[:-1]):
             raise InputError(f"{self.summary}: nothing can follow a code; put it at the end.")
@@ -232,18 +232,18 @@ class Head:
 
     @functools.cached_property
     def summary(self) -> str:
-        """What the head does, in words that differ for heads that differ in more than parameters."""
+        """The steps as text, which differs between heads unless they differ only in parameters."""
         form = [repr(self.form)] if self.form not in (PLAIN, _pooling(self.steps).form) else []
         return " > ".join([*(step.words() for step in self.steps), *form])
 
     @property
     def whitening(self) -> Whitening | None:
-        """The last whitening among the steps, where it is known as such."""
+        """The last whitening among the steps that keeps its `Whitening`, or None."""
         found = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
         return next(found, None)
 
     def contents(self) -> Iterator[bytes]:
-        """Steps and parameters as bytes, to be hashed."""
+        """Steps and parameters as bytes, for hashing."""
         yield self.summary.encode()
         for path, leaf in leaves(self.steps):
             yield path.encode()
@@ -251,7 +251,7 @@ class Head:
 
 
 def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
-    """The steps up to the pooling, which is the last of them, and those after it."""
+    """The steps up to and including the pooling, and the steps after it."""
     end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
     return steps[:end], steps[end:]
 
@@ -270,9 +270,9 @@ def run(
     ids: Int[Array, "batch length"] | None = None,
     segments: Segments | None = None,
 ) -> Shaped[Array, "vectors k"]:
-    """Applies the steps of a head to what the encoder returned, see `pool`: float32, or uint8 behind a code.
+    """Applies the steps of a head to the encoder's output, see `pool`: float32, or uint8 after a code.
 
-    One vector per row; with segments one per sentence of each row, those of the first row first.
+    The result has one vector per row, or with segments one per sentence, row by row.
     """
     if segments is not None:
         mask = segments.members().astype(mask.dtype)
@@ -286,7 +286,7 @@ def run(
 
 
 def write_steps(steps: Steps, encoder: EncoderGraph) -> str:
-    """`run` as operators of a graph: adds those of the steps, and gives the name of the result."""
+    """`run` as operators of a graph: adds the operators of the steps and returns the name of the result."""
     mask = encoder.graph.op("Cast", "attention_mask", to=1)  # float32
     x: Any = States(encoder, "attention_mask", mask, "input_ids")
     for step in steps:
@@ -303,10 +303,10 @@ def pool(
     mask_token: int | None = None,
     idf: Mapping[str, Float[Array, " vocab"]] | None = None,
 ) -> dict[str, Float[Array, "batch d"]]:
-    """Applies poolings, or aliases of them, by name: one float32 array for each.
+    """Applies several poolings by name or alias; returns a float32 array for each.
 
-    The mask is 1 for tokens and 0 for padding. `promptbert` needs the token ids and the id of the mask token, `idf` the
-    ids and weights of all of them by the table's name.
+    The mask is 1 for tokens and 0 for padding. `promptbert` needs the token ids and the id of the mask token. `idf`
+    needs the token ids and, by table name, a weight for every token of the vocabulary.
     """
     tables = Tables(mask_token, idf or {})
     return {name: run(Head.named(name, tables).steps, output, mask, ids) for name in names}

@@ -1,6 +1,6 @@
 """From hidden states to one float32 vector per sentence: one class per pooling.
 
-The mask counts [CLS] and [SEP] as tokens, padding never.
+The mask includes [CLS] and [SEP], but no padding.
 
 References:
   Reimers & Gurevych 2019, "Sentence-BERT", section 3 (cls, mean, max).
@@ -30,17 +30,17 @@ HiddenState = Float[Array, "rows length d"]
 class Pooling(Step):
     """The step from `States` to vectors. A subclass pools one hidden state: [batch, length, d] to [batch, d].
 
-    One that is `segmented` also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
+    A `segmented` subclass also pools [rows, length, d] to [rows, sentences, d], by `States.segments`.
     """
 
     instead = "; take a pooling such as 'mean', 'cls' or 'first_last_avg'"
-    mode: ClassVar[str | None] = None  # of sentence-transformers' Pooling module that does the same
+    mode: ClassVar[str | None] = None  # the equivalent mode of sentence-transformers' Pooling module
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         raise NotImplementedError
 
     def __call__(self, states: States) -> Pooled:
-        # A hidden state's vector is the same in every mix that has it: the compiler takes it once for a whole grid.
+        # Pooling is linear, so each layer is pooled alone: XLA then pools each layer once for all mixes that share it.
         pooled = [(share, self.pool(states.output.hidden_states[layer], states)) for layer, share in states.mix]
         if len(pooled) == 1:
             return pooled[0][1]
@@ -49,18 +49,18 @@ class Pooling(Step):
 
     @property
     def form(self) -> TextForm:
-        """How sentences are written before they are tokenised. Another form takes another forward pass."""
+        """How sentences are written before they are tokenised. Each form needs its own forward pass."""
         return PLAIN
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Modes of a Pooling module of sentence-transformers that does the same, in its order; none for none."""
+        """Equivalent modes of sentence-transformers' Pooling module, in its order; empty if there are none."""
         return () if self.mode is None else (self.mode,)
 
     def to_folder(self, target: Target) -> list[Module]:
         if not self.modes:
             return super().to_folder(target)
-        known = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # which old and new versions read
+        known = {key: mode in self.modes for mode, key in _OLDER_KEYS.items()}  # old and new versions read these keys
         return [Module("Pooling", {"word_embedding_dimension": target.config.hidden_size, **known})]
 
     def words(self) -> str:
@@ -74,24 +74,24 @@ def _weighted_sum(x: HiddenState, weights: Float[Array, "*batch length"]) -> Poo
 
 
 def _token(x: HiddenState, place: Int[Array, "*batch"]) -> Pooled:
-    """The tokens at these places of their rows."""
+    """The tokens at the given positions of their rows."""
     found = jnp.take_along_axis(x, place.reshape(len(place), -1, 1), axis=1)
     return found.reshape(*place.shape, x.shape[-1]).astype(jnp.float32)
 
 
 def _onnx_sum(graph: Any, x: str, weights: str) -> str:
-    """`_weighted_sum` in a graph."""
+    """`_weighted_sum` as operators of a graph."""
     column = graph.op("Unsqueeze", weights, graph.integers(2))
     return graph.op("ReduceSum", graph.op("Mul", x, column), graph.integers(1), keepdims=0)
 
 
 def _onnx_places(graph: Any) -> str:
-    """Positions of the tokens from 1, float32; those of padding are the last token's."""
+    """Positions of the tokens from 1, float32; padding has the position of the last token."""
     return graph.op("CumSum", graph.op("Cast", "attention_mask", to=1), graph.integers(1))
 
 
 def _onnx_pooled(graph: Any, x: States) -> str:
-    """Which tokens are pooled, bool [batch, length]."""
+    """A mask of the tokens to pool, bool [batch, length]."""
     tokens = graph.op("Cast", "attention_mask", to=9)
     if not x.start:
         return tokens
@@ -140,11 +140,11 @@ class Max(Pooling):
 
 
 class _Weighted(Pooling):
-    """The sum of the tokens, each by its weight, over that of the weights; zeros where that is 0."""
+    """The weighted sum of the tokens divided by the sum of the weights; zeros if the weights sum to 0."""
 
     segmented = True
-    by_position: ClassVar[bool] = False  # whether positions from 1 multiply the weights
-    root: ClassVar[bool] = False  # whether the sum is divided by the square root
+    by_position: ClassVar[bool] = False  # whether weights are multiplied by positions from 1
+    root: ClassVar[bool] = False  # whether to divide by the square root of the sum of the weights
 
     def pool(self, x: HiddenState, states: States) -> Pooled:
         weights = states.weights * (states.positions + 1) if self.by_position else states.weights
@@ -163,14 +163,14 @@ class _Weighted(Pooling):
 
 @step
 class Mean(_Weighted):
-    """Mean of the tokens, each by its weight."""
+    """Mean of the tokens, weighted by `States.weights`."""
 
     mode = "mean"
 
 
 @step
 class MeanSqrtLen(_Weighted):
-    """Sum of the tokens over the square root of their number."""
+    """Sum of the tokens divided by the square root of their number."""
 
     mode = "mean_sqrt_len_tokens"
     root = True
@@ -220,10 +220,10 @@ class Pooler(Pooling):
 
 @step
 class Ditto(Pooling):
-    """Embeddings and last layer averaged, each token weighted by its attention to itself.
+    """Average of embeddings and last layer, with each token weighted by its attention to itself.
 
-    Layers and heads are counted from 0. The paper's choices: 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and
-    10 for ELECTRA.
+    Layers and heads are counted from 0. The paper chooses 0 and 9 for bert-base, 0 and 4 for roberta-base, 0 and 10 for
+    ELECTRA.
     """
 
     layer: int
@@ -252,7 +252,7 @@ class Ditto(Pooling):
 
 @step
 class MaskToken(Pooling):
-    """The mask token of a template with `{text}` and `{mask}` in it, also where the sentence holds one of its own."""
+    """The mask token of a template with `{text}` and `{mask}`; mask tokens of the sentence itself are ignored."""
 
     template: str
     mask_id: int
@@ -275,7 +275,7 @@ class MaskToken(Pooling):
         return TextForm(self.template)
 
     def to_folder(self, target: Target) -> list[Module]:
-        """The mean of mask tokens, also of one in the sentence; the template is in the tokenizer."""
+        """Modules that average all mask tokens, including any in the sentence; the tokenizer applies the template."""
         one = (np.arange(target.config.vocab_size) == self.mask_id).astype(np.float32)
         return [word_weights_module(one, target.tokenizer.vocabulary), *Mean().to_folder(target)]
 
@@ -292,7 +292,7 @@ class MaskToken(Pooling):
 
 @step
 class Concat(Pooling):
-    """Several poolings, the parts, side by side."""
+    """Concatenates the vectors of several poolings."""
 
     parts: tuple[Pooling, ...] = array()
 
@@ -315,7 +315,7 @@ class Concat(Pooling):
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        """The pooling of a folder; a lone mode is that pooling itself."""
+        """The pooling of a folder: a `Concat`, or a single pooling if the folder has one mode."""
         raw = found.read()
         modes = raw.get("pooling_mode")
         if modes is None:
@@ -339,10 +339,10 @@ class Concat(Pooling):
 
 @step
 class AfterPrompt(Pooling):
-    """A pooling of the tokens behind the prompt (`include_prompt: false`); without a prompt, of all tokens."""
+    """Pools only the tokens after the prompt (`include_prompt: false`); without a prompt, all tokens."""
 
     pooling: Any = array()
-    length: Any = array()  # tokens of the prompt, [CLS] counted
+    length: Any = array()  # tokens of the prompt, including [CLS]
 
     def __call__(self, states: States) -> Pooled:
         behind = states.positions >= self.length
@@ -376,4 +376,4 @@ _KEYS = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weig
 _OLDER_KEYS = {mode: f"pooling_mode_{key}" for mode, key in zip(MODES, _KEYS, strict=True)}
 
 PLAIN_POOLINGS: dict[str, type[Pooling]] = {**MODES, "pooler": Pooler}
-"""Poolings that are made without parameters, by name."""
+"""Poolings without parameters, by name."""

@@ -1,4 +1,4 @@
-"""Steps before the pooling: which hidden states are mixed, and how much each token counts."""
+"""Steps before the pooling: the mix of hidden states, and the weights of tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxwhiten.models import EncoderConfig, checkpoint, loading
 
 @step
 class LayerMix(StateStep):
-    """Mean of hidden states (WeightedLayerPooling) by float32 weights; 0 is the embedding output, -1 the last."""
+    """Weighted mean of hidden states (WeightedLayerPooling); layer 0 is the embedding output, -1 the last layer."""
 
     layers: tuple[int, ...]
     weights: Any = array()
@@ -47,7 +47,7 @@ class LayerMix(StateStep):
         first = min(weights)
         values = np.array([weights.get(i, 0.0) for i in range(first, last + 1)], np.float32)
         config = {"word_embedding_dimension": target.width, "layer_start": first, "num_hidden_layers": last}
-        # Without the hidden states in the Transformer's output, sentence-transformers would pool the last one.
+        # By default sentence-transformers' Transformer returns the last hidden state only, and that would be pooled.
         return [Module("WeightedLayerPooling", config, {"layer_weights": values}, {"output_hidden_states": True})]
 
     @classmethod
@@ -71,9 +71,9 @@ class LayerMix(StateStep):
 
 @step
 class TokenWeights(StateStep):
-    """Lets each token count by a weight of its id (WordWeights). Where all weights are 0, all tokens count alike.
+    """Weights tokens by their ids (WordWeights). If all weights of a sentence are 0, all its tokens count alike.
 
-    `weights` are float32 [vocab]; `table` is a name for them, such as a hash.
+    `weights` are float32 [vocab]; `table` names them, for instance by a hash.
     """
 
     weights: Any = array()
@@ -90,7 +90,7 @@ class TokenWeights(StateStep):
         return dataclasses.replace(states, weights=jnp.where(some, weights, states.weights))
 
     def to_folder(self, target: Target) -> list[Module]:
-        # Tokens that weigh nothing weigh next to nothing instead, so that a sentence of them has its plain mean.
+        # A small weight replaces 0, so that sentences-transformers averages a sentence of such tokens, too.
         weights = np.asarray(self.weights)
         return [word_weights_module(np.maximum(weights, 1e-6 * weights.max()), target.tokenizer.vocabulary)]
 
@@ -103,7 +103,7 @@ class TokenWeights(StateStep):
             weights = np.asarray(values, np.float32)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelError(f"{found.file}: not readable as weights of tokens ({error}).") from error
-        if len(weights) < found.config.vocab_size:  # rows that no token has
+        if len(weights) < found.config.vocab_size:  # the embedding has rows without a token
             weights = np.pad(weights, (0, found.config.vocab_size - len(weights)))
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ModelError(f"{found.file}: a weight of a token is below 0 or not finite.")
@@ -121,11 +121,11 @@ class TokenWeights(StateStep):
 
 
 def word_weights_module(weights: Float[np.ndarray, " vocab"], vocabulary: list[str]) -> Module:
-    """Weights of tokens, by id, as a WordWeights module. There may be fewer tokens than rows of the embedding."""
+    """A WordWeights module for weights by token id. The embedding may have more rows than there are tokens."""
     tokens = [*vocabulary, *(f"[unused row {i}]" for i in range(len(vocabulary), len(weights)))]
     values, counts = np.unique(weights, return_counts=True)
     common = float(values[np.argmax(counts)])
     named = {token: float(value) for token, value in zip(tokens, weights, strict=True) if value != common}
-    # The library looks a token up in lower case, too: what would be found by mistake is named as well.
+    # sentence-transformers also looks tokens up in lower case: a token that would match another one is listed, too.
     named |= {token: common for token in tokens if token not in named and token.lower() in named}
     return Module("WordWeights", {"vocab": tokens, "word_weights": named, "unknown_word_weight": common})

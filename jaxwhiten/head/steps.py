@@ -1,8 +1,8 @@
-"""The steps of a head: one small class for each thing that is done after the hidden states.
+"""The steps of a head: one small class for each operation after the hidden states.
 
-A step owns all there is to know of it: its JAX function, what it asks of the model, its parameters, its modules in a
-sentence-transformers folder, its ONNX operators, and its words for a model card. A new step is a class with the
-decorator `step`; nothing else has to know of it. What it does not define, it refuses in words:
+A step class defines everything about its operation: the JAX function, requirements on the model, parameters, modules in
+a sentence-transformers folder, ONNX operators, and a description for model cards. A new step is a class with the
+decorator `step`; no other code has to change. Whatever the class does not define raises an error that says so:
 
     @step
     class Scale(VectorStep):
@@ -28,7 +28,7 @@ from jaxwhiten.models import EncoderConfig, loading
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import BulkTokenizer
 
-# Files beside the modules that other libraries read: what a Dense layer follows from, and what codes their vectors.
+# Files at the top of the folder that other libraries ignore: the whitening behind a Dense layer, and the code.
 WHITENING_FILE, CODE_FILE = "whitening.safetensors", "code.safetensors"
 
 Vectors = Float[Array, "batch d"]
@@ -36,39 +36,39 @@ Mapped = Float[Array, "batch k"]
 
 
 def array(default: Any = dataclasses.MISSING) -> Any:
-    """A field of a step that holds parameters: a leaf of its pytree. Other fields are static."""
+    """A field of a step that holds parameters, a leaf of its pytree. Other fields are static."""
     return dataclasses.field(default=default, metadata={"kind": "array"})
 
 
 def record(default: Any = None) -> Any:
-    """A field of a step that plays no part in the computation and is left out of the compiled function."""
+    """A field of a step that the computation does not use; the compiled function does not see it."""
     return dataclasses.field(default=default, metadata={"kind": "record"}, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class States:
-    """What the steps before the pooling work on: hidden states, how they are mixed, and how much each token counts.
+    """The input of the steps before the pooling: hidden states, their mix, and the weight of each token.
 
-    In an ONNX graph names of values stand for arrays. Where rows hold several sentences, `segments` says which,
-    `*batch` is rows and sentences, `*rows` is rows and 1, and hidden states are [rows, length, d]; only steps that are
-    `segmented` see it.
+    In an ONNX graph, names of values replace arrays. If rows hold several sentences, `segments` assigns tokens to
+    sentences, `*batch` is rows and sentences, `*rows` is rows and 1, and hidden states are [rows, length, d]; only
+    `segmented` steps receive such states.
     """
 
-    output: Any  # `EncoderOutput`, or in a graph `EncoderGraph`
+    output: Any  # `EncoderOutput`, or `EncoderGraph` in a graph
     mask: Any  # int [*batch, length], 1 for tokens, 0 for padding
-    weights: Any  # float32 [*batch, length], how much each token counts: the mask, unless a step says otherwise
-    ids: Any = None  # int [*rows, length], or None where they are not at hand
+    weights: Any  # float32 [*batch, length], the weight of each token: the mask, unless a step changes it
+    ids: Any = None  # int [*rows, length], or None if they are not available
     mix: tuple[tuple[int, Any], ...] = ((-1, 1.0),)  # numbers of hidden states and their shares, which sum to 1
-    start: Any = 0  # position of the first token that is pooled, behind a prompt that is left out
+    start: Any = 0  # position of the first token to pool, after a prompt that is not pooled
     segments: Segments | None = None
 
     @property
     def positions(self) -> Int[Array, "*rows length"]:
-        """Place of each token in its sentence."""
+        """Position of each token in its sentence."""
         return jnp.arange(self.mask.shape[-1]) if self.segments is None else self.segments.position[:, None]
 
     def place(self, position: Any) -> Int[Array, "*batch"]:
-        """Place in its row of each sentence's token at a position."""
+        """Index in the row of each sentence's token at a position."""
         if self.segments is None:
             return jnp.broadcast_to(position, self.mask.shape[:-1])
         return jnp.minimum(self.segments.first + position, self.mask.shape[-1] - 1)
@@ -87,13 +87,13 @@ class Module:
     kind: str
     config: Mapping[str, Any] | None = None
     tensors: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    # Entries it needs in the `config.json` of the Transformer.
+    # Entries that the module needs in the `config.json` of the Transformer.
     transformer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What a step may know of the folder it is written to: the encoder, and the width of vectors before the step."""
+    """The context in which a step is written to a folder: encoder, width of vectors before the step, and tokenizer."""
 
     config: EncoderConfig
     width: int
@@ -102,13 +102,13 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A module found in a sentence-transformers folder."""
+    """A module of a sentence-transformers folder, with its context."""
 
-    folder: Path  # of the module
-    model: Path  # of all modules
-    transformer: Path  # of the first one
+    folder: Path  # folder of this module
+    model: Path  # folder of the whole model
+    transformer: Path  # folder of the first module
     config: EncoderConfig
-    width: int  # of the vectors before the module
+    width: int  # width of the vectors before the module
 
     @property
     def file(self) -> Path:
@@ -125,7 +125,7 @@ class Found:
 
 
 def read_optional(file: Path) -> dict[str, Any]:
-    """A JSON file's contents; a file that is missing is empty."""
+    """The contents of a JSON file; empty if the file is missing."""
     return loading.read_json(file) if file.is_file() else {}
 
 
@@ -133,51 +133,51 @@ class Step:
     """One step of a head. Subclasses are frozen dataclasses made by the decorator `step`."""
 
     kinds: ClassVar[tuple[str, ...]] = ()  # modules of sentence-transformers that `from_folder` reads
-    dtype: ClassVar[type[np.generic]] = np.float32  # of what the step gives
-    instead: ClassVar[str] = ""  # advice at the end of messages of what cannot be written
+    dtype: ClassVar[type[np.generic]] = np.float32  # of the step's result
+    instead: ClassVar[str] = ""  # advice at the end of error messages of `to_folder` and `to_onnx`
 
     def __call__(self, x: Any) -> Any:
         raise NotImplementedError
 
     @property
     def segmented(self) -> bool:
-        """Whether it takes rows that hold several sentences, see `States.segments`."""
+        """Whether the step takes rows that hold several sentences, see `States.segments`."""
         return False
 
     def check(self, config: EncoderConfig) -> None:
-        """Raises `InputError` or `ModelError` if a model of this configuration cannot have the step."""
+        """Raises `InputError` or `ModelError` if the step cannot follow a model of this configuration."""
 
     def output_width(self, width: int) -> int:
-        """Width of the vectors after the step; `MismatchError` if it does not take vectors of this width."""
+        """The width of the vectors after the step; `MismatchError` if the step takes another input width."""
         return width
 
     def to_folder(self, target: Target) -> list[Module]:
-        """The modules that do the same in sentence-transformers; `InputError` if there are none."""
+        """The equivalent modules of sentence-transformers; `InputError` if there are none."""
         raise InputError(f"{self.words()}: modules of sentence-transformers cannot do this{self.instead}.")
 
     def save_beside(self, folder: Path) -> None:
-        """Writes what the modules cannot say into a file at the top of a model folder, if there is anything."""
+        """Writes data that modules cannot hold to a file at the top of a model folder; by default nothing."""
 
     @classmethod
     def from_folder(cls, found: Found) -> Step | None:
-        """The step a module stands for; None for a module that does nothing or belongs to another class."""
+        """The step for a module; None if the module does nothing or another class reads it."""
         return None
 
     def to_onnx(self, graph: Any, x: Any) -> Any:
-        """Adds the step's operators to a graph (`jaxwhiten.models.graph`), and gives the name of the result."""
+        """Adds the step's operators to a graph (`jaxwhiten.models.graph`) and returns the name of the result."""
         raise InputError(f"{self.words()}: cannot be exported to ONNX{self.instead}.")
 
     def words(self) -> str:
-        """What the step does, in a few words that differ for steps that differ in more than parameters."""
+        """A short description of the step, which differs between steps unless they differ only in parameters."""
         return type(self).__name__.lower()
 
 
 class StateStep(Step):
-    """A step before the pooling: `States` to `States`, also in ONNX."""
+    """A step before the pooling: it maps `States` to `States`, also in ONNX."""
 
 
 class VectorStep(Step):
-    """A step after the pooling: [batch, d] to [batch, k]."""
+    """A step after the pooling: it maps [batch, d] to [batch, k]."""
 
     segmented = True
 
@@ -198,21 +198,21 @@ def leaves(steps: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 STEPS: dict[str, list[type[Step]]] = {}
-"""Classes by the module of sentence-transformers they read, those that look closest first."""
+"""Step classes by the sentence-transformers module that they read, the most specific first."""
 
 S = TypeVar("S", bound=type[Step])
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, array, record))
 def step(cls: S) -> S:
-    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and entries of `STEPS`."""
+    """Makes a class a step: a frozen dataclass, a pytree whose leaves are its arrays, and registered in `STEPS`."""
     made = dataclasses.dataclass(frozen=True)(cls)
     names: dict[str | None, list[str]] = {None: [], "array": []}
     for field in dataclasses.fields(made):  # type: ignore[arg-type]
         names.setdefault(field.metadata.get("kind"), []).append(field.name)
 
-    # Not register_dataclass: its tree structures of different classes compare equal, so that a cache keyed by them
-    # can hand out another pooling's program.
+    # `register_dataclass` is not used: it makes tree structures of different classes compare equal, so that a cache
+    # with these keys could return the program of another pooling.
     def flatten(step: Any) -> tuple[list[tuple[Any, Any]], tuple[Any, ...]]:
         arrays = [(jax.tree_util.GetAttrKey(name), getattr(step, name)) for name in names["array"]]
         return arrays, (made, *(getattr(step, name) for name in names[None]))

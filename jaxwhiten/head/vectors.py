@@ -32,7 +32,7 @@ from jaxwhiten.models import checkpoint
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import linear
 
-# Activations of Dense: the function, by the name of the class in torch.nn.
+# Activations of Dense, by the name of their class in torch.nn.
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "Identity": lambda x: x,
     "Tanh": lambda x: jnp.tanh(x),
@@ -44,13 +44,13 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def dense_module(weight: Float[np.ndarray, "d k"], bias: Float[np.ndarray, " k"] | None = None) -> Module:
-    """The map x W + b as a Dense layer, which is what a folder has for every linear step; no bias is zeros."""
+    """The map x W + b as a Dense layer, the module of every linear step in a folder; without a bias, b is zero."""
     offset = np.zeros(weight.shape[1]) if bias is None else bias
     return Dense(weight.T.astype(np.float32), offset.astype(np.float32), None, "Identity").module()
 
 
 def _onnx_linear(graph: Any, x: str, part: str, weight: Any, bias: Any) -> str:
-    """`linear` in a graph; its constants are named after x and the part of a step that they belong to."""
+    """`linear` in a graph; names of constants are made from x and `part`."""
     y = graph.op("MatMul", x, graph.constant(f"{x}.{part}weight", np.asarray(weight)))
     return y if bias is None else str(graph.op("Add", y, graph.constant(f"{x}.{part}bias", np.asarray(bias))))
 
@@ -95,10 +95,10 @@ class Whiten(VectorStep):
 
 @step
 class Dense(VectorStep):
-    """A dense layer with an activation, a name of `ACTIVATIONS`, and a residual where the folder has one.
+    """A dense layer with an activation named in `ACTIVATIONS`, and optionally a residual.
 
-    Weights are float32 [outputs, inputs], as PyTorch keeps them. `residual_weight` maps the input of the residual,
-    where it is not added as it is.
+    Weights are float32 [outputs, inputs], as in PyTorch. `residual_weight` maps the residual's input; None adds the
+    input unchanged.
     """
 
     weight: Any = array()
@@ -162,7 +162,7 @@ class Dense(VectorStep):
         return (dense._whitening(found.model / WHITENING_FILE) if fits else None) or dense
 
     def _whitening(self, file: Path) -> Whiten | None:
-        """The whitening saved in a file, if this layer is its map."""
+        """The whitening saved in a file, if this layer is its map; otherwise None."""
         if not file.is_file():
             return None
         try:
@@ -187,7 +187,7 @@ class Dense(VectorStep):
 
 @step
 class Truncate(VectorStep):
-    """The first k columns, as a Matryoshka encoder is used.
+    """Keeps the first k columns, as for a Matryoshka encoder.
 
     References:
       Kusupati et al. 2022, "Matryoshka Representation Learning", section 3.
@@ -215,7 +215,7 @@ class Truncate(VectorStep):
 
 @step
 class Normalize(VectorStep):
-    """Rows scaled to unit length."""
+    """Scales rows to unit length."""
 
     kinds = ("Normalize",)
 
@@ -237,9 +237,9 @@ class Normalize(VectorStep):
 
 @step
 class Quantise(VectorStep):
-    """Mapped vectors to uint8 codes, so that a byte leaves the device where four or more would. The last of its head.
+    """Quantises mapped vectors to uint8 codes on the device, so that fewer bytes are fetched. It ends a head.
 
-    `constants` are what the quantiser of the class `kind` works with; they follow from the fitted code.
+    `constants` are the inputs of `kind.quantise`; they follow from the fitted code.
     """
 
     kind: type[Code]
@@ -250,11 +250,11 @@ class Quantise(VectorStep):
 
     @classmethod
     def of(cls, code: Code) -> Quantise:
-        """The quantiser of a fitted code, without its linear map."""
+        """The quantiser of a fitted code, without the code's linear map."""
         return cls(type(code), {name: np.asarray(value) for name, value in code.plan.constants.items()}, code)
 
     def __call__(self, x: Float[Array | np.ndarray, "batch d"]) -> UInt8[Array | np.ndarray, "batch bytes"]:
-        """Codes in JAX; of a NumPy array in NumPy, on the host."""
+        """Codes computed in JAX, or in NumPy on the host for a NumPy array."""
         return self.kind.quantise(x, self.constants)
 
     def output_width(self, width: int) -> int:
@@ -275,7 +275,7 @@ class Quantise(VectorStep):
 
 
 def code_steps(code: Code) -> tuple[Step, ...]:
-    """The steps that do what a fitted code does with vectors: its linear map, unit length, and its quantiser."""
+    """The steps that apply a fitted code: its linear map, unit length if it has it, and its quantiser."""
     affine, steps = code.plan.affine, list[Step]()
     if affine.matrix is not None:
         steps.append(Whiten(*affine.kernel, code.whitening))

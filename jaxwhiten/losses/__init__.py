@@ -1,9 +1,9 @@
 """Training losses: pure functions from sentence vectors (and labels) to a scalar, safe under `jax.jit`.
 
-The loss is that of the global batch. Under `jit` with the batch sharded over a mesh, in-batch negatives come from all
-devices: XLA inserts the all-gather, and the loss does not depend on the number of devices.
+Under `jit` with the batch sharded over a mesh, a loss is computed over the global batch: XLA inserts an all-gather, so
+that in-batch negatives come from all devices and the loss does not depend on the number of devices.
 
-Keyword-only parameters are a loss's settings. `jaxwhiten.training.OBJECTIVES` names the losses and the data of each.
+Keyword-only parameters are settings of a loss. `jaxwhiten.training.OBJECTIVES` lists the losses and their data.
 """
 
 from jaxwhiten.losses.contrastive import contrastive_tension, cosine, multiple_negatives_ranking, simcse

@@ -11,7 +11,7 @@ from jaxwhiten.errors import InputError
 
 
 def cosine(u: Float[Array, "*b d"], v: Float[Array, "*b d"]) -> Float[Array, "*b"]:
-    """Row-wise cosine similarity; 0, with a finite gradient, where either row is zero."""
+    """Row-wise cosine similarity; 0, with a finite gradient, if either row is zero."""
     return jnp.sum(normalize_on_device(u) * normalize_on_device(v), axis=-1)
 
 
@@ -20,7 +20,7 @@ def multiple_negatives_ranking(
 ) -> Scalar:
     """Cross-entropy of identifying each anchor's positive among all positives and hard negatives of the batch.
 
-    Each row of `negatives` is a candidate for every anchor. `scale` is an inverse temperature.
+    Every row of `negatives` is a candidate for every anchor. `scale` is an inverse temperature.
 
     References:
       Henderson et al., Efficient Natural Language Response Suggestion for Smart Reply (2017), section 4.4; with
@@ -42,10 +42,10 @@ def simcse(first: Float[Array, "b d"], second: Float[Array, "b d"], *, temperatu
 
 
 def contrastive_tension(first: Float[Array, "b d"], second: Float[Array, "b d"], *, negatives: int = 7) -> Scalar:
-    """Binary cross-entropy of dot products of two encoders: 1 for the same sentence, 0 for others of the batch.
+    """Binary cross-entropy of dot products of two encoders, with target 1 for the same sentence and 0 for others.
 
-    Sentence i of the first encoder is paired with i + 1, i + 2, ..., i + `negatives` of the second, in a batch whose
-    order is random; `negatives` is at least 1 and less than b.
+    Sentence i of the first encoder is paired with i + 1, i + 2, ..., i + `negatives` of the second, in a batch of
+    random order; `negatives` is at least 1 and less than b.
 
     References:
       Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021), section 3, equation 1.

@@ -1,4 +1,4 @@
-"""Distillation: losses against a teacher's vectors, or the similarities it finds."""
+"""Distillation: losses against a teacher's vectors or against its similarities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def vector_regression(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> S
 
 
 def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Scalar:
-    """Mean of 1 − cos between a student's vectors and its teacher's: only their directions count.
+    """Mean of 1 − cos between a student's vectors and its teacher's, which compares only directions.
 
     References:
       Zhang et al., Jasper and Stella: distillation of SOTA embedding models (2024), the cosine loss.
@@ -29,10 +29,10 @@ def cosine_distance(u: Float[Array, "b d"], teacher: Float[Array, "b d"]) -> Sca
 
 
 def listwise_distillation(u: Float[Array, "b d"], teacher: Float[Array, "b e"], *, scale: float = 20.0) -> Scalar:
-    """Kullback-Leibler divergence of whom a student finds similar from whom its teacher does, over the batch.
+    """Kullback-Leibler divergence between the teacher's and the student's similarities within the batch.
 
-    For each sentence, both sides' softmax runs over its cosines with all other sentences, times `scale`; the mean of
-    KL(teacher ‖ student) over the sentences.
+    For each sentence, both sides take a softmax over `scale` times its cosines with all other sentences; the loss is
+    the mean of KL(teacher ‖ student) over the sentences.
 
     References:
       Ren et al., RocketQAv2 (EMNLP 2021), listwise distillation; Cao et al., Learning to Rank: From Pairwise Approach
@@ -59,7 +59,7 @@ def margin_mse(
 ) -> Scalar:
     """Mean squared error between scale · (cos(q, p) − cos(q, n)) and a cross-encoder's margin.
 
-    The paper takes dot products; scaled cosines are what vectors of unit length are searched by.
+    The paper uses dot products; scaled cosines match the search by vectors of unit length.
 
     >>> import jax.numpy as jnp
     >>> float(margin_mse(jnp.eye(2)[:1], jnp.eye(2)[:1], jnp.eye(2)[1:], jnp.array([17.0])))

@@ -1,4 +1,4 @@
-"""Matryoshka: any loss, on several prefixes of the vectors at once."""
+"""Matryoshka: any loss, summed over several prefixes of the vectors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ Head = Mapping[str, Array]
 """Parameters of a loss: `kernel` and `bias` of the softmax classifier, empty otherwise."""
 
 Loss = Callable[[Sequence[Float[Array, "b d"]], Array | None, Head], Scalar]
-"""A loss for the training step: from one array of vectors per column, the labels and the head's parameters."""
+"""A loss for the training step, called with one array of vectors per text column, the labels and the parameters."""
 
 
 def matryoshka(loss: Loss, dims: Sequence[int], weights: Sequence[float] | None = None) -> Loss:
     """The weighted sum of `loss` over prefixes of the vectors, each prefix scaled to unit length.
 
-    Works with every loss; a softmax classifier's kernel is truncated likewise. Without `weights` all prefixes count 1.
+    Works with every loss; the kernel of a softmax classifier is truncated too. Without `weights` all prefixes have
+    weight 1.
 
     References:
       Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), section 3, equation 1.

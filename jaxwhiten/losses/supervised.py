@@ -1,4 +1,4 @@
-"""Losses of labelled pairs and of triplets: Sentence-BERT's three, and CoSENT."""
+"""Losses for labelled pairs and for triplets: Sentence-BERT's three, and CoSENT."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEATURES: dict[str, Callable[[Array, Array], Array]] = {
     "|u-v|": lambda u, v: jnp.abs(u - v),
     "u*v": lambda u, v: u * v,
 }
-"""Features of a pair that the softmax classifier may use; a concatenation is a list of their names."""
+"""Features of a pair for the softmax classifier; a concatenation is a list of their names."""
 
 
 def parse_concatenation(concatenation: str) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def softmax_classification(
 ) -> Scalar:
     """Mean cross-entropy of a linear classifier over features of the pair.
 
-    The kernel holds one [d, classes] slab per feature, in the order of `concatenation`, such as `"(|u-v|,u*v)"`.
+    The kernel holds one [d, classes] slab per feature, in the order of `concatenation`.
 
     References:
       Reimers and Gurevych, Sentence-BERT (EMNLP 2019), section 3, classification objective; table 6 for the

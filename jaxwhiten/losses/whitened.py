@@ -1,4 +1,4 @@
-"""WhitenedCSE: whitening inside the loss, by the statistics of the batch."""
+"""WhitenedCSE: whitening inside the loss, with the statistics of the batch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jaxwhiten.losses.contrastive import simcse
 
 @jax.custom_vjp
 def inverse_sqrt(covariance: Float[Array, "*b g g"]) -> Float[Array, "*b g g"]:
-    """Σ^(−1/2) of symmetric, positive definite matrices, with gradients that stay finite where eigenvalues coincide.
+    """Σ^(−1/2) of symmetric, positive definite matrices; gradients stay finite if eigenvalues coincide.
 
     The gradient of a symmetric G is V ((Vᵀ G V) ∘ K) Vᵀ, where K holds the divided differences of λ^(−1/2),
-    −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ)); that of `jnp.linalg.eigh` divides by λᵢ − λⱼ.
+    −1 / (√λᵢ √λⱼ (√λᵢ + √λⱼ)). The gradient of `jnp.linalg.eigh` divides by λᵢ − λⱼ instead.
 
     References:
       Bhatia, Matrix Analysis (1997), theorem V.3.3 (Daleckii and Krein).
@@ -41,10 +41,10 @@ inverse_sqrt.defvjp(_inverse_sqrt, _inverse_sqrt_backward)
 
 
 def group_whiten(x: Float[Array, "n d"], group_size: int, epsilon: float = 1e-4) -> Float[Array, "n d"]:
-    """Whitens each group of consecutive columns by the batch's own mean and covariance, as near to the input as can be.
+    """Whitens each group of consecutive columns by the batch's mean and covariance, changing the input least (ZCA).
 
-    This is (x − μ) Σ^(−1/2) of each group (ZCA): its covariance is the identity, but for `epsilon`, the share of the
-    group's mean variance that is added to every variance. `group_size` divides d and is less than n.
+    Each group becomes (x − μ) Σ^(−1/2), whose covariance is the identity up to `epsilon`: this share of the group's
+    mean variance is added to every variance. `group_size` divides d and is less than n.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), section 3.2.
@@ -69,10 +69,11 @@ def whitenedcse(
     group_size: int = 64,
     shuffles: int = 3,
 ) -> Scalar:
-    """SimCSE after shuffled group whitening: every shuffle of the columns gives a further positive.
+    """SimCSE after shuffled group whitening: every shuffle of the columns gives another positive.
 
     Columns are shuffled, whitened in groups and shuffled back. The first pass under one shuffle and the second pass
-    under each are a positive pair; the losses of all pairs are averaged. Without a `key` the columns keep their order.
+    under each shuffle are a positive pair; the losses of all pairs are averaged. Without a `key` columns are not
+    shuffled.
 
     References:
       Zhuo et al., WhitenedCSE (ACL 2023), sections 3.2 and 3.3.

@@ -1,6 +1,6 @@
-"""Training-free methods beside whitening, under its contract.
+"""Other training-free methods with the interface of whitening.
 
-Most map vectors to vectors, which are compared by cosine; hubness reduction corrects the `similarity` of a pair.
+Most map vectors to vectors, which are compared by cosine. Hubness reduction corrects the `similarity` of a pair.
 """
 
 from jaxwhiten.methods.between import MAP_KINDS, CrossMoments, EncoderMap

@@ -1,4 +1,4 @@
-"""A map between the vectors of two encoders, in closed form, from moments of pairs that merge."""
+"""A map between the vectors of two encoders, in closed form, from moments of pairs, which merge."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from jaxwhiten.whitening.moments import Moments
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
 STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-_HELD_OUT, _MOST = 5, 1000  # every fifth pair, and at most so many, tell which strength is best
+_HELD_OUT, _MOST = 5, 1000  # every fifth pair, at most 1,000 of them, is held out to choose the strength
 
 
 @dataclass(eq=False)
 class CrossMoments:
-    """Moments of pairs (x, y), two encoders' vectors of the same texts: those of the rows [x, y] in float64."""
+    """Moments of pairs (x, y), the vectors of two encoders for the same texts: moments of rows [x, y] in float64."""
 
     columns: int  # of x
     joint: Moments = field(default_factory=Moments)
@@ -38,7 +38,7 @@ class CrossMoments:
         return self
 
     def merge(self, other: CrossMoments) -> CrossMoments:
-        """Adds the pairs that another summary of as many columns stands for; `other` is left as it is."""
+        """Adds the pairs of another summary with as many columns; `other` is not changed."""
         self.joint.merge(other.joint)
         return self
 
@@ -56,7 +56,7 @@ class CrossMoments:
 
 
 def _power(covariance: np.ndarray, strength: float, power: float) -> np.ndarray:
-    """(C + strength × mean variance × I) to a power."""
+    """(C + strength × mean variance × I) raised to a power."""
     values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, 0) + max(strength * values.mean(), np.finfo(np.float64).tiny ** 0.5)
     return (vectors * values**power) @ vectors.T
@@ -71,13 +71,13 @@ class _State(NamedTuple):
 
 @parameters
 class EncoderMap(VectorMethod):
-    """Maps one encoder's vectors (`transform`) and another's (`transform_target`) to where cosines compare them.
+    """Maps the vectors of two encoders (`transform`, `transform_target`) into one space, compared by cosine.
 
     It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/evidence/upgrade.md.
 
     Args:
       kind: `"ridge"`, `"procrustes"`, or `"cca"`, canonical correlation with the correlations as weights.
-      strength: Of the ridge, in mean variances; None has `fit` choose, by how well held-out pairs find each other.
+      strength: Strength of the ridge, in mean variances. None chooses the strength that retrieves held-out pairs best.
 
     References:
       Schönemann 1966, orthogonal Procrustes; Hotelling 1936, canonical correlation; Drift-Adapter, arXiv:2509.23471.
@@ -89,7 +89,7 @@ class EncoderMap(VectorMethod):
     strength: float | None = None
 
     def fit(self, X: Any, y: Any = None) -> EncoderMap:
-        """Learns from pairs: X [n, d] of the encoder that is mapped, y [n, e] of the other; or X, `CrossMoments`."""
+        """Learns from pairs: X [n, d] of the mapped encoder and y [n, e] of the other, or `CrossMoments` as X."""
         started = time.perf_counter()
         self._check_params(0)
         if isinstance(X, CrossMoments):
@@ -111,7 +111,7 @@ class EncoderMap(VectorMethod):
         raise InputError("A map between encoders is fitted on pairs, all at once; what merges is CrossMoments.")
 
     def _chosen(self, X: np.ndarray, Y: np.ndarray) -> float:
-        """The strength by which held-out pairs find each other best."""
+        """The strength with which held-out pairs retrieve each other best."""
         held = np.arange(0, len(X), _HELD_OUT)[:_MOST]
         if len(held) < 2:
             raise InputError(f"{len(X)} pairs are too few to choose the strength by: give more, or strength=0.1.")

@@ -1,4 +1,4 @@
-"""Methods that treat every column by itself: nothing at all, mean-centring, z-score. O(nd) time, O(d) memory."""
+"""Methods that treat every column separately: identity, mean-centring, z-score. O(nd) time, O(d) memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ColumnMoments(NamedTuple):
 
 
 def column_moments(X: np.ndarray) -> ColumnMoments:
-    """Reduces rows block by block, each about its own mean, and merges the blocks.
+    """Moments of rows, taken block by block about each block's mean, and merged.
 
     References:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
@@ -83,8 +83,8 @@ class Centring(_ColumnMethod):
 class ZScore(_ColumnMethod):
     """Subtracts the mean and divides each column by its standard deviation (divisor n): (x − μ) / σ.
 
-    Columns whose variance lies below `variance_floor` times the largest are divided as if it lay at that floor, as
-    `Whitening` does with directions: they stay small instead of being blown up.
+    A variance below `variance_floor` times the largest is replaced by that floor, so that columns without variance stay
+    small. `Whitening` treats directions likewise.
 
     Args:
       variance_floor: Relative floor, 0 to 1.
@@ -104,7 +104,7 @@ class ZScore(_ColumnMethod):
 
 
 class Identity(VectorMethod):
-    """Leaves vectors as they are: the row every other method is compared with."""
+    """Returns vectors unchanged: the baseline of every other method."""
 
     name = "none"
 

@@ -17,7 +17,7 @@ from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_ro
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number, parameters
 
-# The released configurations, by the names of their files. Two names say width 16, but only one file does.
+# The released configurations, by the names of their files. Two names say width 16, but one of these files holds 32.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
     "l2_d2_w32": {"levels": 2, "depth": 2, "width": 32},
     "l2_d3_w16": {"levels": 2, "depth": 3, "width": 32},
@@ -26,8 +26,8 @@ FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
     "l3_d3_w32": {"levels": 3, "depth": 3, "width": 32},
 }
 
-_INIT_ROWS = 1024  # rows that set the actnorms
-_CHUNK_STEPS = 64  # sent to the device at once; always as many, so that nothing is compiled again for other data
+_INIT_ROWS = 1024  # rows that initialise the actnorms
+_CHUNK_STEPS = 64  # batches sent to the device at once; always as many, so that other data compiles no new program
 
 
 class FlowState(NamedTuple):
@@ -62,7 +62,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
         return -nnx.merge(graph, params).log_likelihood(x).mean() / (d * jnp.log(2.0))
 
     def train(params: Any, opt_state: Any, rows: jax.Array, steps: jax.Array) -> tuple[Any, Any, jax.Array]:
-        """The first `steps` of the batches `rows` [s, b, d]."""
+        """Trains on the first `steps` of the batches `rows` [s, b, d]."""
 
         def step(i: jax.Array, carry: tuple[Any, Any, jax.Array]) -> tuple[Any, Any, jax.Array]:
             params, opt_state, losses = carry
@@ -85,18 +85,18 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 class BertFlow(VectorMethod):
     """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
 
-    The objective is the mean negative log-likelihood in bits per dimension, minimised by Adam with its gradient
-    clipped to norm 1 and a constant learning rate. Two things differ from the release: the actnorms are set by up to
-    1,024 rows in place of one batch, and there is no weight decay. Rows that do not fill the last batch of an epoch
-    are left out of it. Vectors are float32 whatever the input is.
+    Adam with a constant learning rate, and gradients clipped to norm 1, minimises the mean negative log-likelihood in
+    bits per dimension. Two things differ from the release: up to 1,024 rows instead of one batch initialise the
+    actnorms, and there is no weight decay. Rows that do not fill the last batch of an epoch are dropped. Vectors are
+    float32 for every input dtype.
 
     `FLOW_CONFIGS` holds the released sizes: `BertFlow(**FLOW_CONFIGS["l3_d3_w32"])`. Needs Optax.
 
     Args:
-      levels: Levels of the flow; after each but the last, half of the dimensions leave.
-      depth: Steps of a level.
+      levels: Levels of the flow; half of the dimensions leave after each level except the last.
+      depth: Steps per level.
       width: Hidden width of the couplings.
-      learning_rate: Adam's.
+      learning_rate: Learning rate of Adam.
       epochs: Passes over the rows of `fit`, or of each call of `partial_fit`.
       batch_size: Rows per step; the release takes 32 pairs.
       seed: Seed of the couplings and of the order of the rows.
@@ -120,7 +120,7 @@ class BertFlow(VectorMethod):
             check_integer(name, getattr(self, name), least)
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise InputError(f"learning_rate must be a number above 0, got {self.learning_rate!r}.")
-        if self.levels > (most := d.bit_length() - 1):  # 2^levels may be a number that fills the memory
+        if self.levels > (most := d.bit_length() - 1):  # compared in logarithms: 2^levels may be huge
             raise InputError(f"{d} columns can be halved on {most} levels at most, not {self.levels}.")
 
     def _compiled(self, d: int, sizes: tuple[int, int, int]) -> SimpleNamespace:
@@ -155,7 +155,7 @@ class BertFlow(VectorMethod):
         return FlowState(sizes, params, opt_state, losses)
 
     def _chunks(self, X: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, int]]:
-        """Batches of all epochs, several at a time [s, b, d] in arrays of one shape, and how many of them count."""
+        """The batches of all epochs, several at a time as [s, b, d] of one shape, and how many of them count."""
         size = min(self.batch_size, len(X))
         batches = len(X) // size
         for _ in range(self.epochs):
@@ -180,7 +180,7 @@ class BertFlow(VectorMethod):
             block = X[part].astype(np.float32)
             return len(block), forward(state.params, pad_rows(block, row_bucket(len(block), full)))
 
-        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # no rows have a shape, too
+        parts = blocks(len(X), full) if len(X) else [slice(0, 0)]  # an empty input has a result of k columns, too
         return np.concatenate([np.asarray(found)[:n] for n, found in one_ahead(map(dispatch, parts))])
 
     def _pack(self, state: FlowState) -> dict[str, np.ndarray]:
@@ -189,7 +189,7 @@ class BertFlow(VectorMethod):
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> FlowState:
         levels, depth, width = (int(size) for size in tensors["sizes"])
-        # Sizes that the file's own arrays do not have are refused before arrays of these sizes are made.
+        # Sizes that contradict the file's arrays are refused before arrays of these sizes are made.
         square = any(array.shape == (width, width) for array in tensors.values())
         if min(levels, depth, width) < 1 or levels >= d.bit_length() or levels * depth > len(tensors) or not square:
             raise ValueError(f"{levels} levels of {depth} steps, width {width}, for {d} columns")
@@ -206,7 +206,7 @@ def _named(prefix: str, tree: Any) -> dict[str, np.ndarray]:
 
 
 def _filled(prefix: str, tree: Any, tensors: Mapping[str, np.ndarray]) -> Any:
-    """A tree of shapes with the arrays of `_named` in their places."""
+    """A tree of shapes, filled with the arrays that `_named` wrote."""
 
     def filled(path: Any, leaf: Any) -> jax.Array:
         array = tensors[name := prefix + jax.tree_util.keystr(path)]

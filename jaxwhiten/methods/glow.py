@@ -1,8 +1,8 @@
 """Glow on vectors, in Flax NNX: an invertible map to a Gaussian.
 
-One step is actnorm, a fixed permutation, and an additive coupling. A level is several steps; after each level but the
-last, half of the dimensions leave as Gaussian noise and the other half go on. Additive couplings and permutations
-keep volumes, so that the log-determinant is the sum of the actnorms' log scales, the same for every vector.
+One step is an actnorm, a fixed permutation, and an additive coupling. A level is several steps. After each level except
+the last, half of the dimensions leave as Gaussian noise and the other half enter the next level. Additive couplings and
+permutations keep volumes, so that the log-determinant is the sum of the actnorms' log scales for every vector.
 
 References:
   Kingma, Dhariwal: Glow: Generative Flow with Invertible 1x1 Convolutions (2018), section 3.
@@ -20,7 +20,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Float
 
-# Log scales are learned divided by this factor, as in Glow's release: they move faster than other parameters.
+# Log scales are stored divided by this factor, as in Glow's release, so that they learn faster than other parameters.
 _LOG_SCALE_FACTOR = 3.0
 _KERNEL_STDDEV = 0.05
 
@@ -34,7 +34,7 @@ def _random_kernel(inputs: int, outputs: int, rng: np.random.Generator) -> Float
 
 
 class ActNorm(nnx.Module):
-    """A bias and a scale for every dimension; with `initialise` set by these rows so that they leave standardised."""
+    """A bias and a scale per dimension; `initialise` sets both so that the given rows leave standardised."""
 
     def __init__(self, d: int):
         self.bias = nnx.Param(jnp.zeros(d))
@@ -52,7 +52,7 @@ class ActNorm(nnx.Module):
 
 
 class Shift(nnx.Module):
-    """What an additive coupling adds: a network of two hidden layers, zero before training."""
+    """The shift that an additive coupling adds: a network of two hidden layers, zero before training."""
 
     def __init__(self, inputs: int, outputs: int, width: int, rng: np.random.Generator):
         self.kernel1 = nnx.Param(_random_kernel(inputs, width, rng))
@@ -70,7 +70,7 @@ class Shift(nnx.Module):
 
 
 class Step(nnx.Module):
-    """Actnorm, the dimensions in reverse order, and the second half shifted by a function of the first."""
+    """An actnorm, a reversal of the dimensions, and a shift of the second half by a function of the first."""
 
     def __init__(self, d: int, width: int, rng: np.random.Generator):
         self.half = d // 2
@@ -85,11 +85,11 @@ class Step(nnx.Module):
 class Glow(nnx.Module):
     """The whole flow: `depth` steps on each of `levels` levels, for at least 2^levels dimensions.
 
-    `rng` draws the kernels on the host: XLA would compile every draw.
+    `rng` draws the kernels on the host, because XLA would compile every draw.
     """
 
     def __init__(self, d: int, levels: int, depth: int, width: int, rng: np.random.Generator):
-        # The size of each level: half of it, rounded up, goes on to the next.
+        # The size of each level is half of the level before, rounded up.
         sizes = [d]
         for _ in range(levels - 1):
             sizes.append(sizes[-1] - sizes[-1] // 2)
@@ -97,9 +97,9 @@ class Glow(nnx.Module):
         self.levels = nnx.List([nnx.List([Step(size, width, rng) for _ in range(depth)]) for size in sizes])
 
     def __call__(self, x: Float[Array, "n d"], initialise: bool = False) -> Float[Array, "n d"]:
-        """Vectors to their Gaussian latents: the dimensions that leave last come first.
+        """Maps vectors to their Gaussian latents; the dimensions that leave last come first.
 
-        With `initialise` every actnorm is set by what enters it.
+        `initialise` sets every actnorm by its input.
         """
         left = []
         for size, steps in zip(self.sizes, self.levels, strict=True):

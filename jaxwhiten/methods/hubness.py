@@ -1,11 +1,11 @@
 """Hubness reduction: mutual proximity and local scaling, which correct the similarity of a pair of vectors.
 
-In many dimensions a few vectors, the hubs, lie near to very many others. These methods ask how near two vectors are
-compared with how near each of them is to others, the reference. Everything is on the unit sphere: the distance of x
-and y is ‖x − y‖ = √(2 − 2 cos), so that nearer and of larger cosine are the same.
+In many dimensions a few vectors, the hubs, are near to very many others. These methods compare how near two vectors are
+to each other with how near each is to a reference set. All vectors are on the unit sphere: the distance of x and y is
+‖x − y‖ = √(2 − 2 cos), so that a smaller distance is a larger cosine.
 
-A reference vector that points where x does (cosine above 1 − 10⁻⁶) is taken for x itself and not counted as its
-neighbour, so that it makes no difference whether the vectors compared are part of the reference.
+A reference vector in the direction of x (cosine above 1 − 10⁻⁶) is taken for x itself and does not count as a
+neighbour, so that results do not depend on whether the compared vectors are part of the reference.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from jaxwhiten.whitening.estimator import Method, check_integer, parameters
 from jaxwhiten.whitening.moments import Moments
 
 _SAME = 1e-6
-_SIMILARITY_BYTES = 32 << 20  # of one block of similarities to the reference
+_SIMILARITY_BYTES = 32 << 20  # size of one block of similarities to the reference
 
 
 class SimilarityMethod(Method):
-    """A method that leaves vectors as they are and corrects the similarity of a pair. A subclass adds `_compare`.
+    """A method that keeps vectors unchanged and corrects the similarity of a pair. A subclass adds `_compare`.
 
-    It is fitted on reference vectors, which say what is near and far. There is no `transform`: the corrected similarity
-    is not the cosine of any pair of vectors.
+    It is fitted on reference vectors, which define what is near and far. There is no `transform`, because the corrected
+    similarity is not a cosine of vectors.
     """
 
     @abstractmethod
@@ -46,7 +46,7 @@ class SimilarityMethod(Method):
     def similarity(self, a: Any, b: Any) -> Float[np.ndarray, " n"]:
         """The corrected similarity of row i of `a` with row i of `b` [n, d], in float64; symmetric, larger is nearer.
 
-        Order and scale mean something only for one fitted method.
+        Compare similarities of one fitted method only.
         """
         (state, a), (_, b) = self._state_and_rows(a), self._state_and_rows(b)
         if len(a) != len(b):
@@ -57,11 +57,11 @@ class SimilarityMethod(Method):
 
 
 class MutualProximityGauss(SimilarityMethod):
-    """Mutual proximity with Gaussian distances taken as independent: log P(X > d) + log P(Y > d), d the pair's.
+    """Mutual proximity with independent Gaussian distances: log P(X > d) + log P(Y > d) for a pair at distance d.
 
-    X is the cosine distance of x to the reference. Its mean and variance follow from mean and covariance of the unit
-    reference vectors, x·μ and xᵀΣx, so that memory is O(d²) whatever the size of the reference and a pair costs two
-    quadratic forms. The logarithm keeps apart what the product of probabilities would round to 1.
+    X is the distance of x to the reference, expressed by cosines. Mean and variance of the cosines, x·μ and xᵀΣx,
+    follow from the moments of the unit reference vectors, so that memory is O(d²) for any reference and a pair costs
+    two quadratic forms. The logarithm separates pairs whose product of probabilities would round to 1.
 
     References:
       Schnitzer, Flexer, Schedl, Widmer: Local and Global Scaling Reduce Hubs in Space (2012), on mutual proximity
@@ -87,7 +87,7 @@ class MutualProximityGauss(SimilarityMethod):
     def _log_farther(state: Moments, covariance: np.ndarray, x: np.ndarray, cosines: np.ndarray) -> np.ndarray:
         """log P(the cosine of x and a reference vector is below `cosines`)."""
         variance = np.einsum("ij,ij->i", x @ covariance, x)
-        # A reference without spread as seen from x: nearer or farther, for certain, with float64's largest odds.
+        # Without spread as seen from x, the reference is nearer or farther for certain, at the largest odds of float64.
         deviation = np.sqrt(np.maximum(variance, np.finfo(np.float64).eps ** 2))
         return log_ndtr((cosines - x @ state.mean) / deviation)
 
@@ -102,9 +102,10 @@ class MutualProximityGauss(SimilarityMethod):
 
 
 class Reference(NamedTuple):
-    """A uniform sample of the rows seen: those with the smallest random keys, in order of key.
+    """A uniform sample of the rows seen: the rows with the smallest random keys, sorted by key.
 
-    A row's key depends on the seed and on its number among all rows, so that one pass and many give the same sample.
+    The key of a row depends on the seed and on its number among all rows, so that the sample does not depend on how
+    rows are split into calls.
     """
 
     seen: int
@@ -113,7 +114,7 @@ class Reference(NamedTuple):
 
 
 class _ReferenceMethod(SimilarityMethod):
-    """A method that keeps reference vectors, at most `max_reference` of them."""
+    """A method that keeps at most `max_reference` reference vectors."""
 
     max_reference: int
     seed: int
@@ -125,7 +126,7 @@ class _ReferenceMethod(SimilarityMethod):
     def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
         check_finite(X)
         seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
-        # One draw of PCG64 per row: skipping the rows seen continues the sequence where they ended.
+        # PCG64 draws one number per row: skipping the rows already seen continues their sequence.
         new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
         chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
         kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
@@ -159,13 +160,13 @@ class _ReferenceMethod(SimilarityMethod):
 
 @parameters
 class MutualProximity(_ReferenceMethod):
-    """Mutual proximity by counting: the share of the reference that is farther from both x and y than they are apart.
+    """Mutual proximity by counting: the share of reference vectors farther from both x and y than x is from y.
 
     Farther means a cosine smaller by more than 10⁻⁶. The similarity is a multiple of 1 / (size of the reference), so
     pairs may tie.
 
     Args:
-      max_reference: Reference vectors kept; of more rows a uniform sample.
+      max_reference: Reference vectors kept; larger references are sampled uniformly.
       seed: Seed of the sample.
 
     References:
@@ -183,11 +184,11 @@ class MutualProximity(_ReferenceMethod):
 
 @parameters
 class LocalScaling(_ReferenceMethod):
-    """Local scaling: exp(−d² / (σ_x σ_y)), d the distance of x and y, σ_x that of x to its k-th nearest neighbour.
+    """Local scaling: exp(−d² / (σ_x σ_y)) at distance d, where σ_x is the distance of x to its k-th nearest neighbour.
 
     Args:
-      k: Which neighbour in the reference sets the scale; with fewer vectors to choose from, the farthest.
-      max_reference: Reference vectors kept; of more rows a uniform sample.
+      k: The neighbour in the reference that sets the scale; the farthest one if there are fewer.
+      max_reference: Reference vectors kept; larger references are sampled uniformly.
       seed: Seed of the sample.
 
     References:
@@ -208,7 +209,7 @@ class LocalScaling(_ReferenceMethod):
     def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
         k = min(self.k, len(reference))
         near_a, near_b = (np.asarray(_kth_cosine(rows, reference, k), np.float64) for rows in (a, b))
-        # σ = √(2 − 2 cos), so that the product of the two is 2 √((1 − cos_a)(1 − cos_b)).
+        # σ = √(2 − 2 cos), so the product of both is 2 √((1 − cos_a)(1 − cos_b)).
         scales = 2 * np.sqrt((1 - near_a) * (1 - near_b))
         distances = 2 - 2 * cosine_pairs(a.astype(np.float64), b.astype(np.float64))
         return np.exp(-np.maximum(distances, 0) / scales)
@@ -230,6 +231,6 @@ def _kth_cosine(x: jax.Array, reference: jax.Array, k: int) -> jax.Array:
     cosines = _cosines(x, reference)
     others = jnp.where(cosines <= 1 - _SAME, cosines, -jnp.inf)
     nearest = lax.top_k(others, k)[0]
-    # With fewer than k others the farthest of them counts; with none, the point opposite of x.
+    # If there are fewer than k others, the farthest of them counts; if there are none, the point opposite of x.
     last = jnp.where(jnp.isfinite(nearest), nearest, jnp.inf).min(axis=1)
     return jnp.where(jnp.isfinite(last), jnp.maximum(last, -1.0), -1.0)

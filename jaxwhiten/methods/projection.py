@@ -1,4 +1,4 @@
-"""Linear maps that scale no direction: a random projection, and all but the directions of largest variance."""
+"""Linear maps that scale no direction: a random projection, and removal of the directions of largest variance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxwhiten.whitening.whitening import Whitening
 
 @parameters
 class RandomProjection(VectorMethod):
-    """Multiplies by a random matrix of k columns, entries N(0, 1/k): squared lengths stay the same on average.
+    """Multiplies by a random matrix of k columns with entries N(0, 1/k), which keeps squared lengths on average.
 
     `fit` learns only the number of columns. The same seed gives the same matrix; a saved file holds the matrix.
 
@@ -63,11 +63,11 @@ class RandomProjection(VectorMethod):
 class AllButTheTop(VectorMethod):
     """Subtracts the mean and removes the directions of largest variance: (x − μ)(I − U_D U_Dᵀ).
 
-    The dimension stays d. As in common use, what is removed is the projection of x − μ; the paper's algorithm writes
-    the projection of x, which differs by a constant vector.
+    The dimension stays d. As in common use, the projection of x − μ is removed; the paper's algorithm removes the
+    projection of x, which differs by a constant vector.
 
     Args:
-      n_directions: D, the directions removed; None for the paper's rule of thumb d / 100, at least one.
+      n_directions: D, the number of directions removed; None for the paper's rule of thumb d / 100, at least one.
 
     References:
       Mu, Viswanath: All-but-the-Top: Simple and Effective Postprocessing for Word Representations (2018),

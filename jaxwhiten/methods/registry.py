@@ -1,4 +1,4 @@
-"""Methods by name, and one way to load and to score any of them."""
+"""All methods by name, and functions to load and score any of them."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "pca": functools.partial(Whitening, gamma=0.0),
     "shrunk-whitening": functools.partial(Whitening, shrinkage="oas"),
 }
-"""Every method by name: called with parameters, it gives an estimator to be fitted."""
+"""Every method by name: a callable that makes an unfitted estimator from parameters."""
 
 
 def make_method(name: str, **params: Any) -> Any:
-    """The method of that name in `METHODS`, made with arguments of its constructor and not fitted yet."""
+    """Makes the method of that name in `METHODS` from arguments of its constructor; it is not fitted yet."""
     check_name("method", name, METHODS)
     return METHODS[name]().set_params(**params)
 
 
 def load_method(path: PathLike) -> Any:
-    """Loads any fitted method, a `Whitening` included, from the file its `save` wrote."""
+    """Loads any fitted method, including a `Whitening`, from the file that its `save` wrote."""
     tensors, header = load_tensors(path, kind=tuple(_CLASSES))
     return _CLASSES[header["kind"]].from_tensors(path, tensors, header)
 
 
 def pair_similarity(method: Any, a: Float[np.ndarray, "n d"], b: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-    """How similar row i of `a` and row i of `b`, raw vectors, are under a fitted method.
+    """The similarity of row i of `a` and row i of `b`, both raw vectors, under a fitted method.
 
-    By its own similarity where it has one, else by the cosine of the transformed vectors.
+    This is the method's own `similarity` if it has one, else the cosine of the transformed vectors.
     """
     if hasattr(method, "similarity"):
         return method.similarity(a, b)

@@ -1,8 +1,8 @@
 """Bootstrap confidence intervals for Spearman scores and for means, vectorised over resamples.
 
-A resample of n pairs is a row of n multinomial counts. Values are sorted once; the average ranks of a resample are then
-running sums of its counts, so a resample costs O(n) and nothing is sorted again. Every setting scored on the same
-pairs sees the same resamples, so the difference of two rows is a paired bootstrap.
+A resample of n pairs is a row of n multinomial counts. Values are sorted once; running sums of the counts then give the
+average ranks of a resample, so a resample costs O(n) and no further sort. Every setting scored on the same pairs sees
+the same resamples, so the difference of two rows is a paired bootstrap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jaxwhiten.metrics.scores import AGGREGATES
 
 Array = np.ndarray | jax.Array
 
-_BLOCK_ELEMENTS = 1 << 20  # counts held at once: resamples of a block × pairs
+_BLOCK_ELEMENTS = 1 << 20  # counts held at once: resamples in a block × pairs
 
 
 class Interval(NamedTuple):
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """Values sorted within groups: the pair at each place, and the places low .. high − 1 of each pair's ties."""
+    """Values sorted within groups: the pair at each place, and the places low .. high − 1 of the ties of each pair."""
 
     order: Array
     low: Array
@@ -39,16 +39,16 @@ class _Order(NamedTuple):
 
 
 class _Grouping(NamedTuple):
-    """What stays the same for all resamples, for one way of grouping the pairs (all together, or by subset).
+    """The constants of all resamples, for one way of grouping the pairs (all together, or by subset).
 
-    Pairs are numbered by subset. A group is contiguous in every sorted order and its resample has as many draws as
-    it has pairs, so the running sum at a group's start is the start itself.
+    Pairs are numbered by subset. Each group is contiguous in every sorted order, and its resample has as many draws as
+    the group has pairs, so the running sum at the start of a group equals its starting index.
     """
 
-    centre: Array  # [n, 1] float32: the mean rank of the pair's group, counted from the start of all pairs
-    member: Array  # [g, n] float32: 1 where the pair belongs to the group
+    centre: Array  # [n, 1] float32: the mean rank in the pair's group, counted from the start of all pairs
+    member: Array  # [g, n] float32: 1 if the pair belongs to the group
     gold: _Order
-    similarity: _Order  # of every setting: each array [m, n]
+    similarity: _Order  # one row per setting: each array is [m, n]
 
 
 def _sorted_order(values: np.ndarray, group: np.ndarray) -> _Order:
@@ -76,7 +76,7 @@ def _grouping(similarity: np.ndarray, gold: np.ndarray, group: np.ndarray) -> _G
 
 
 def _running_sum(x: jax.Array) -> jax.Array:
-    """Cumulative sums along the first axis. A loop over rows is the fastest on CPU, and quick to compile."""
+    """Cumulative sums along the first axis. On CPU a loop over rows is the fastest way, and quick to compile."""
     if jax.default_backend() != "cpu":
         return jnp.cumsum(x, axis=0)
 
@@ -118,7 +118,7 @@ def _resample_block(
 ) -> list[jax.Array]:
     """Spearman of every setting and group in `width` resamples: one array [m, g, width] per grouping."""
     n = len(starts)
-    # Draws are stratified: as many from each subset as it has pairs. 32 random bits modulo the size: bias n / 2^32.
+    # Stratified: each subset gets as many draws as it has pairs. 32 random bits modulo the size have bias n / 2^32.
     bits = jax.random.bits(key, (n, width), jnp.uint32)
     draws = (bits % sizes[:, None]).astype(jnp.int32) + starts[:, None]
     flat = draws * width + jnp.arange(width, dtype=jnp.int32)
@@ -135,17 +135,18 @@ def spearman_resamples(
 ) -> dict[str, Float[np.ndarray, "m r"]]:
     """The three STS aggregates of every setting in each bootstrap resample of the pairs.
 
-    The pairs of each subset are resampled with replacement among themselves, since the subsets of a task are fixed
-    and not a sample. Settings share the resamples: subtract two rows for a paired bootstrap.
+    Each subset is resampled with replacement on its own, because the subsets of a task are fixed and not a sample.
+    Settings share the resamples: the difference of two rows is a paired bootstrap.
 
     Args:
       similarity: One row of similarities per setting, over the same pairs.
       gold: The human score of each pair.
       subsets: The subset of each pair.
-      n_resamples, seed: How many resamples, and the seed of their draws.
+      n_resamples: The number of resamples.
+      seed: Seed of the draws.
 
     Returns:
-      `all`, `mean` and `wmean`, each [m, n_resamples] in points; NaN where a resample's correlation is undefined.
+      `all`, `mean` and `wmean`, each [m, n_resamples], × 100; NaN if a resample's correlation is undefined.
 
     References:
       Efron & Tibshirani 1993, chapters 6 and 13.
@@ -173,9 +174,9 @@ def spearman_resamples(
 
 
 def percentile_interval(samples: Real[np.ndarray, " r"], level: float = 0.95) -> Interval:
-    """The percentile interval of bootstrap samples, `level` of them inside (Efron & Tibshirani 1993, chapter 13).
+    """The percentile interval that contains the share `level` of the samples (Efron & Tibshirani 1993, chapter 13).
 
-    Undefined samples are left out; when none is defined, both ends are NaN.
+    NaN samples are ignored; if all are NaN, both ends are NaN.
     """
     if not 0 < level < 1:
         raise InputError(f"The level of an interval lies between 0 and 1, got {level}.")
@@ -194,9 +195,9 @@ def bootstrap_spearman(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, Interval]:
-    """Percentile intervals, in points, of the three aggregates `all`, `mean` and `wmean` of one setting.
+    """Percentile intervals, × 100, of the three aggregates `all`, `mean` and `wmean` of one setting.
 
-    Args are those of `spearman_resamples` and `percentile_interval`.
+    Args as for `spearman_resamples` and `percentile_interval`.
     """
     samples = spearman_resamples(similarity[None], gold, subsets, n_resamples, seed)
     return {name: percentile_interval(samples[name][0], level) for name in AGGREGATES}
@@ -207,8 +208,8 @@ def bootstrap_mean(
 ) -> Interval:
     """The percentile interval of a mean, such as the MRR from its reciprocal ranks.
 
-    Equal values are drawn together: a resample is one multinomial draw over the distinct values, which for
-    reciprocal ranks are few however many queries there are.
+    A resample is one multinomial draw over the distinct values. Reciprocal ranks have few of them for any number of
+    queries.
     """
     if not len(values):
         raise InputError("The bootstrap of a mean needs at least one value.")

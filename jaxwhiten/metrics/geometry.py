@@ -1,6 +1,6 @@
-"""The geometry of a set of vectors: how evenly they fill the space, and what that does to neighbours.
+"""The geometry of a set of vectors: how evenly they fill the space, and how this affects nearest neighbours.
 
-All measures work on float64 copies of blocks, but for two of every pair of rows: those run on the device, in blocks.
+Measures are computed in float64, except the two over all pairs of rows, which run on the device in blocks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jaxwhiten.lazy import jax, jit, jnp, lax
 from jaxwhiten.metrics.scores import average_cosine
 
 _BLOCK_ROWS = 8192
-_SIMILARITY_BYTES = 32 << 20  # of one block of similarities
+_SIMILARITY_BYTES = 32 << 20  # size of one block of similarities
 
 
 class Geometry(TypedDict):
-    """Measures of one set of vectors; NaN where a measure is undefined."""
+    """Measures of one set of vectors; NaN for an undefined measure."""
 
-    n: int  # rows they were taken on
+    n: int  # rows measured
     isoscore: float
     average_cosine: float
     effective_rank: float
@@ -37,8 +37,9 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
 
     Args:
       x: One vector per row, at least two.
-      max_rows: More are sampled without replacement, since `uniformity` and `hubness` look at every pair of rows.
-      k: Neighbours counted by `hubness`; with too few rows for k neighbours hubness is NaN.
+      max_rows: Larger sets are sampled without replacement, since `uniformity` and `hubness` look at every pair of
+      rows.
+      k: Number of neighbours for `hubness`, which is NaN if x has at most k rows.
       seed: Seed of the sample.
     """
     x = as_floats(x)
@@ -61,13 +62,13 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
 def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float = math.inf) -> float:
     """IsoScore of a covariance matrix; its scale does not matter.
 
-    The paper normalises the d variances along the principal axes to length √d, takes their distance from (1, …, 1)
-    as the isotropy defect, and rescales. What is left of its steps is ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are
-    traces, Σλ = tr Σ and Σλ² = ‖Σ‖², so that no eigenvalue is computed.
+    The paper scales the d variances along the principal axes to length √d, defines the isotropy defect as their
+    distance from (1, …, 1), and rescales it. This simplifies to ((Σλ)² / Σλ² − 1) / (d − 1). Both sums are traces, Σλ =
+    tr Σ and Σλ² = ‖Σ‖², so that no eigenvalues are computed.
 
     Args:
       sigma: Covariance of at least two dimensions, such as `Moments.covariance()`.
-      n: Rows it was taken over. Of few, Σλ² / (Σλ)² comes out too large by 1 / n if they are normal: that is taken off.
+      n: Number of rows behind `sigma`. For n normal rows Σλ² / (Σλ)² is too large by about 1 / n, which is subtracted.
 
     Returns:
       The score in [0, 1]; NaN for a zero matrix.
@@ -79,7 +80,7 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
     d = len(sigma)
     if d < 2:
         raise InputError("IsoScore compares the variances of directions: it needs at least two dimensions.")
-    # Scaled first, so that squares neither overflow nor vanish.
+    # Scaling first avoids overflow and underflow of squares.
     trace = float(np.trace(sigma))
     if not trace > 0:
         return math.nan
@@ -88,15 +89,15 @@ def isoscore_from_covariance(sigma: Float64[np.ndarray, "d d"], n: int | float =
 
 
 def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
-    """How many dimensions vectors of this covariance use: exp of the entropy of the centred matrix's singular values.
+    """The number of dimensions that vectors use: exp of the entropy of the centred matrix's singular values.
 
-    A number from 1 to min(n − 1, d) for n vectors; NaN when all are equal.
+    A number from 1 to min(n − 1, d) for n vectors; NaN if all are equal.
 
     References:
       Roy, Vetterli: The effective rank: a measure of effective dimensionality (2007), definition 1.
     """
     values = np.linalg.eigvalsh(sigma)
-    # What rounding leaves in null directions would enter by its square root: 1e-16 of the variance as 1e-8.
+    # Rounding in null directions would count by its square root: 1e-16 of the variance as 1e-8.
     singular = np.sqrt(np.where(values > len(values) * np.finfo(np.float64).eps * values[-1], values, 0.0))
     total = singular.sum()
     if not total > 0:
@@ -106,7 +107,7 @@ def effective_rank_from_covariance(sigma: Float64[np.ndarray, "d d"]) -> float:
 
 
 def alignment(x: Shaped[np.ndarray, "n d"], y: Shaped[np.ndarray, "n d"]) -> float:
-    """The mean of ‖x − y‖² of the two sides of positive pairs, on the unit sphere; smaller is better.
+    """The mean of ‖x − y‖² over positive pairs on the unit sphere; smaller is better.
 
     References:
       Wang, Isola: Understanding Contrastive Representation Learning through Alignment and Uniformity on the
@@ -121,7 +122,7 @@ def alignment(x: Shaped[np.ndarray, "n d"], y: Shaped[np.ndarray, "n d"]) -> flo
 def uniformity(x: Shaped[np.ndarray, "n d"]) -> float:
     """The logarithm of the mean of exp(−2 ‖x − y‖²) over all pairs of rows, on the unit sphere; smaller is better.
 
-    A number from −8 to 0, exact, in blocks. Zero rows stay zero.
+    A number from −8 to 0, exact, computed in blocks. Zero rows stay zero.
 
     References:
       Wang, Isola (2020), section 4.2; see `alignment`.
@@ -135,7 +136,7 @@ def uniformity(x: Shaped[np.ndarray, "n d"]) -> float:
 
 
 def k_occurrence(x: Shaped[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, " n"]:
-    """How often each row is among the k nearest neighbours, by cosine, of others; of equally near ones the first."""
+    """How many other rows have each row among their k nearest by cosine; ties go to the row with the lower index."""
     _check(x, "The k-occurrence")
     n = len(x)
     if not 1 <= k < n:
@@ -149,7 +150,7 @@ def k_occurrence(x: Shaped[np.ndarray, "n d"], k: int = 10) -> Int[np.ndarray, "
 
 
 def hubness(x: Shaped[np.ndarray, "n d"], k: int = 10) -> float:
-    """The skewness of the k-occurrence: 0 when every row occurs equally often, large when few, the hubs, do so.
+    """The skewness of the k-occurrence: 0 if it is spread symmetrically, large if a few rows, the hubs, dominate.
 
     References:
       Radovanović, Nanopoulos, Ivanović: Hubs in Space: Popular Nearest Neighbors in High-Dimensional Data (2010),
@@ -168,7 +169,7 @@ def _check(x: np.ndarray, what: str) -> None:
 
 
 def _covariance(x: np.ndarray) -> np.ndarray:
-    """The covariance in float64, whatever the rows are in: small eigenvalues count here."""
+    """The covariance in float64 for rows of any dtype, because small eigenvalues count here."""
     centre = x.mean(axis=0, dtype=np.float64)
     total = np.zeros((x.shape[1], x.shape[1]))
     for part in blocks(len(x), _BLOCK_ROWS):
@@ -178,7 +179,7 @@ def _covariance(x: np.ndarray) -> np.ndarray:
 
 
 def _padded(unit: np.ndarray) -> tuple[jax.Array, int]:
-    """The rows on the device, padded to a multiple of the rows of a block, and that number."""
+    """The rows on the device, padded to a multiple of the block size, and the block size."""
     n = len(unit)
     rows = min(block_rows(n, 4, _SIMILARITY_BYTES), max(8, 1 << (n.bit_length() - 1)))
     return jax.device_put(pad_rows(unit, n + -n % rows)), rows
@@ -187,7 +188,7 @@ def _padded(unit: np.ndarray) -> tuple[jax.Array, int]:
 def _similarities(
     unit: Float32[jax.Array, "m d"], start: jax.Array, n: jax.Array, rows: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Inner products of `rows` rows with all, and where they are of two different rows of the first n."""
+    """Inner products of `rows` rows with all rows, and a mask of pairs of two different rows of the first n."""
     block = lax.dynamic_slice_in_dim(unit, start, rows)
     mine, other = start + jnp.arange(rows)[:, None], jnp.arange(len(unit))[None, :]
     products = jnp.matmul(block, unit.T, precision=lax.Precision.HIGHEST)

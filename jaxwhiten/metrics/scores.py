@@ -17,7 +17,7 @@ AGGREGATES = ("wmean", "mean", "all")
 
 
 class STSScores(TypedDict):
-    """The scores of one STS task in points (0–100); NaN where a correlation is undefined."""
+    """The scores of one STS task, Spearman × 100; NaN if a correlation is undefined."""
 
     all: float
     mean: float
@@ -26,14 +26,14 @@ class STSScores(TypedDict):
 
 
 class Gold(NamedTuple):
-    """The relevant ids of every query, in compressed sparse rows: query q has `ids[indptr[q]:indptr[q + 1]]`."""
+    """The relevant ids of every query, in compressed sparse rows: `ids[indptr[q]:indptr[q + 1]]` belong to query q."""
 
     indptr: Int[np.ndarray, " q+1"]
     ids: Int[np.ndarray, " m"]
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[int] | np.ndarray]) -> Gold:
-        """From one sequence of ids per query; an empty one means the query has no gold."""
+        """From one sequence of ids per query; a query with an empty sequence has no gold."""
         arrays = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in lists]
         sizes = np.fromiter((len(ids) for ids in arrays), dtype=np.int64, count=len(arrays))
         return cls(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate([np.zeros(0, np.int64), *arrays]))
@@ -49,9 +49,9 @@ class Gold(NamedTuple):
 
 
 def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
-    """Spearman's rank correlation, ties given the average of their ranks.
+    """Spearman's rank correlation; ties get the average of their ranks.
 
-    NaN, without a warning, where it is undefined: fewer than two items, or one of the two constant.
+    NaN, without a warning, if it is undefined: fewer than two items, or x or y constant.
     """
     from scipy.stats import rankdata  # half a second that only scores need
 
@@ -61,7 +61,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
             raise NonFiniteError(f"{name} holds a NaN or an infinity at row {row}.")
     if len(x) < 2:
         return math.nan
-    # Average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
+    # The average ranks of n items always have the mean (n + 1) / 2, which is exact in float64.
     middle = (len(x) + 1) / 2
     rx, ry = rankdata(x) - middle, rankdata(y) - middle
     scale = math.sqrt(float(rx @ rx) * float(ry @ ry))
@@ -69,7 +69,7 @@ def spearman(x: Real[np.ndarray, " n"], y: Real[np.ndarray, " n"]) -> float:
 
 
 def cosine_pairs(a: Shaped[np.ndarray, "n _d"], b: Shaped[np.ndarray, "n _e"]) -> Float[np.ndarray, " n"]:
-    """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; a zero vector gives 0."""
+    """Cosine of each row of `a` with the same row of `b`, in the arrays' precision; 0 for a zero vector."""
     return np.einsum("nd,nd->n", *map(normalize, comparable(a, b)))
 
 
@@ -83,8 +83,8 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
 
     Returns:
       `all`: one Spearman over all pairs (Sentence-BERT, SimCSE, MTEB). `mean`: the mean of the subsets' Spearman
-      (WhiteningBERT), `wmean` weighted by their pairs (BERT-flow, BERT-whitening). `subsets`: each subset's own, in
-      order of first appearance. A subset whose correlation is undefined makes `mean` and `wmean` NaN, too.
+      (WhiteningBERT). `wmean`: their mean weighted by number of pairs (BERT-flow, BERT-whitening). `subsets`: the score
+      of each subset, in order of first appearance. A subset with an undefined score makes `mean` and `wmean` NaN.
 
     References:
       Su et al. 2021 (BERT-whitening), section 4; Gao et al. 2021 (SimCSE), appendix B, on the aggregates.
@@ -107,10 +107,10 @@ def sts_scores(similarity: Real[np.ndarray, " n"], gold: Real[np.ndarray, " n"],
 
 
 def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
-    """The mean cosine of two different rows: near 0 for vectors spread evenly, near 1 for a narrow cone.
+    """The mean cosine of two different rows: near 0 for evenly spread vectors, near 1 for a narrow cone.
 
-    Exact and linear in n, since the sum of all cosines is the squared length of the sum of the unit vectors. Zero
-    vectors have cosine 0 with everything.
+    Exact and linear in n: the sum of all cosines is the squared length of the sum of the unit vectors. Zero vectors
+    have cosine 0 with everything.
 
     References:
       Ethayarajh 2019, "How contextual are contextualized word representations?", section 3.2.
@@ -126,13 +126,13 @@ def average_cosine(x: Shaped[np.ndarray, "n d"]) -> float:
 def partner_ranks(
     x: Shaped[np.ndarray, "n d"], left: Int[np.ndarray, " m"], right: Int[np.ndarray, " m"]
 ) -> Int[np.ndarray, " q"]:
-    """For every row with a partner: how many other rows are at least as similar, by cosine, as its nearest partner.
+    """The rank of the nearest partner of every row that has one, among all other rows by cosine.
 
-    Ranks count from 1, and ties against the partner.
+    Ranks count from 1. A row that ties with the partner ranks before it.
 
     Args:
       x: Vectors of different sentences; each is searched for among all others.
-      left, right: Rows of the pairs that people call similar; a row paired with itself is left out.
+      left, right: Rows of the pairs that people call similar; a row paired with itself is ignored.
 
     References:
       Wang et al. 2022, "Just Rank: Rethinking Evaluation with Word and Sentence Similarities", section 4 (EvalRank).
@@ -154,7 +154,7 @@ GoldLike = Gold | Sequence[Sequence[int] | np.ndarray]
 
 
 def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each query with gold: which of its first k results are relevant [g, k], and its number of relevant ids."""
+    """A mask of the relevant results among the first k, and the number of relevant ids, for each query with gold."""
     gold = gold if isinstance(gold, Gold) else Gold.from_lists(gold)
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}.")
@@ -166,7 +166,7 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
     repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(axis=1)
     if repeated.any():
         raise InputError(f"Row {int(np.argmax(repeated))} of the results names an id twice.")
-    # Each (query, id) becomes one integer, so that membership is one sorted search.
+    # Each (query, id) becomes one integer, so that one sorted search tests membership.
     names, numbers = np.unique(np.concatenate([gold.ids, top.ravel()]), return_inverse=True)
     owners = np.repeat(np.arange(n), np.diff(gold.indptr))
     keys = np.unique(owners * len(names) + numbers[: len(gold.ids)])
@@ -177,19 +177,19 @@ def _hits(ranked: np.ndarray, gold: GoldLike, k: int) -> tuple[np.ndarray, np.nd
 
 
 def reciprocal_ranks(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> Float[np.ndarray, " g"]:
-    """1 / rank of the first relevant result among the first k, 0 without one, for each query that has gold."""
+    """1 / rank of the first relevant result among the first k, 0 if there is none, for each query with gold."""
     hits, _ = _hits(ranked, gold, k)
     ranks: np.ndarray = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1, initial=0.0)
     return ranks
 
 
 def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Mean reciprocal rank of the first relevant result among the first k; NaN when no query has gold.
+    """Mean reciprocal rank of the first relevant result among the first k; NaN if no query has gold.
 
     Args:
-      ranked: Ids returned for each query, best first, distinct within a row; −1 where an index returned nothing.
-      gold: The relevant ids of each query. Queries without any are left out of the mean.
-      k: How many results count.
+      ranked: Ids returned for each query, best first, distinct within a row; −1 for a missing result.
+      gold: The relevant ids of each query. Queries without relevant ids do not count.
+      k: The number of results that count.
     """
     ranks = reciprocal_ranks(ranked, gold, k)
     return float(ranks.mean()) if len(ranks) else math.nan
@@ -198,7 +198,7 @@ def mrr_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> flo
 def recall_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
     """The share of a query's relevant ids found among the first k results, averaged over the queries with gold.
 
-    Args are those of `mrr_at_k`. With `gold` the exact search's first k ids it is the recall of an approximate index.
+    Args as for `mrr_at_k`. If `gold` is the first k ids of an exact search, this is the recall of an approximate index.
     """
     hits, relevant = _hits(ranked, gold, k)
     return float((hits.sum(axis=1) / relevant).mean()) if len(relevant) else math.nan
@@ -213,7 +213,7 @@ def discounted_gains(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10
 
 
 def ndcg_at_k(ranked: Int[np.ndarray, "q m"], gold: GoldLike, k: int = 10) -> float:
-    """Normalised discounted cumulative gain with gains 0 and 1, averaged as by `mrr_at_k`, whose Args it takes.
+    """Normalised discounted cumulative gain with gains 0 and 1; Args and averaging as for `mrr_at_k`.
 
     References:
       Järvelin & Kekäläinen 2002, with the discount 1 / log2(rank + 1).

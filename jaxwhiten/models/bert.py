@@ -49,7 +49,7 @@ UNTYPED_KEYS = {field: key for field, key in KEYS.items() if field != "type_voca
 
 
 def _after_padding(_: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """RoBERTa counts tokens from the padding id on; with padding on the right that count is the position."""
+    """RoBERTa counts tokens from the padding id; with padding on the right, this count gives the position."""
     return {"position_offset": fields["pad_token_id"] + 1}
 
 

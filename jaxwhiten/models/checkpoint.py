@@ -1,8 +1,8 @@
 """Reading and writing weights: safetensors (single or sharded) and Flax msgpack; nothing is unpickled.
 
-In every format tensors get their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths.
-Shapes are checked before any tensor is read. Files of safetensors are mapped, and read and let go of block by block, so
-that weights of any dtype take the room of the arrays that they become.
+Tensors of every format get their PyTorch names (`….weight`, `….bias`), which the family maps to our parameter paths.
+Shapes are checked before any tensor is read. Safetensors files are memory-mapped, read and released block by block, so
+that weights of any dtype need no more memory than the resulting arrays.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _LEAVES = {
 
 _DTYPES = dict(F64="f8", F32="f4", F16="f2", BF16="bfloat16", I64="i8", I32="i4", U32="u4", U16="u2")
 Shape = tuple[int, ...]
-# name -> (shape, a function that reads it)
+# name -> (shape, reader of the array)
 Tensors = Mapping[str, tuple[Shape, Callable[[], Any]]]
 
 
 def load_parameters(folder: Path, family: Family, abstract: Any, dtype: DTypeLike = np.float32) -> dict[str, Any]:
     """The weights of a folder as nested dictionaries of numpy arrays of `dtype`; `abstract` holds shapes only.
 
-    The pooler is left out if it is missing: many checkpoints are published without it. A ModelError names file and
-    tensor where one is missing, of another shape, or not finite.
+    A missing pooler is left out, because many checkpoints are published without it. A ModelError names file and tensor
+    if a tensor is missing, has another shape, or is not finite.
     """
     tensors, where = open_weights(folder)
     word = f"{family.names['embeddings.word']}.weight"
@@ -91,7 +91,7 @@ def _check_shape(tensors: Tensors, name: str, expected: Shape, where: Path) -> N
 def read_tensor(
     tensors: Tensors, name: str, shape: Shape, where: Path, dtype: Any = np.float32, part: Any = ..., turn: bool = False
 ) -> np.ndarray:
-    """Reads one tensor, or a part of it, refusing another shape, a non-floating dtype, NaN and infinities."""
+    """Reads a tensor or a part of it; ModelError for another shape, a dtype without floats, NaN and infinities."""
     _check_shape(tensors, name, shape, where)
     try:
         array = np.asarray(tensors[name][1]())[part]
@@ -102,7 +102,7 @@ def read_tensor(
     read = _aligned(array.shape[::-1] if turn else array.shape, dtype)
     rows = read.T if turn else read
     for block in blocks(len(array), max((1 << 22) // max(math.prod(array.shape[1:]), 1), 1)):
-        with np.errstate(over="ignore"):  # what is too large is refused below
+        with np.errstate(over="ignore"):  # values that overflow are refused below
             rows[block] = array[block]
         release_pages(array[block])
         if not np.isfinite(rows[block]).all():
@@ -111,7 +111,7 @@ def read_tensor(
 
 
 def _aligned(shape: Shape, dtype: DTypeLike) -> np.ndarray:
-    """Room for an array that JAX takes on a CPU as it is: it copies those that begin elsewhere than at 64 bytes."""
+    """An empty array aligned to 64 bytes, which JAX on a CPU uses without a copy."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + 64, np.uint8)
     start = -room.ctypes.data % 64
@@ -119,7 +119,7 @@ def _aligned(shape: Shape, dtype: DTypeLike) -> np.ndarray:
 
 
 def _sources(path: tuple[Any, ...], family: Family) -> Iterator[Part]:
-    """Where published checkpoints hold the parameter `path`, names without prefix; the first is the one we write."""
+    """Names, without prefix, of the parameter `path` in published checkpoints; the first name is the one written."""
     parts = [str(part) for part in path]
     number = next((part for part in parts if part.isdigit()), "")
     places = family.names[".".join("*" if part.isdigit() else part for part in parts[:-1])]
@@ -152,7 +152,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def open_weights(folder: Path) -> tuple[Tensors, Path]:
-    """The tensors of a folder, to be read lazily, and their file."""
+    """The tensors of a folder, read lazily, and their file."""
     readers = {SAFETENSORS: _open_safetensors, SAFETENSORS_INDEX: _open_sharded, MSGPACK: _open_msgpack}
     for name, reader in readers.items():
         if (folder / name).is_file():
@@ -170,7 +170,7 @@ def _open_safetensors(path: Path) -> Tensors:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:  # which checks the header
+        with safe_open(path, framework="numpy") as file:  # it checks the header
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         data: np.ndarray = np.memmap(path, np.uint8, mode="r")
         begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
@@ -227,7 +227,7 @@ def _open_msgpack(path: Path) -> Tensors:
 
 
 def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: str = "") -> dict[str, np.ndarray]:
-    """A state as tensors with their Hugging Face names, the inverse of `load_parameters`."""
+    """A state as tensors with their Hugging Face names; the inverse of `load_parameters`."""
     parts: dict[str, dict[int, np.ndarray]] = {}
     for path, leaf in flax.traverse_util.flatten_dict(nnx.to_pure_dict(state)).items():
         source = next(_sources(path, family))
@@ -242,7 +242,7 @@ def to_tensors(family: Family, state: nnx.State[Any, Any], dtype: str, prefix: s
 def save_folder(
     folder: str | Path, raw: Mapping[str, Any], tensors: Mapping[str, np.ndarray], dtype: str = "float32"
 ) -> None:
-    """Writes `config.json` from `raw` and `model.safetensors` as a whole folder."""
+    """Writes `config.json` from `raw`, and `model.safetensors`, and replaces the folder as a whole."""
     from safetensors.numpy import save_file
 
     with io.whole_folder(folder) as whole:

@@ -1,4 +1,4 @@
-"""The configuration every encoder shares, and how its fields are read from a Hugging Face `config.json`."""
+"""The configuration that all encoders share, and functions that read its fields from a Hugging Face `config.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jaxwhiten.errors import ModelError
 
 MAX_LAYERS = 512
-# Far beyond every published encoder of these families: a config outside these limits is damaged or hostile.
+# Far beyond every published encoder of these families: a config outside these limits is damaged or malicious.
 _LIMITS: dict[str, tuple[float, float]] = {
     "vocab_size": (1, 5_000_000),
     "hidden_size": (1, 16_384),
@@ -41,14 +41,14 @@ _MAX_PARAMETERS = 40_000_000_000
 
 
 class RotaryScaling(NamedTuple):
-    """How rotary positions are stretched beyond the lengths of the pretraining.
+    """How rotary positions are stretched beyond the input lengths of the pretraining.
 
     Attributes:
-      factor: What angles are divided by.
+      factor: Divisor of the angles.
       original: The longest input of the pretraining, for YaRN; 0 divides all angles alike.
-      fast, slow: Turns within `original` above which YaRN leaves a frequency, and below which it divides it.
+      fast, slow: Turns within `original`: above `fast` YaRN keeps a frequency, below `slow` it divides it.
       attention: Factor of the rotated queries and keys.
-      growth: Queries grow by 1 + growth · ln(1 + ⌊position / original⌋).
+      growth: Queries are multiplied by 1 + growth · ln(1 + ⌊position / original⌋).
 
     References:
       Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.2 and 3.4.
@@ -63,15 +63,15 @@ class RotaryScaling(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """How layers of one kind attend; JAX and the ONNX graph make one mask and one table of angles for each kind.
+    """The attention of layers of one kind; JAX and the ONNX graph make one mask and one table of angles for each kind.
 
     Attributes:
-      window: Distance to either side that attention reaches; None for everywhere.
+      window: Distance to either side that attention reaches; None for no limit.
       rotary_theta: Base of the rotary position embedding; 0 for none.
-      scaling: Of the rotary position embedding.
-      causal: Whether tokens see none of those after them.
+      scaling: Scaling of the rotary position embedding.
+      causal: Whether tokens attend only to themselves and earlier tokens.
       head_size: Width of a head.
-      kv_heads: Heads of keys and of values.
+      kv_heads: Number of key and value heads.
     """
 
     window: int | None
@@ -86,7 +86,7 @@ class Attention(NamedTuple):
 class EncoderConfig:
     """Configuration of an encoder. All sizes are counts; rates are probabilities.
 
-    The fields up to `pooler` are BERT's; the others describe how families differ from BERT, and default to BERT.
+    The fields up to `pooler` are BERT's. The others describe how families differ from BERT; their defaults are BERT.
 
     Attributes:
       model_type: Family name as in `config.json`, such as `"bert"`.
@@ -115,27 +115,27 @@ class EncoderConfig:
       local_window: Distance to either side that local attention reaches.
       local_rotary_theta: Base of the rotary position embedding of local layers.
       pre_norm: Whether norms precede attention and feed-forward, with a final one after the last layer.
-      output_norms: Whether the outputs of attention and feed-forward are normalised, too, before they are added.
+      output_norms: Whether the outputs of attention and feed-forward are also normalised before they are added.
       embedding_norm: Whether the embeddings are normalised; the first layer of a pre-norm encoder then has no norm
         before its attention.
-      norm: Kind of the norms: `"layer"`, `"rms"`, or `"rms, 1 + w"` where files hold the weights less 1.
+      norm: Kind of the norms: `"layer"`, `"rms"`, or `"rms, 1 + w"` if files store the weights minus 1.
       gated: Whether the feed-forward layer's activation is multiplied by a second dense layer.
       attention_bias: Whether the dense layers of attention have biases.
       feed_forward_bias: Whether the dense layers of the feed-forward layer have biases.
       norm_bias: Whether the layer norms have biases.
       down_bias: Whether the last dense layer of the feed-forward layer has a bias, even if the others have none.
       embedding_scale: Factor of the word embeddings.
-      num_kv_heads: Heads of keys and values, each for as many consecutive heads of queries; 0 means `num_heads`.
+      num_kv_heads: Key and value heads, each shared by as many consecutive query heads; 0 means `num_heads`.
       head_size: Width of a head; 0 means `hidden_size / num_heads`.
-      local_kv_heads, local_head_size: The same of local layers; 0 means those of the others.
+      local_kv_heads, local_head_size: `num_kv_heads` and `head_size` of local layers; 0 means those two.
       query_scalar: Scores are divided by its square root; 0 means the width of a head.
       head_norm: Whether each head of queries and keys is normalised, before it is rotated.
-      causal: Whether tokens see none of those after them.
-      expert_layers: Layers, counted from 0, with experts in the place of a feed-forward layer.
+      causal: Whether tokens attend only to themselves and earlier tokens.
+      expert_layers: Layers, counted from 0, with experts instead of a feed-forward layer.
       experts: Experts of such a layer, each as wide as a feed-forward layer.
-      experts_taken: Experts that each token takes.
+      experts_taken: Experts used for each token.
       relative_distance: From this distance on, relative positions share the last bucket.
-      rotary_scaling, local_rotary_scaling: How rotary positions are stretched, those of local layers apart.
+      rotary_scaling, local_rotary_scaling: Scaling of rotary positions, and separately for local layers.
     """
 
     model_type: str
@@ -221,7 +221,7 @@ class EncoderConfig:
 
     @property
     def attention(self) -> tuple[Attention, ...]:
-        """How each layer attends."""
+        """The attention of each layer."""
         rotary, local_rotary = (
             (self.rotary_theta, self.rotary_scaling),
             (self.local_rotary_theta, self.local_rotary_scaling),
@@ -232,7 +232,7 @@ class EncoderConfig:
 
     @property
     def layer_flops(self) -> int:
-        """Floating-point operations of an average layer's dense products per token, without those of attention."""
+        """Floating-point operations per token in the dense products of an average layer, without attention itself."""
         heads = sum((self.num_heads + kind.kv_heads) * kind.head_size for kind in self.attention) // self.num_layers
         inner = self.num_layers + (self.experts - 1) * len(self.expert_layers)
         return 2 * self.hidden_size * (2 * heads + (2 + self.gated) * self.intermediate_size * inner // self.num_layers)
@@ -255,7 +255,7 @@ _FIELDS = {field.name: field for field in dataclasses.fields(EncoderConfig)}
 
 
 def typed(value: Any, kind: str, key: str) -> Any:
-    """The value of a key of `config.json`, once its type is checked; as a float if `kind` is `"float"`."""
+    """The value of a key of `config.json` after a check of its type, as a float if `kind` is `"float"`."""
     if not isinstance(value, _JSON_TYPES[kind]) or isinstance(value, bool) != (kind == "bool"):
         raise ModelError(f"{key} is {value!r}; expected a value of type {kind}.")
     try:
@@ -269,7 +269,7 @@ def read_fields(
 ) -> dict[str, Any]:
     """`EncoderConfig` fields from a parsed `config.json`, by a family's `keys` and `defaults`.
 
-    Fields that are neither found nor in `defaults` are left out.
+    Fields that are neither in the file nor in `defaults` are omitted.
     """
     fields = dict(defaults)
     for name, alternatives in keys.items():
@@ -283,7 +283,7 @@ def read_fields(
 
 
 def check_supported(raw: Mapping[str, Any], supported: Mapping[str, Any]) -> None:
-    """Refuses keys of a `config.json` whose value is neither null nor the only supported one."""
+    """Raises ModelError for a key of a `config.json` that is neither null nor the only supported value."""
     for key, value in supported.items():
         if raw.get(key) is not None and raw[key] != value:
             raise ModelError(f"{key} is {raw[key]!r}; only {value!r} is supported.")
@@ -299,8 +299,8 @@ def read_rotary(
 ) -> dict[str, Any]:
     """The base of a rotary position embedding and its scaling, from `rope_parameters` or the keys of older files.
 
-    `kind` is the entry of `rope_parameters` to read, or None if it is not nested; `types` are the scalings to accept;
-    `prefix` is that of the two fields.
+    `kind` is the entry of `rope_parameters` to read, or None if it is not nested. `types` are the accepted scalings.
+    `prefix` is put before the names of the two fields.
     """
     parameters, older = raw.get("rope_parameters") or {}, raw.get("rope_scaling") or {}
     if kind is not None and isinstance(parameters, Mapping):
@@ -352,14 +352,14 @@ def write_rotary(config: EncoderConfig) -> dict[str, Any]:
 
 
 def write_kinds(config: EncoderConfig) -> dict[str, Any]:
-    """The keys `layer_types`, and `rope_parameters` of both kinds of layers."""
+    """The key `layer_types`, and `rope_parameters` for both kinds of layers."""
     full = rotary_json(config.rotary_theta, config.rotary_scaling)
     local = rotary_json(config.local_rotary_theta, config.local_rotary_scaling)
     return {"layer_types": layer_types(config), "rope_parameters": {FULL: full, LOCAL: local}}
 
 
 def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str, Any]:
-    """What `rope_parameters` holds of layers of one kind."""
+    """The value of `rope_parameters` for layers of one kind."""
     if scaling is None:
         return {"rope_type": "default", "rope_theta": theta}
     linear = {"rope_type": "linear", "rope_theta": theta, "factor": scaling.factor}
@@ -376,13 +376,13 @@ def rotary_json(theta: float, scaling: RotaryScaling | None = None) -> dict[str,
     }
 
 
-FULL, LOCAL = "full_attention", "sliding_attention"  # what `layer_types` holds
+FULL, LOCAL = "full_attention", "sliding_attention"  # values in `layer_types`
 
 
 def read_local_layers(
     raw: Mapping[str, Any], num_layers: int, is_local: Callable[[int], bool] = lambda _: False
 ) -> tuple[int, ...]:
-    """The layers with local attention, from `layer_types`, or by a rule for their numbers where that is not said."""
+    """The layers with local attention, from `layer_types`, or by a rule on layer numbers if the key is missing."""
     kinds = raw.get("layer_types")
     if kinds is None:
         return tuple(filter(is_local, range(min(num_layers, MAX_LAYERS))))

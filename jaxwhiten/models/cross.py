@@ -31,7 +31,7 @@ class PairClassifier(nnx.Module):
     """An encoder with a classifier.
 
     Args:
-      encoder: An encoder; its pooler is made or removed as the family's head asks for.
+      encoder: An encoder; its pooler is made or removed as the family's head requires.
       labels: Logits per pair.
       rngs: Source of the head's initial weights.
     """
@@ -57,10 +57,10 @@ class PairClassifier(nnx.Module):
         segments: Segments | None = None,
         **layout: Any,
     ) -> EncoderOutput:
-        """The encoder's output with the logits, [..., labels], in place of the pooler output.
+        """The encoder's output, with the logits [..., labels] as the pooler output.
 
-        Args are those of `TransformerEncoder.__call__`; `input_ids` are those of `BulkTokenizer.pairs`: a
-        token id plus `vocab_size` times its token type.
+        Args as for `TransformerEncoder.__call__`, except that `input_ids` come from `BulkTokenizer.pairs`: a token id
+        plus `vocab_size` times its token type.
         """
         types, ids = jnp.divmod(input_ids, self.config.vocab_size)
         noise: Any = {"deterministic": deterministic, "rngs": rngs}
@@ -77,12 +77,12 @@ class PairClassifier(nnx.Module):
 def load_pair_classifier(
     model: str | Path, labels: int = 0, *, seed: int = 0, **reading: Any
 ) -> tuple[PairClassifier, Path]:
-    """Loads a classifier of pairs, or an encoder to be made one.
+    """Loads a classifier of pairs, or adds a new head to an encoder.
 
     Args:
       model: A local folder or a hub id.
-      labels: Logits per pair; where the folder's head has not as many, a new one is made. 0 for the folder's.
-      seed: Of a new head.
+      labels: Logits per pair; a new head is made if the folder's head has another number. 0 takes the folder's.
+      seed: Seed of a new head.
       **reading: Further arguments of `load_model`.
 
     Returns:
@@ -112,7 +112,7 @@ def save_pair_classifier(
 
     Args:
       model, folder, dtype: As in `save_model`.
-      names: Of the labels.
+      names: Names of the labels.
       more: Further keys of `config.json`.
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}

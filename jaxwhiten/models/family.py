@@ -11,17 +11,17 @@ from jaxwhiten.models.config import EncoderConfig, check_supported, read_fields
 
 
 class Part(NamedTuple):
-    """One of several equal parts of a tensor, cut along the outputs: checkpoints fuse query, key and value."""
+    """One of several equal parts of a tensor, cut along the outputs; some checkpoints fuse query, key and value."""
 
     name: str
     part: int
     parts: int
 
 
-THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # of a tensor that fuses them
+THIRDS = {"query": (0, 3), "key": (1, 3), "value": (2, 3)}  # parts of a fused tensor
 
-# Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of
-# a layer. Of several tensor names the first is written, and all are read.
+# Our parameter path -> the checkpoint's tensor, both without the last part (kernel, scale, ...). "*" is the number of a
+# layer. If there are several tensor names, all are read and the first is written.
 Place = str | Part
 Names = Mapping[str, Place | tuple[Place, ...]]
 
@@ -30,12 +30,12 @@ class MaskedForm(NamedTuple):
     """The head of a family's masked language models: prefixes of its tensors, and how it differs from BERT's.
 
     Attributes:
-      dense, norm: Of the dense layer and of the layer norm.
-      output: Of the output bias. Checkpoints store it under several; the first is written, all are read.
-      activation: `""` for the encoder's.
-      epsilon: Of the layer norm; 0 for the encoder's.
+      dense, norm: Prefixes of the dense layer and of the layer norm.
+      output: Prefixes of the output bias. Checkpoints use several; all are read, the first is written.
+      activation: `""` for the encoder's activation.
+      epsilon: Epsilon of the layer norm; 0 for the encoder's.
       dense_bias: Whether the dense layer has a bias.
-      supported: Keys of `config.json`, and the only value of each that is supported.
+      supported: Keys of `config.json`, each with its only supported value.
     """
 
     dense: str
@@ -55,9 +55,9 @@ class PairForm(NamedTuple):
     """The head of a family's classifiers of sentence pairs: prefixes of its tensors, and its activation.
 
     Attributes:
-      classifier: Of the layer that gives the logits.
-      dense: Of the layer before it; `""` where that is the encoder's own pooler.
-      activation: Between the two.
+      classifier: Prefix of the layer that computes the logits.
+      dense: Prefix of the layer before it; `""` if that is the encoder's own pooler.
+      activation: Activation between the two.
     """
 
     classifier: str = "classifier"
@@ -74,14 +74,15 @@ class Family:
     """One encoder family: how its `config.json` and tensors are named, its fixed choices, and its heads.
 
     Attributes:
-      stem: What the names of its architectures begin with, such as `"Bert"` of `"BertModel"`.
+      stem: Start of the names of its architectures, such as `"Bert"` of `"BertModel"`.
       names: The tensor of each parameter.
-      prefixes: That published checkpoints put before the names; the second is of those with a head.
-      keys: `EncoderConfig` field -> key in `config.json`; of several the first is written, and all are read.
-      masked: The head of its masked language models; None where there are none that are supported.
-      pairs: The head of its classifiers of sentence pairs; None where there are none.
-      defaults: `EncoderConfig` fields where `config.json` has no such key, or leaves it out.
-      supported: Keys of `config.json` that may be left out or null, and the only other value of each that is supported.
+      prefixes: Prefixes of the names in published checkpoints; the second is for checkpoints with a head.
+      keys: `EncoderConfig` field -> key in `config.json`. If there are several keys, all are read, the first is
+        written.
+      masked: The head of its masked language models; None if none is supported.
+      pairs: The head of its classifiers of sentence pairs; None if there is none.
+      defaults: `EncoderConfig` fields that `config.json` may omit or has no key for.
+      supported: Keys of `config.json` that may be missing or null, each with its only other supported value.
       read: Further fields from `config.json`: (parsed file, fields so far) -> fields.
       write: Further keys of `config.json`.
     """
@@ -104,12 +105,12 @@ class Family:
         return EncoderConfig(**{"model_type": raw["model_type"], **fields, **self.read(raw, fields)})
 
     def config_json(self, config: EncoderConfig, task: str = "Model") -> dict[str, Any]:
-        """The inverse of `parse_config`; `task` is what the name of the architecture ends with."""
+        """The inverse of `parse_config`; `task` is the end of the architecture's name."""
         raw = {"model_type": config.model_type, "architectures": [self.stem + task]}
         raw |= {key if isinstance(key, str) else key[0]: getattr(config, name) for name, key in self.keys.items()}
         return raw | self.write(config)
 
     def head(self, form: MaskedForm | PairForm) -> Family:
-        """The family with the tensor names of a head, which have no prefix."""
+        """This family with the tensor names of a head, which have no prefix."""
         word = {"embeddings.word": self.names["embeddings.word"]}
         return dataclasses.replace(self, names={**word, **form.names}, prefixes=("",))

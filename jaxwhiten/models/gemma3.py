@@ -1,4 +1,4 @@
-"""Gemma3's text model: four norms a layer, their weights stored less 1, and local layers between full ones.
+"""Gemma3's text model: four norms per layer, weights of norms stored minus 1, and local layers between global ones.
 
 References:
   Gemma Team 2025, "Gemma 3 Technical Report", section 2.
@@ -35,7 +35,7 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     causal = qwen3.is_causal(raw)
     window = typed(raw.get("sliding_window", 4096), "int", "sliding_window")
     every = max(typed(raw.get("sliding_window_pattern", 6), "int", "sliding_window_pattern"), 1)
-    unscaled = {**raw, "rope_scaling": None}  # this older key is of full layers alone
+    unscaled = {**raw, "rope_scaling": None}  # this older key concerns global layers only
     return {
         "causal": causal and not bidirectional,
         "query_scalar": typed(raw.get("query_pre_attn_scalar", 256), "float", "query_pre_attn_scalar"),
@@ -43,7 +43,7 @@ def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
         **read_rotary(raw, FULL, "rope_theta", 1_000_000.0, qwen3.SCALINGS),
         **read_rotary(unscaled, LOCAL, "rope_local_base_freq", 10_000.0, qwen3.SCALINGS, prefix="local_"),
         "local_layers": read_local_layers(raw, fields["num_layers"], lambda layer: (layer + 1) % every > 0),
-        # Both ways, half of the window; its edge is outside.
+        # Bidirectional attention reaches half of the window to either side; the edge is outside.
         "local_window": qwen3.window_reach(window // 2 + 1 if bidirectional else window, causal),
     }
 

@@ -1,6 +1,6 @@
 """An encoder as an ONNX graph, written operator by operator from the model's configuration.
 
-Nothing is traced: the graph follows `models/layers.py`, so that it holds for every batch size and length, and needs no
+The graph is not traced. It follows `models/layers.py`, so that it holds for every batch size and length and needs no
 converter. Its inputs are `input_ids` and `attention_mask` (int64 [batch, length], padding on the right).
 """
 
@@ -23,18 +23,18 @@ from jaxwhiten.models.transformer import TransformerEncoder
 _OPSET = 17
 _IR_VERSION = 8
 _LOWEST = np.float32(np.finfo(np.float32).min)
-_MAX_BYTES = 2_000_000_000  # of one protobuf message
+_MAX_BYTES = 2_000_000_000  # limit of one protobuf message
 TOKENS = {"input_ids": "length", "attention_mask": "length"}  # a graph's inputs, and their second dimension
 
 
 class Graph:
-    """Nodes and constants in the making. Values are known by their names.
+    """The nodes and constants of a graph. Values are referred to by their names.
 
     Args:
-      purpose: What the package onnx is needed for; it is named where the package is not installed.
-      extra: What it is installed with.
-      apart: Whether GELUs are written so that OpenVINO does not make them a part of the product before. On a few tokens
-        its float32 products take two thirds of the time without one; on many the pass over memory costs more.
+      purpose: What needs the package onnx, for the message if it is not installed.
+      extra: The extra that installs it.
+      apart: Whether GELUs are written in a form that OpenVINO does not fuse with the product before them. For a few
+        tokens this saves a third of the time of float32 products; for many, the extra pass over memory costs more.
     """
 
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export", apart: bool = False):
@@ -45,7 +45,7 @@ class Graph:
         self.nbytes = 0
 
     def constant(self, name: str, value: Any) -> str:
-        """An array by name; one that is asked for again is not written again."""
+        """Adds an array under a name, unless the name is already taken, and returns the name."""
         if name not in self._constants:
             array = np.ascontiguousarray(value)
             self._constants[name] = self._onnx.numpy_helper.from_array(array.reshape(np.shape(value)), name)
@@ -65,7 +65,7 @@ class Graph:
         return output
 
     def activation(self, name: str, x: str) -> str:
-        """An activation by its name in a `config.json`, or its class in torch.nn."""
+        """An activation, named as in a `config.json` or as its class in torch.nn."""
         if name.lower() not in _ACTIVATIONS:
             raise unknown_name("activation of an ONNX graph", name, _ACTIVATIONS)
         return _ACTIVATIONS[name.lower()](self, x)
@@ -78,14 +78,14 @@ class Graph:
         dtype: Any = np.float32,
         check: bool = True,
     ) -> Any:
-        """The model, as the package onnx keeps it.
+        """The finished model, as an object of the package onnx.
 
         Args:
-          inputs: The second dimension of each: a name for token ids and masks (int64), a number for float32 vectors.
-          outputs: Widths of the vectors.
-          facts: Properties of the model.
-          dtype: Of the outputs.
-          check: Whether onnx checks it, which takes as long as building it; an engine that reads it does so itself.
+          inputs: The second dimension of each input: a name for token ids and masks (int64), a number for vectors.
+          outputs: Widths of the output vectors.
+          facts: Properties to store in the model.
+          dtype: Dtype of the outputs.
+          check: Whether onnx checks the model, which takes as long as building it; an engine that reads it checks too.
         """
         if self.nbytes > _MAX_BYTES:
             raise InputError(f"{self.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
@@ -148,7 +148,7 @@ def _array(parameter: Any) -> np.ndarray:
 
 
 class _Context(NamedTuple):
-    """What `layers.Context` is, by names."""
+    """The entries of `layers.Context` as names in the graph."""
 
     mask: str
     bias: str | None
@@ -156,16 +156,16 @@ class _Context(NamedTuple):
 
 
 class EncoderGraph:
-    """An encoder's part of a graph: names of what heads read. What only some heads ask for is a method.
+    """An encoder's part of a graph: the names of the values that heads read. Values for a few heads are methods.
 
     Args:
       graph: The graph.
       model: The encoder.
-      longest: Longest input in tokens.
+      longest: Maximum input length in tokens.
 
     Attributes:
-      hidden_states: All of them, the embedding output first.
-      attention_maps: Of each layer, [batch, heads, length, length].
+      hidden_states: All hidden states, the embedding output first.
+      attention_maps: The attention map of each layer, [batch, heads, length, length].
     """
 
     def __init__(self, graph: Graph, model: TransformerEncoder, longest: int):
@@ -183,7 +183,7 @@ class EncoderGraph:
         self.hidden_states[-1] = self._norm(x, model.final_norm)
 
     def pooler(self) -> str:
-        """BERT's pooler output, of a model that has one."""
+        """BERT's pooler output, for a model that has a pooler."""
         first = self.graph.constant("first", np.int64(0))
         x = self.graph.op("Gather", self.hidden_states[-1], first, axis=1)
         return self.graph.op("Tanh", self._linear(x, self.model.pooler))
@@ -221,7 +221,7 @@ class EncoderGraph:
         return self.graph.op("LayerNormalization", x, *inputs, axis=-1, epsilon=float(norm.epsilon))
 
     def _table(self, name: str, table: Any, *axes: int) -> str:
-        """A constant of the longest input, cut to the length of this one along the axes."""
+        """A constant for the longest input, cut to the current length along the axes."""
         cut = self.graph.constant(name, np.asarray(table))
         for axis in axes:
             cut = self.graph.op("Slice", cut, self.graph.integers(0), self._length, self.graph.integers(axis))
@@ -277,7 +277,7 @@ class EncoderGraph:
             return op("Transpose", self._norm(y, norm), perm=[0, 2, 1, 3])
 
         def shaped(y: str, heads: int, last: int) -> str:
-            """One product for the heads that share keys and values, and back; 0 keeps a dimension."""
+            """Reshapes so that heads that share keys and values make one product, and back; 0 keeps a dimension."""
             return y if part.kv_heads == count else op("Reshape", y, graph.integers(0, heads, -1, last))
 
         query, key, value = heads(part.query, part.query_norm), heads(part.key, part.key_norm), heads(part.value)
@@ -296,7 +296,7 @@ class EncoderGraph:
         return self._linear(mixed, part.output), attention_map
 
     def _turned(self, x: str, width: int, cos: str, sin: str) -> str:
-        """Queries or keys, turned by their positions' angles."""
+        """Queries or keys, rotated by the angles of their positions."""
         op, half = self.graph.op, self.graph.integers(width // 2)
         first = op("Slice", x, self.graph.integers(0), half, self.graph.integers(3))
         second = op("Slice", x, half, self.graph.integers(width), self.graph.integers(3))

@@ -1,6 +1,6 @@
-"""GTE: BERT's post-norm layers with rotary positions and a gate, as multilingual GTE and Arctic-embed 2 have them.
+"""GTE: BERT's post-norm layers with rotary positions and a gate, as in multilingual GTE and Arctic-embed 2.
 
-Tensors and `config.json` have the names of published files, which transformers writes, too.
+Tensors and `config.json` use the names of published files, which transformers writes, too.
 
 References:
   Zhang et al. 2024, "mGTE: Generalized Long-Context Text Representation and Reranking Models for Multilingual Text
@@ -43,7 +43,7 @@ _SUPPORTED = {"position_embedding_type": "rope", "layer_norm_type": "layer_norm"
 
 
 def _read(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The rotary positions; published files name NTK scaling, which is a larger base, and angles divided alike."""
+    """The rotary positions. Published files use NTK scaling: a larger base, and all angles divided alike."""
     turns = read_rotary(raw, None, "rope_theta", 160_000.0, ("default", "linear", "ntk"))
     theta, scaling = turns.values()
     said = raw.get("rope_scaling") or raw.get("rope_parameters") or {}

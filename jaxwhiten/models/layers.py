@@ -37,8 +37,8 @@ class EncoderOutput(NamedTuple):
 class Context(NamedTuple):
     """Inputs of attention other than the hidden states, shared by all layers of a kind.
 
-    With `packing` the hidden states are packed tokens, without it padded rows. A `kernel` takes `segment` in place of
-    the mask, and there are no maps then.
+    With `packing`, hidden states are packed tokens; without it, padded rows. A `kernel` uses `segment` instead of the
+    mask, and gives no attention maps.
     """
 
     mask: Bool[Array, "batch 1 queries length"]
@@ -50,7 +50,7 @@ class Context(NamedTuple):
 
 
 def matmul_precision(dtype: DTypeLike) -> str | None:
-    """Full precision for float32, which TPUs and recent GPUs otherwise multiply in bfloat16 or TF32."""
+    """Full precision for float32, because TPUs and recent GPUs otherwise multiply in bfloat16 or TF32."""
     return "highest" if dtype == jnp.float32 else None
 
 
@@ -74,10 +74,10 @@ _times.defvjp(_times_forward, _times_backward)
 
 
 def narrow_product(x: Array, kernel: ArrayLike, dimensions: Any, **_: Any) -> Array:
-    """A dense layer's product in bfloat16, whose gradient is summed in float32 over rows and devices.
+    """A dense layer's product in bfloat16, with a gradient summed in float32 over rows and devices.
 
-    With a kernel that was rounded before, the devices' shares are rounded, too, and added up in bfloat16: on 64 devices
-    that doubled a gradient's error.
+    If the kernel were rounded first, each device's share of the gradient would be rounded and summed in bfloat16; on 64
+    devices this doubled the error of a gradient.
     """
     return _times(x, jnp.asarray(kernel), dimensions)
 
@@ -105,7 +105,7 @@ def linear(
 
 
 class Embedding(nnx.Embed):
-    """Rows of a table, rounded to `dtype` once they are taken, so that the table's gradient is summed in float32."""
+    """An embedding whose rows are rounded to `dtype` after the lookup, so that its gradient is summed in float32."""
 
     def __call__(self, inputs: Array, out_sharding: Any = None) -> Array:
         return super().__call__(inputs, out_sharding).astype(self.dtype)
@@ -125,10 +125,10 @@ class RootNorm(nnx.Module):
     """Root mean square norm, with float32 statistics.
 
     Args:
-      width: Of its inputs.
+      width: Width of its inputs.
       epsilon: Added to the mean square.
-      offset: Added to the weight: 1 where files hold the weight less 1.
-      dtype: Of its outputs.
+      offset: Added to the weight: 1 if files store the weight minus 1.
+      dtype: Dtype of its outputs.
 
     References:
       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3.
@@ -207,7 +207,7 @@ class Embeddings(nnx.Module):
 class SelfAttention(nnx.Module):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2), without the output norm.
 
-    Heads of queries may share those of keys and values.
+    Query heads may share key and value heads.
 
     References:
       Ainslie et al. 2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints",
@@ -257,9 +257,9 @@ class SelfAttention(nnx.Module):
             return self.output(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1)), None
 
         def attend(query: Array, mask: Array, bias: Array | None, first: ArrayLike) -> tuple[Array, Array]:
-            """What some of the queries mix, and the diagonals; `first` is the number of the first of them."""
+            """The result of a block of queries, and its diagonals; `first` is the number of the first query."""
             rows = query.shape[2]
-            # The queries that share keys and values stand one after the other in one product.
+            # Queries that share keys and values are stacked, so that one product serves them.
             shared, whole = (batch, self.kv_heads, -1), (batch, self.config.num_heads, rows, -1)
             query = query.reshape(*shared, self.head_size)
             scores = jnp.matmul(query, key.swapaxes(2, 3), precision=self.precision).astype(jnp.float32)
@@ -304,9 +304,10 @@ class FeedForward(nnx.Module):
 
 
 class Experts(nnx.Module):
-    """Feed-forward layers of which each token takes the few that a router gives the most weight.
+    """A mixture of experts: feed-forward layers, with a router that selects a few for each token.
 
-    Every token goes through all of them, the others with a weight of 0: no token's place in a batch changes its sums.
+    Every token goes through all experts, with weight 0 for those not selected, so that its sums do not depend on its
+    place in the batch.
 
     References:
       Shazeer et al. 2017, "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer", section 2.

@@ -1,7 +1,7 @@
 """Masked language models: an encoder with the head that predicts masked tokens, and their files.
 
 The head is a dense layer, an activation and a layer norm, followed by the product with the tied word embeddings and a
-bias per token. Families differ in the names of its tensors.
+bias per token. Families name its tensors differently.
 
 References:
   Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding", section 3.1.
@@ -81,7 +81,7 @@ class MaskedLM(nnx.Module):
     ) -> Float[Array, "batch positions vocab"]:
         """Logits over the vocabulary at the given positions.
 
-        Args are those of `TransformerEncoder.__call__`, and `positions` to predict in each row.
+        Args as for `TransformerEncoder.__call__`; `positions` are the positions to predict in each row.
         """
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)
@@ -98,7 +98,7 @@ def with_rates(model: MaskedLM, dropout: float | None) -> MaskedLM:
 
 
 def init_masked_lm(config: EncoderConfig, *, seed: int, dtype: str = "float32", remat: bool = False) -> MaskedLM:
-    """A masked language model with random weights, for training from scratch. Args are those of `init_model`."""
+    """A masked language model with random weights, for training from scratch. Args as for `init_model`."""
     rngs = nnx.Rngs(seed)
     encoder = init_model(dataclasses.replace(config, pooler=False), seed=rngs, dtype=dtype, remat=remat)
     return MaskedLM(encoder, rngs=rngs)
@@ -109,7 +109,7 @@ def load_masked_lm(
 ) -> tuple[MaskedLM, Path, bool]:
     """Loads an encoder and, if the checkpoint has one, its masked language modelling head.
 
-    Args are those of `load_model`, and `seed`, of the head's weights if the checkpoint has none.
+    Args as for `load_model`; `seed` is for the head's weights if the checkpoint has none.
 
     Returns:
       The model, its folder, and whether the head was loaded.
@@ -131,7 +131,7 @@ def load_masked_lm(
 def save_masked_lm(model: MaskedLM, folder: str | Path, *, dtype: str = "float32") -> None:
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForMaskedLM`.
 
-    `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args are those of `save_model`.
+    `load_model` and `Encoder.from_pretrained` load the encoder from the same folder. Args as for `save_model`.
     """
     form = head_form(model.config, "masked")
     head = nnx.state(model.head, nnx.Param)

@@ -1,4 +1,4 @@
-"""Ministral3: a decoder as an encoder, whose rotary positions are stretched by YaRN and whose queries grow with them.
+"""Ministral3: a decoder as an encoder, with rotary positions stretched by YaRN and queries scaled by position.
 
 References:
   Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", section 3.4.

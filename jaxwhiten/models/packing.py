@@ -46,12 +46,12 @@ class Packing(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Several sentences in a row, one after the other, with what is left of the row empty.
+    """Several sentences in a row, one after the other; the rest of the row is empty.
 
     Attributes:
-      number: Which of its row's sentences each token belongs to; the number of sentences, where it is empty.
-      position: Place of each token in its sentence.
-      first: Place in its row of each sentence's first token; arbitrary where there is no sentence.
+      number: The sentence of its row that each token belongs to; the number of sentences for empty positions.
+      position: Position of each token in its sentence.
+      first: Index in its row of each sentence's first token; arbitrary for missing sentences.
     """
 
     number: Int[Array, "rows length"]
@@ -60,7 +60,7 @@ class Segments(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Int[Array, "rows sentences"], length: int) -> Segments:
-        """The segments of rows of `length`; a sentence of length 0 is none, and none follows it in its row."""
+        """The segments of rows of `length`. A length of 0 means no sentence, and no sentence may follow it."""
         ends, here = jnp.cumsum(lengths, axis=1), jnp.arange(length)
         first = ends - lengths
         number = jnp.sum(here >= ends[:, :, None], axis=1)
@@ -68,11 +68,11 @@ class Segments(NamedTuple):
         return cls(number, here - start, jnp.minimum(first, length - 1))
 
     def members(self) -> Bool[Array, "rows sentences length"]:
-        """Which tokens each sentence has."""
+        """A mask of the tokens of each sentence."""
         return self.number[:, None, :] == jnp.arange(self.first.shape[1])[:, None]
 
     def together(self) -> Bool[Array, "rows 1 length length"]:
-        """Which tokens belong to the same sentence."""
+        """A mask of the pairs of tokens that belong to the same sentence."""
         return (self.number[:, :, None] == self.number[:, None, :])[:, None]
 
     def firsts(self, x: Float[Array, "rows length d"]) -> Float[Array, "rows sentences d"]:

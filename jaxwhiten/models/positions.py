@@ -13,7 +13,7 @@ from jaxwhiten.models.config import Attention, RotaryScaling
 
 
 class Rotary(NamedTuple):
-    """Cosines and sines of the rotation angles of each token, and what its query is multiplied by; None for 1."""
+    """Cosines and sines of each token's rotation angles, and the factor of its query; None for factor 1."""
 
     cos: Float[Array, "*rows length half"]
     sin: Float[Array, "*rows length half"]
@@ -26,7 +26,7 @@ class Rotary(NamedTuple):
         return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
 
     def at(self, position: Int[Array, "rows length"]) -> Rotary:
-        """The angles of tokens at these positions."""
+        """The entries for tokens at the given positions."""
         growth = None if self.growth is None else jnp.take(self.growth, position, mode="clip")
         cos, sin = (jnp.take(angles, position, axis=0, mode="clip") for angles in self[:2])
         return Rotary(cos, sin, growth)
@@ -55,12 +55,12 @@ def rotary(length: int, head_size: int, theta: float, scaling: RotaryScaling | N
 
 
 def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.ndarray, " half"]:
-    """What each frequency is multiplied by: 1 / factor, or for YaRN between that and 1 by its turns."""
+    """The factor of each frequency: 1 / factor, or for YaRN a value from 1 / factor to 1 that depends on its turns."""
     if not scaling.original:
         return np.full(head_size // 2, 1 / scaling.factor, np.float32)
 
     def turning(turns: float) -> float:
-        """The coordinate that turns so often within the inputs of the pretraining."""
+        """The coordinate that makes this many turns within the inputs of the pretraining."""
         return head_size * math.log(scaling.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
     first, last = max(math.floor(turning(scaling.fast)), 0), min(math.ceil(turning(scaling.slow)), head_size - 1)
@@ -71,7 +71,7 @@ def _stretch(head_size: int, theta: float, scaling: RotaryScaling) -> Float[np.n
 def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.ndarray, "length length"]:
     """Buckets of relative positions: exact for short distances, logarithmic beyond a quarter of the buckets.
 
-    Half of the buckets are for keys after the query. From `max_distance` on all keys share the last one.
+    Half of the buckets are for keys after the query. All keys from `max_distance` on share the last bucket.
 
     References:
       Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
@@ -89,13 +89,13 @@ def relative_buckets(length: int, buckets: int, max_distance: int) -> Int[np.nda
 
 
 def visible(length: int, attention: Attention) -> Bool[np.ndarray, "length length"] | None:
-    """Which keys each query sees; None for all."""
+    """A mask of the keys that each query sees; None if it sees all."""
     everything = attention.window is None and not attention.causal
     return None if everything else neighbours(length, attention.window, attention.causal)
 
 
 def neighbours(length: int, window: int | None, causal: bool) -> Bool[np.ndarray, "length length"]:
-    """Mask of the keys within `window` positions of each query; of those not after it, if `causal`."""
+    """A mask of the keys within `window` positions of each query, and, if `causal`, not after it."""
     position = np.arange(length)
     after = position[None, :] - position[:, None]
     return (np.abs(after) <= (length if window is None else window)) & (after <= (0 if causal else length))

@@ -1,4 +1,4 @@
-"""Qwen3: a decoder as an encoder, causal or bidirectional, with shared heads of keys and values and norms of each head.
+"""Qwen3: a decoder as an encoder, causal or bidirectional, with shared key and value heads and norms of each head.
 
 References:
   Yang et al. 2025, "Qwen3 Technical Report", section 2.
@@ -14,7 +14,7 @@ from typing import Any
 from jaxwhiten.models.config import EncoderConfig, layer_types, read_local_layers, read_rotary, typed, write_rotary
 from jaxwhiten.models.family import Family, Names
 
-# Of the decoders after Llama; the activation is applied to what files call the gate.
+# For the decoders after Llama. Their files call the branch with the activation the gate.
 NAMES: Names = {
     "embeddings.word": "embed_tokens",
     "layers.*.attention.query": "layers.*.self_attn.q_proj",
@@ -58,13 +58,13 @@ SCALINGS = ("default", "linear", "yarn")
 
 
 def is_causal(raw: Mapping[str, Any], default: bool = True) -> bool:
-    """The switch of a decoder's `config.json` that makes it bidirectional."""
+    """Whether attention is causal, by the key of a decoder's `config.json` that can make it bidirectional."""
     causal: bool = typed(raw.get("is_causal", default), "bool", "is_causal")
     return causal
 
 
 def window_reach(window: int, causal: bool) -> int:
-    """How far a sliding window reaches: the token at its distance is outside where attention is causal, else inside."""
+    """The distance that a sliding window reaches. Causal attention excludes the token at the window's distance."""
     return max(window - causal, 0)
 
 
@@ -75,7 +75,7 @@ def read_decoder(
     slides: bool,
     is_local: Callable[[int], bool] = lambda _: True,
 ) -> dict[str, Any]:
-    """What decoders share: `is_causal`, rotary positions with this default base, windows of some layers."""
+    """Fields common to decoders: `is_causal`, rotary positions with default base `theta`, windows of some layers."""
     causal = is_causal(raw, fields["causal"])
     window = typed(raw.get("sliding_window"), "int", "sliding_window") if slides else 0
     local = read_local_layers(raw, fields["num_layers"], is_local) if slides else ()
@@ -89,7 +89,7 @@ def read_decoder(
 
 
 def write_decoder(config: EncoderConfig) -> dict[str, Any]:
-    """The inverse of `read_decoder`, but for which layers are local."""
+    """The inverse of `read_decoder`, without the list of local layers."""
     window = config.local_window + config.causal if config.local_layers else None
     return {**write_rotary(config), "is_causal": config.causal, "sliding_window": window}
 
@@ -107,5 +107,5 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
 
 _DEFAULTS = DEFAULTS | {"head_size": 128, "head_norm": True, "causal": True}
 QWEN3 = Family("Qwen3", NAMES, ("", "model."), KEYS, defaults=_DEFAULTS, read=_read, write=_write)
-# Perplexity's name for it; it is written as Qwen3, which needs no code from its folder.
+# The name in Perplexity's files; it is written as Qwen3, which needs no code from its folder.
 BIDIRECTIONAL_QWEN3 = dataclasses.replace(QWEN3, defaults=_DEFAULTS | {"causal": False})

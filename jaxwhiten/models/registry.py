@@ -28,7 +28,7 @@ FAMILIES: dict[str, Family] = {
     "mpnet": bert.MPNET,
     "modernbert": MODERNBERT,
     "nomic_bert": NOMIC_BERT,
-    "nomic_bert_moe": NOMIC_BERT_MOE,  # in files, nomic_bert
+    "nomic_bert_moe": NOMIC_BERT_MOE,  # files say nomic_bert
     "qwen3": QWEN3,
     "bidirectional_pplx_qwen3": BIDIRECTIONAL_QWEN3,
     "gemma3_text": GEMMA3,
@@ -45,7 +45,7 @@ HEADS = {"masked": "masked language models", "pairs": "classifiers of sentence p
 
 
 def head_form(config: EncoderConfig, head: str) -> Any:
-    """The family's head of a kind of `HEADS`; ModelError where there is none."""
+    """The family's head of a kind in `HEADS`; ModelError if the family has none."""
     form = getattr(FAMILIES.get(config.model_type), head, None)
     if form is None:
         able = ", ".join(name for name, family in FAMILIES.items() if getattr(family, head) is not None)

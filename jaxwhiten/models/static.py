@@ -1,6 +1,6 @@
-"""Static encoders: one vector per token of the vocabulary, whatever stands beside it, and nothing else.
+"""Static encoders: one fixed vector per token of the vocabulary, independent of its context.
 
-A folder of one is read by sentence-transformers (StaticEmbedding) and by model2vec; both take the mean of the vectors.
+sentence-transformers (StaticEmbedding) and model2vec read a folder of one; both average the vectors of a sentence.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from jaxwhiten.models.config import EncoderConfig
 from jaxwhiten.models.layers import EncoderOutput
 from jaxwhiten.models.transformer import TransformerEncoder
 
-MAX_LENGTH = 512  # tokens, where a folder does not say; model2vec's default
+MAX_LENGTH = 512  # tokens, if a folder gives no limit; model2vec's default
 _TABLES = ("embeddings", "embedding.weight")  # model2vec's tensor, and sentence-transformers'
 _LONGEST = 1 << 20
 
 
 class StaticEncoder(TransformerEncoder):
-    """A table of token vectors, as an encoder without layers: its hidden states are the rows of the tokens.
+    """A table of token vectors as an encoder without layers; its hidden states are the rows of the tokens.
 
     Args:
       table: float32 [vocab, d].
@@ -55,9 +55,9 @@ class StaticEncoder(TransformerEncoder):
     def __call__(
         self, input_ids: Int[Array, "batch length"], attention_mask: Int[Array, "batch length"], *_: Any, **__: Any
     ) -> EncoderOutput:
-        """The rows of the tokens, as the embedding output and as the last hidden state.
+        """The rows of the tokens, as embedding output and as last hidden state.
 
-        A row of zeros is that of a token without weight; no gradient reaches it, so that training leaves it one.
+        A row of zeros belongs to a token without weight. It gets no gradient, so that training keeps it zero.
         """
         x = self.embedding[...].astype(self.dtype)[input_ids]
         x = jnp.where(jnp.any(x != 0, axis=-1, keepdims=True), x, 0)
@@ -68,14 +68,14 @@ def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
     """Reads the table of a folder of sentence-transformers or model2vec.
 
     Raises:
-      ModelError: No table, or one that cannot be read.
+      ModelError: There is no table, or it cannot be read.
     """
     tensors, where = checkpoint.open_weights(folder)
     name = next((name for name in _TABLES if name in tensors), None)
     if name is None or len(tensors[name][0]) != 2:
         raise ModelError(f"{where}: no table of token vectors; expected {' or '.join(_TABLES)}.")
     table = checkpoint.read_tensor(tensors, name, tensors[name][0], where)
-    if "mapping" in tensors:  # of a vocabulary that model2vec has quantised
+    if "mapping" in tensors:  # model2vec has quantised the vocabulary
         rows = np.asarray(tensors["mapping"][1]())
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < len(table))).all():
             raise ModelError(f"{where}: 'mapping' does not name rows of the {len(table)} there are.")
@@ -92,7 +92,7 @@ def save_static(model: StaticEncoder, folder: str | Path, *, unit_length: bool, 
       model: A static encoder.
       folder: Created if missing.
       unit_length: Whether model2vec scales its vectors to unit length.
-      max_length: Longest sentence in tokens.
+      max_length: Maximum sentence length in tokens.
       dtype: Dtype of the table, `"float32"` or `"float16"`.
     """
     table = np.asarray(model.embedding[...]).astype(dtype)

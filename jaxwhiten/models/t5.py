@@ -1,4 +1,4 @@
-"""T5's encoder: norms without a bias or a mean before each part, relative positions, and scores that are not scaled.
+"""T5's encoder: norms without bias or mean before each part, relative positions, and unscaled attention scores.
 
 References:
   Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer", section 2.1.

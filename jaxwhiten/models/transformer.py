@@ -29,8 +29,8 @@ class TransformerEncoder(nnx.Module):
       remat: Whether to recompute each layer's activations in the backward pass (gradient checkpointing).
 
     Attributes:
-      module: The first module of its folder in sentence-transformers.
-      pools: Whether that module takes the mean of the tokens itself.
+      module: Class of its first module in a sentence-transformers folder.
+      pools: Whether this module averages the tokens itself.
       special_tokens: Whether sentences are put between the tokenizer's special tokens.
     """
 
@@ -70,11 +70,11 @@ class TransformerEncoder(nnx.Module):
           token_type_ids: Segment of each token; None means all 0.
           deterministic: Whether to disable dropout.
           rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
-          tokens: Size of the packed batch, at least the number of ones in the mask: everything but attention is then
+          tokens: Size of the packed batch, at least the number of ones in the mask: everything except attention is then
             computed on packed tokens without padding. None computes on all positions.
-          segments: The sentences of each row, where rows hold several; the mask has 1 for the tokens of all of them,
+          segments: The sentences of each row, if rows hold several. The mask is then 1 for the tokens of all of them,
             and the pooler output is [rows, sentences, d].
-          kernel: For the attention of long rows with segments; there are no diagonals then.
+          kernel: Attention kernel for long rows with segments; it gives no diagonals.
 
         Returns:
           All hidden states, the embedding output first; the pooler output; the diagonals of the attention maps. The
@@ -102,7 +102,7 @@ class TransformerEncoder(nnx.Module):
         return EncoderOutput(tuple(hidden_states), pooled, tuple(diagonals))
 
     def stack(self) -> Iterator[tuple[TransformerLayer, Attention]]:
-        """The layers in the order they run, and how each attends; one that shares its weights comes several times."""
+        """The layers in the order they run, each with its attention; layers that share weights repeat."""
         for index, kind in enumerate(self.config.attention):
             yield self.layers[index * len(self.layers) // self.config.num_layers], kind
 

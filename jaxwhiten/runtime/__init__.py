@@ -1,1 +1,1 @@
-"""The machine: BLAS threads, hardware, compiled programs kept between runs, several processes as one job."""
+"""The machine: BLAS threads, hardware, the compilation cache, and several processes as one job."""

@@ -1,7 +1,7 @@
-"""BLAS on all cores of the host, each of which computes on its own rows.
+"""BLAS on all cores of the host, with each core on its own rows.
 
-BLAS's own threads share every product, wait for each other after it, and idle while the rows of the next one are
-prepared. Here each core prepares and multiplies its own chunks of rows while they are in its cache, and waits for none.
+BLAS's own threads share every product, wait for each other after it, and idle while the next rows are prepared. Here
+each core prepares and multiplies its own chunks of rows while they are in its cache, and waits for no other core.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import threadpoolctl
 
 Share = TypeVar("Share")
 Result = TypeVar("Result")
-# One call at a time: each takes all cores, and sets a limit for the process that another would lift too early.
+# One call at a time: each call takes all cores and limits the threads of the process.
 _TURN = threading.Lock()
-_LEAST_ROWS = 512  # worth a thread
+_LEAST_ROWS = 512  # fewer rows are not worth a thread
 
 
 @functools.cache
@@ -27,18 +27,18 @@ def _libraries() -> threadpoolctl.ThreadpoolController:
 
 
 def _on_one_thread() -> Any:
-    """A context in which BLAS computes on the calling thread only, and after which it is as it was.
+    """A context in which BLAS computes on the calling thread only; the earlier setting is restored after it.
 
-    The limit holds for the process where BLAS has one pool of threads, and for the calling thread where OpenMP gives
-    every thread its own.
+    The limit holds for the process if BLAS has one pool of threads, and for the calling thread if OpenMP gives every
+    thread its own pool.
     """
     return _libraries().limit(limits=1, user_api="blas")
 
 
 def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
-    """Cuts rows into chunks of about the same size and deals them out, one list per thread, the largest chunk first.
+    """Cuts rows into chunks of about the same size and deals them to threads: one list per thread, largest chunk first.
 
-    No chunk has more than `most` rows; there are fewer lists than `threads` where each would get few rows.
+    No chunk has more than `most` rows. There are fewer lists than `threads` if each would get few rows.
     """
     threads = max(1, min(threads, len(rows) // _LEAST_ROWS))
     rounds = -(-len(rows) // (threads * most))
@@ -48,10 +48,10 @@ def deal(rows: range, most: int, threads: int) -> list[list[slice]]:
 
 
 def on_cores(work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Calls `work` on every share, each on a thread of its own in which BLAS has no further threads.
+    """Calls `work` on every share, each in its own thread, in which BLAS has no further threads.
 
-    A single share is worked on by the calling thread, and BLAS keeps its threads. `work` must release the GIL while it
-    computes, as NumPy does. Results come in the order of the shares; an error is raised once all shares are done.
+    A single share runs on the calling thread with BLAS's own threads. `work` must release the GIL while it computes, as
+    NumPy does. Results have the order of the shares. An error is raised after all shares are done.
     """
     if len(shares) == 1:
         return [work(shares[0])]

@@ -1,4 +1,4 @@
-"""Compiled programs are kept between runs."""
+"""The cache of compiled programs, kept between runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _WORTH_KEEPING = 0.1  # seconds of compilation
 
 
 def keep_compiled() -> None:
-    """Has JAX keep compiled programs in the cache folder, and take them from there in later runs.
+    """Makes JAX store compiled programs in the cache folder and load them in later runs.
 
-    Nothing changes where the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or set
-    `JAXWHITEN_COMPILATION_CACHE=0`.
+    Does nothing if the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or set `JAXWHITEN_COMPILATION_CACHE=0`.
     """
     cache_dir = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if cache_dir is None and os.environ.get("JAXWHITEN_COMPILATION_CACHE") != "0":

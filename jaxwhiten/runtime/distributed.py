@@ -1,11 +1,10 @@
-"""One job over several processes: who this process is, its share of the work, and what all of them have found.
+"""One job over several processes: each process's number, its share of the work, and exchange of results.
 
-Every process runs the same program on the same input. Each takes its `share` of a sequence; `gather_rows` gives all of
-them the whole again, in the order of the processes and without rounding; files are written by the process that
-`is_writer`. In a job of one process nothing here communicates.
+Every process runs the same program on the same input. Each takes its `share` of a sequence. `gather_rows` gives all
+processes the whole sequence, in the order of the processes and without rounding. The process that `is_writer` writes
+files. In a job of one process nothing is communicated.
 
-The functions that exchange something are collective: every process has to call them, in the same order.
-
+Functions that exchange data are collective: every process has to call them, in the same order.
     distributed.start("10.0.0.1:9876,0,4")
     vectors = distributed.gather_rows(encoder.encode(distributed.share(sentences)))
 """
@@ -26,12 +25,12 @@ from jaxtyping import Float64, Int64, Shaped, UInt8
 from jaxwhiten.errors import InputError, JaxwhitenError, MismatchError
 from jaxwhiten.lazy import jax
 
-# A process that is silent for so long counts as dead.
+# A process that is silent for this long counts as dead.
 HEARTBEAT_SECONDS = 20
 _START_SECONDS = 300
-# Those that are done wait so long for the one that writes; the dead are noticed by their heartbeat, not by this.
+# Processes that are done wait this long for the writer; a dead writer is noticed earlier, by its heartbeat.
 _END_SECONDS = 24 * 3600
-# Bytes a process contributes to one exchange: bounds the memory on the devices.
+# Bytes that a process contributes to one exchange; they bound the memory on the devices.
 _CHUNK_BYTES = 64 << 20
 
 T = TypeVar("T")
@@ -40,11 +39,11 @@ _FORM = re.compile(r"(?P<address>[^,\s]+:\d+),(?P<index>\d+),(?P<count>\d+)")
 
 
 def start(where: str = "") -> None:
-    """Joins the processes of one job. To be called before anything else uses JAX.
+    """Joins the processes of one job; to be called before anything else uses JAX.
 
-    `where` is `"ADDRESS:PORT,INDEX,COUNT"`: where process 0 listens, this process's number from 0, and how many there
-    are. Empty, all three come from the environment of Slurm, a TPU pod, Open MPI or Kubernetes. Gives up after five
-    minutes without the others.
+    `where` is `"ADDRESS:PORT,INDEX,COUNT"`: the address of process 0, the number of this process from 0, and the number
+    of processes. If it is empty, all three come from the environment of Slurm, a TPU pod, Open MPI or Kubernetes.
+    Raises JaxwhitenError if the processes do not meet within five minutes.
     """
     known: dict[str, Any] = {}
     if where:
@@ -56,7 +55,7 @@ def start(where: str = "") -> None:
             )
         known = {"coordinator_address": match["address"], "process_id": int(match["index"])}
         known |= {"num_processes": int(match["count"]), "cluster_detection_method": "deactivate"}
-    # Its handler would swallow SIGTERM; training asks the processes itself (`jaxwhiten.training.loop`).
+    # JAX's preemption service would swallow SIGTERM; `jaxwhiten.training.loop` asks the processes itself.
     jax.config.update("jax_enable_preemption_service", False)
     try:
         jax.distributed.initialize(
@@ -75,18 +74,18 @@ def start(where: str = "") -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends a process that has failed, without the goodbye that would wait for the others.
+    """Ends a process that has failed, without waiting for the others.
 
-    They end too: the runtime tells them within `HEARTBEAT_SECONDS` which process died.
+    The runtime ends the others within `HEARTBEAT_SECONDS` and names the process that died.
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    time.sleep(1)  # those that fail of the same cause get to say so
+    time.sleep(1)  # processes that fail for the same reason can still report it
     os._exit(code)
 
 
 def is_broken_exchange(error: BaseException) -> bool:
-    """Whether an error, or what caused it, is the runtime's word that another process could not be reached."""
+    """Whether an error, or a cause of it, is the runtime's report that another process could not be reached."""
     cause: BaseException | None = error
     while cause is not None:
         if _STATUS.match(str(cause)) and not isinstance(cause, JaxwhitenError):
@@ -96,12 +95,12 @@ def is_broken_exchange(error: BaseException) -> bool:
 
 
 def await_verdict() -> None:
-    """Waits until the runtime has found out which process died; it then names it and ends this one."""
+    """Waits until the runtime finds out which process died; the runtime then names it and ends this process."""
     time.sleep(HEARTBEAT_SECONDS + 10)
 
 
 def name() -> str:
-    """What this process is called in messages."""
+    """The name of this process in messages."""
     return f"process {jax.process_index()} of {jax.process_count()} on {socket.gethostname()}"
 
 
@@ -111,21 +110,21 @@ def is_writer() -> bool:
 
 
 def share(items: T) -> T:
-    """This process's part of a list or array that all have; the parts differ in size by at most one."""
+    """This process's part of a list or array that all processes have; the parts differ in size by at most one."""
     whole: Any = items
     part: T = whole[share_of(len(whole), jax.process_index(), jax.process_count())]
     return part
 
 
 def share_of(n: int, index: int, count: int) -> slice:
-    """The part of `n` items that is process `index`'s of `count`."""
+    """The part of `n` items that belongs to process `index` of `count`."""
     return slice(n * index // count, n * (index + 1) // count)
 
 
 def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total ..."]:
-    """The rows of all processes, in the order of the processes, bit for bit and in every process.
+    """The rows of all processes, in every process, bit for bit and in the order of the processes.
 
-    Each gives as many as it has, 0 included; the other axes and the dtype have to agree.
+    A process may give any number of rows, 0 included; the other axes and the dtype have to agree.
     """
     if jax.process_count() == 1:
         return rows
@@ -135,7 +134,7 @@ def gather_rows(rows: Shaped[np.ndarray, "n ..."]) -> Shaped[np.ndarray, "total 
 
 
 def gather(value: Any) -> list[Any]:
-    """A JSON value of every process, in the order of the processes, in every process."""
+    """The JSON values of all processes, in every process, in the order of the processes."""
     if jax.process_count() == 1:
         return [value]
     found, sizes = _gather_bytes(np.frombuffer(json.dumps(value).encode(), np.uint8))
@@ -143,7 +142,7 @@ def gather(value: Any) -> list[Any]:
 
 
 def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " total"], Int64[np.ndarray, " processes"]]:
-    """The bytes of all processes, one after the other, and how many each gave."""
+    """The concatenated bytes of all processes, and the number of bytes of each."""
     sizes = _gather(np.array([len(data)], np.int64).view(np.uint32)).view(np.int64).ravel()
     total, first = np.empty(int(sizes.sum()), np.uint8), np.cumsum(sizes) - sizes
     each = min(_CHUNK_BYTES, -(-int(sizes.max()) // 4) * 4)
@@ -156,17 +155,17 @@ def _gather_bytes(data: UInt8[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " to
 
 
 def from_writer(value: T) -> T:
-    """The writer's JSON value, in every process: for what has to be decided alike, such as which checkpoint is best."""
+    """The writer's JSON value in every process, for common decisions such as which checkpoint is best."""
     return gather(value)[0]
 
 
 def wait_for_all() -> None:
-    """Returns when every process has come here."""
+    """Returns when every process has called it."""
     gather(None)
 
 
 def check_same(what: str, value: Any) -> None:
-    """Raises MismatchError in every process, unless all give the same JSON value; it names those unlike the first."""
+    """Raises MismatchError in every process if a JSON value differs between them; names those unlike process 0."""
     values = gather(value)
     odd = [str(index) for index, other in enumerate(values) if other != values[0]]
     if odd:
@@ -177,14 +176,14 @@ def check_same(what: str, value: Any) -> None:
 
 
 def _gather(words: np.ndarray) -> np.ndarray:
-    """uint32 arrays of one shape, stacked in the order of the processes. Integers pass every reduction unchanged."""
+    """Stacks uint32 arrays of one shape in the order of the processes. Integers pass every reduction unchanged."""
     from jax.experimental import multihost_utils
 
     return np.asarray(multihost_utils.process_allgather(words)).reshape(jax.process_count(), *words.shape)
 
 
 def broadcast(array: Float64[np.ndarray, " n"], source: int) -> Float64[np.ndarray, " n"]:
-    """The array of process `source`, bit for bit, in every process; each gives one of the same shape."""
+    """The array of process `source` in every process, bit for bit; all processes pass an array of the same shape."""
     from jax.experimental import multihost_utils
 
     words = array.view(np.uint32)

@@ -1,4 +1,4 @@
-"""What this process computes on, and how much memory it has taken."""
+"""The devices and cores of this process, and the memory it has used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from jaxwhiten.errors import InputError, JaxwhitenError
 
-_process: int | None = None  # that used devices first; a process forked from it has its number
+_process: int | None = None  # the process that first used devices; a forked process inherits the number
 
 
 def cores() -> int:
-    """Cores this process may use, which may be fewer than the machine has."""
+    """The cores this process may use, possibly fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -28,7 +28,7 @@ def check_process() -> None:
 
 
 def check_devices() -> None:
-    """Raises InputError where this machine has no device of $JAX_PLATFORMS, and as `check_process` does."""
+    """Raises InputError if no device of $JAX_PLATFORMS is found, and JaxwhitenError as `check_process` does."""
     import jax
 
     check_process()
@@ -42,7 +42,7 @@ def check_devices() -> None:
 
 
 def describe() -> str:
-    """What JAX computes on, in words, such as `"2 CPU cores"`."""
+    """The devices of JAX as text, such as `"2 CPU cores"`."""
     import jax
 
     kind = jax.devices()[0].device_kind
@@ -50,7 +50,7 @@ def describe() -> str:
 
 
 def peak_memory() -> float | None:
-    """The most memory this process has held so far, in GB (10⁹ bytes); None where the system does not tell."""
+    """The peak memory of this process in GB (10⁹ bytes); None if the system does not report it."""
     status = Path("/proc/self/status")
     for line in status.read_text().splitlines() if status.is_file() else ():
         if line.startswith("VmHWM:"):  # getrusage would count what the process that started this one had held

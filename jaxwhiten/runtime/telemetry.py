@@ -1,4 +1,4 @@
-"""Packages that are hidden from others which would use them: a reporter of their use, a heavy extra."""
+"""Hiding packages from imports that would use them: a telemetry client, a heavy extra."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def hidden(module: str) -> Iterator[None]:
-    """Has what is imported in the block find a module missing, unless that is imported already."""
+    """Makes imports in the block find a module missing, unless it is already imported."""
     if module in sys.modules:
         yield
         return
@@ -21,8 +21,8 @@ def hidden(module: str) -> Iterator[None]:
 
 
 def silenced() -> contextlib.AbstractContextManager[None]:
-    """Has openvino and nncf imported as if the package they report with were missing.
+    """Lets openvino and nncf be imported as if their telemetry package were missing.
 
-    They would send an event from a forked process, which JAX's threads do not survive.
+    They would send an event from a forked process, and a fork is fatal with JAX's threads.
     """
     return hidden("openvino_telemetry")

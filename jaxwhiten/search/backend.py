@@ -1,4 +1,4 @@
-"""What a backend is: the part of an index that stores vectors or their codes, searches them, and writes them."""
+"""The contract of a search backend: the part of an index that stores vectors or codes, searches and writes them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from jaxwhiten.search.header import Header
 from jaxwhiten.whitening.affine import Affine
 
 BACKENDS: dict[str, type[Backend]] = {}
-"""Every backend by name: a subclass of `Backend` that has a name adds itself, once the package imports its file."""
+"""Every backend by name: subclasses of `Backend` that define a name are added when the package imports their file."""
 
 
 class Backend(ABC):
-    """Stored vectors and the search among them; rows have numbers, and no texts.
+    """Stored vectors and the search among them. It numbers rows and knows neither ids nor texts.
 
-    A backend is one file: a subclass with its options, its facts and its files, which `BACKENDS` then names.
+    A backend is one file: a subclass with its options, its capabilities and its files.
     """
 
     name: ClassVar[str]
     Options: ClassVar[type[Any]] = make_dataclass("NoOptions", ())  # the dataclass of its options
-    removes: ClassVar[bool] = False  # documents
-    codes: ClassVar[bool] = False  # can be kept
-    halves: ClassVar[bool] = False  # of bytes are scanned, and nothing but codes is kept
-    trains: ClassVar[bool] = False  # codes
+    removes: ClassVar[bool] = False  # whether it can remove documents
+    codes: ClassVar[bool] = False  # whether it can store codes
+    halves: ClassVar[bool] = False  # whether it scans halves of bytes, and stores nothing but codes
+    trains: ClassVar[bool] = False  # whether it can train codes
 
-    options: Any  # as they were used
-    prepare: Affine  # what is done to a raw vector before it is stored or searched for
-    notes: Sequence[str] = ()  # for the user: an option lowered, a sample taken
+    options: Any  # as used
+    prepare: Affine  # applied to a raw vector before it is stored or searched for
+    notes: Sequence[str] = ()  # for the user: an option was lowered, a sample was taken
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -46,12 +46,12 @@ class Backend(ABC):
     def build(
         cls, vectors: Float[np.ndarray, "n d"], options: Any, prepare: Affine, coding: Coding | None, mapped: bool
     ) -> Backend:
-        """Stores vectors that were checked, raw or `mapped` by `prepare`; in codes of a coding with the same map."""
+        """Stores checked vectors, raw or `mapped` by `prepare`; as codes if there is a coding, which has this map."""
 
     @classmethod
     @abstractmethod
     def read(cls, files: Mapping[str, Path], options: Any, header: Header) -> Backend:
-        """Reads verified files, by the names `write` gave them; ValueError where the header says otherwise."""
+        """Reads verified files by the names that `write` gave them; ValueError if they contradict the header."""
 
     @abstractmethod
     def write(self, folder: Path) -> None:
@@ -59,19 +59,19 @@ class Backend(ABC):
 
     @abstractmethod
     def add(self, vectors: Float[np.ndarray, "n d"]) -> None:
-        """Adds raw vectors that were checked at the end, or raises and changes nothing."""
+        """Appends raw, checked vectors, or raises and changes nothing."""
 
     @abstractmethod
     def remove(self, gone: Int64[np.ndarray, " n"], keep: Int64[np.ndarray, " m"]) -> None:
-        """Removes rows; those that go and those that stay, both in ascending order."""
+        """Removes rows; `gone` are the removed rows and `keep` the others, both in ascending order."""
 
     @abstractmethod
     def search(
         self, queries: Float32[np.ndarray, "q d"], k: int, prepared: bool
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """Scores, best first, and rows; −1 where an approximate search found fewer than k."""
+        """Scores, best first, and rows; −1 for a result missing from an approximate search."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of its files."""
+        """Size of its files in bytes."""

@@ -1,8 +1,8 @@
-"""Which code an index keeps its documents in: computed by `jaxwhiten.codes`, or a product quantiser trained by FAISS.
+"""The code in which an index stores documents: computed by `jaxwhiten.codes`, or trained by FAISS (`"pq"`).
 
-Codes are searched by the distance of a query of unit length to what they stand for, d² = |q − z|². Scores are 1 − d²/2,
-which is the cosine where z has unit length, and ranks nearly as the cosine does where it is a little shorter; the inner
-product alone does not.
+A search compares a query q of unit length with decoded codes z by the distance d² = |q − z|². The score is 1 − d²/2. It
+equals the cosine if z has unit length, and ranks almost like it if z is a little shorter; the inner product alone does
+not.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from jaxwhiten.whitening.affine import Affine
 
 AUTO = "auto"
 DEFAULT_BYTES = 48
-# Bytes up to which a trained product quantiser of whitened vectors leads the spectrum code, on encoders that were not
-# tuned for similarity. The evidence: docs/evidence/codes.md, "Which code".
+# Up to this many bytes, a trained product quantiser of whitened vectors beats the spectrum code, on encoders that were
+# not tuned for similarity. For the evidence see docs/evidence/codes.md, "Which code".
 PQ_LEADS = 24
-_POINTS = 39 * 256  # that k-means of a byte's centroids wants
+_POINTS = 39 * 256  # vectors that k-means needs for the centroids of a byte
 
 
 class Coding(NamedTuple):
-    """How documents are kept."""
+    """How documents are stored."""
 
     name: str
     bytes: int  # per document
-    prepare: Affine  # what is done to a raw vector first
-    quantiser: Quantiser | None = None  # behind it; None where FAISS trains one
-    fitted: Code | Whitening | None = None  # what it follows from, where there is one
+    prepare: Affine  # applied to a raw vector first
+    quantiser: Quantiser | None = None  # applied after `prepare`; None if FAISS trains one
+    fitted: Code | Whitening | None = None  # the code or whitening behind it, if there is one
     notes: tuple[str, ...] = ()  # for the user
 
 
@@ -46,10 +46,10 @@ def choose(
     halves: bool,
     tuned: bool | None = None,
 ) -> Coding:
-    """The coding of `size` bytes that the arguments of `build_index` ask for, fitted.
+    """The fitted coding of `size` bytes for the arguments of `build_index`.
 
-    `trains` and `halves` say whether the backend can train codes, and whether it scans halves of bytes; `tuned` whether
-    the encoder is tuned for similarity, None where the vectors have to tell.
+    `trains` and `halves` are whether the backend can train codes and whether it scans halves of bytes. `tuned` is
+    whether the encoder is tuned for similarity; None judges by the vectors.
     """
     if isinstance(codes, Code | Quantiser):
         if whitening is not None:
@@ -64,7 +64,7 @@ def choose(
         prepare, code = preparation(whitening, vectors.shape[1]), make_code(codes)
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
-        quantiser = code.quantiser(halves=halves)  # only moves columns: unit length is the same before and after it
+        quantiser = code.quantiser(halves=halves)  # only moves columns, so unit length may come before or after it
         moves, bias = quantiser.affine.kernel
         if prepare.matrix is not None:
             moves, bias = (part @ moves for part in prepare.kernel)
@@ -89,9 +89,10 @@ def choose(
 
 
 def best_code(size: int, n: int, whitening: Any, *, trains: bool, tuned: bool | None = None) -> tuple[str, str]:
-    """The code of `size` bytes that is best for n vectors of this kind, `"spectrum"` or `"pq"`, and why.
+    """The better code of `size` bytes for n vectors, `"spectrum"` or `"pq"`, and the reason.
 
-    The whitening is of the vectors, or of others from the same encoder; `trains` says whether codes can be trained.
+    The whitening was fitted on these vectors or on others of the same encoder; `trains` is whether codes can be
+    trained.
     """
     isotropy = spread(whitening)
     told = "the encoder is" if tuned is not None else f"an IsoScore of {isotropy:.2f} is that of an encoder"

@@ -27,7 +27,7 @@ from jaxwhiten.search.prepare import prepared
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
-# k-means wants this many vectors per cluster; FAISS warns below and stops at fewer vectors than clusters.
+# k-means needs this many vectors per cluster; with fewer FAISS warns, with fewer vectors than clusters it fails.
 _MIN_POINTS = 39
 _FILE = "index.faiss"
 _SEED = 1234
@@ -35,17 +35,17 @@ _SEED = 1234
 
 @dataclass
 class IvfOptions:
-    """Of inverted lists; the defaults are those of Su et al. 2021."""
+    """Options of inverted lists; the defaults are from Su et al. 2021."""
 
     nlist: int = 1024
-    nprobe: int = 5  # lists that a query looks into
-    max_points_per_centroid: int = 256  # of a list, for k-means
+    nprobe: int = 5  # lists that a query searches
+    max_points_per_centroid: int = 256  # vectors per list that k-means samples
     seed: int = _SEED  # of k-means
 
 
 @dataclass
 class HnswOptions:
-    """Of a graph: neighbours of a vector, and how many candidates are kept."""
+    """Options of a graph: neighbours per vector, and numbers of candidates while building and searching."""
 
     m: int = 32
     ef_construction: int = 40
@@ -53,16 +53,16 @@ class HnswOptions:
 
 
 class Faiss(Backend):
-    """A FAISS index under inner product, which on unit vectors is cosine; of codes under the distance of these.
+    """A FAISS index. It compares vectors by inner product, the cosine of unit vectors, and codes by their distance.
 
-    `factory` is what `faiss.index_factory` calls an index of float32 vectors, and `coded` what it calls one of codes.
+    `factory` is the description for `faiss.index_factory` of an index of float32 vectors, `coded` of one of codes.
     """
 
     factory: ClassVar[str]
     coded: ClassVar[str] = "PQ{bytes}x8np"  # np: without polysemous training
-    classes: ClassVar[tuple[str, str]] = ("IndexFlat", "IndexPQ")  # of the two
+    classes: ClassVar[tuple[str, str]] = ("IndexFlat", "IndexPQ")  # made by `factory` and by `coded`
     on_gpu: ClassVar[bool] = False
-    _owner: Any = None  # of an index that was read: frees what belongs to it
+    _owner: Any = None  # the index that was read; it owns, and frees, the parts used here
 
     def __init__(
         self, faiss: Any, options: Any, prepare: Affine, chain: list[Any], inner: Any, notes: Sequence[str] = ()
@@ -138,7 +138,7 @@ class Faiss(Backend):
     def _on_cpu(self) -> Any:
         if not self.on_gpu:
             return self._index
-        self._cpu_inner = self._faiss.index_gpu_to_cpu(self._inner)  # kept: the copy only points to it
+        self._cpu_inner = self._faiss.index_gpu_to_cpu(self._inner)  # kept alive: the result only points to it
         return behind(self._chain, self._cpu_inner)
 
     @classmethod
@@ -155,12 +155,12 @@ class Faiss(Backend):
 
     @classmethod
     def _on_device(cls, faiss: Any, inner: Any, options: Any) -> Any:
-        """The index, on a GPU a copy of it there."""
+        """The index itself, or its copy on a GPU."""
         return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, inner) if cls.on_gpu else inner
 
     @classmethod
     def _fit_options(cls, options: Any, n: int, notes: list[str]) -> None:
-        """Lowers what n vectors do not allow, and notes it."""
+        """Lowers options that n vectors do not allow, and adds a note for each."""
 
     @classmethod
     def _empty(cls, faiss: Any, d: int, options: Any, coding: Coding | None) -> Any:
@@ -197,9 +197,9 @@ class FaissFlat(Faiss):
 
 
 class FaissFast(Faiss):
-    """Codes alone, whose halves of bytes are looked up in registers.
+    """Codes only; distances are looked up in registers by halves of bytes.
 
-    It is many times faster than the codes of faiss-flat, at distances rounded to a byte a lookup.
+    Search is many times faster than over the codes of faiss-flat, with each looked-up distance rounded to one byte.
     """
 
     name, coded, classes = "faiss-fast", "PQ{halves}x4fs", ("", "IndexPQFastScan")
@@ -230,7 +230,7 @@ class FaissIvf(Faiss):
         lists = self._faiss.extract_index_ivf(self._inner).invlists
         for number in range(lists.nlist):
             if size := lists.list_size(number):
-                ids = self._faiss.rev_swig_ptr(lists.get_ids(number), size)  # those that the rows had
+                ids = self._faiss.rev_swig_ptr(lists.get_ids(number), size)  # ids before the removal
                 ids[:] = np.searchsorted(keep, ids)
 
     @classmethod
@@ -282,7 +282,7 @@ class FaissGpuIvf(FaissIvf):
 
 
 def _through(chain: list[Any], x: np.ndarray) -> np.ndarray:
-    """Rows as FAISS's transforms map them: documents to the last digit as queries, which FAISS maps itself."""
+    """Rows mapped by FAISS's own transforms, so that documents equal queries, which FAISS maps, to the last digit."""
     x = np.ascontiguousarray(x, np.float32)
     for step in chain:
         x = step.apply(x)
@@ -311,7 +311,7 @@ def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
 
 @contextlib.contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """FAISS and its BLAS on the calling thread: one query is sooner answered than further threads are woken."""
+    """Runs FAISS and its BLAS on the calling thread: a single query takes less time than waking other threads."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # OpenMP's setting is the calling thread's own
     try:
@@ -322,7 +322,7 @@ def _one_thread(faiss: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _matrix_products(faiss: Any) -> Iterator[None]:
-    """Distances by matrix products: for fewer than 128,000 values FAISS 1.15 goes without, at ten times the time."""
+    """Computes distances by matrix products; below 128,000 values FAISS 1.15 avoids them, at ten times the time."""
     before = faiss.cvar.distance_compute_blas_threshold
     faiss.cvar.distance_compute_blas_threshold = min(20, before)
     try:
@@ -332,9 +332,9 @@ def _matrix_products(faiss: Any) -> Iterator[None]:
 
 
 def _train_side_by_side(faiss: Any, index: Any, x: np.ndarray) -> None:
-    """`index.train` of a product quantiser, the k-means of its bytes side by side, each on one thread.
+    """`index.train` of a product quantiser, with the k-means of each byte on one thread, several at a time.
 
-    That of a byte's columns is too little work for threads that wait for each other several times per iteration.
+    The k-means of one byte is too small for several threads, which would wait for each other in every iteration.
     """
     pq = index.pq
 

@@ -1,4 +1,4 @@
-"""The folder of an index: its header and the files it names, checked before a backend reads them and replaced whole."""
+"""The folder of an index: its header and the files that the header names, checked when read and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jaxwhiten.search.locks import LOCK
 
 HEADER = "header.json"
 KIND = "index"
-# What a `save` that was killed leaves in a new folder.
+# Files that a killed `save` leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
 _OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")  # entries that `encoding` may lack
 ENCODING = dict.fromkeys(("model", "fingerprint", "pooling"), str) | {"max_length": int} | dict.fromkeys(_OPTIONAL, str)
-"""Entries of `encoding` (`Encoder.encoding`), each with its type. It may hold others besides."""
+"""Entries of `encoding` (`Encoder.encoding`), each with its type. Other entries are allowed."""
 
 
 class Codes(TypedDict):
@@ -40,24 +40,24 @@ class File(TypedDict):
 
 @dataclass(kw_only=True)
 class About:
-    """What an index knows of itself, in memory and in its header."""
+    """The description of an index, in memory and in its header."""
 
     backend: str
-    options: dict[str, Any]  # of the backend, as they were used
+    options: dict[str, Any]  # of the backend, as used
     size: int  # number of documents
     input_dimension: int  # of a raw vector
     dimension: int  # of a stored vector
-    encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if nobody said
+    encoding: dict[str, Any] | None  # of the documents (`Encoder.encoding`), or None if unknown
     whitening: dict[str, Any] | None  # hash, dimension and provenance of the one inside the index
-    codes: Codes | None  # that the documents are kept in; None for float32
-    rescore: str | None  # what the candidates of a search are scored by again: "float16", "int8" or None
-    notes: list[str]  # for the user: an option lowered, a sample taken
+    codes: Codes | None  # the code of the documents; None for float32
+    rescore: str | None  # copy by which candidates of a search are scored again: "float16", "int8" or None
+    notes: list[str]  # for the user: an option was lowered, a sample was taken
     build_seconds: float
 
 
 @dataclass(kw_only=True)
 class Header(About):
-    """A header as it is read: also whether vectors have unit length, the files by what they hold, and its checksum."""
+    """A header read from a folder, with unit length, the files by their content, and the checksum."""
 
     checksum: str
     normalize: bool
@@ -65,7 +65,7 @@ class Header(About):
 
 
 def read_header(folder: str | os.PathLike[str]) -> Header:
-    """The header of an index folder; FormatError if there is none, it is damaged or of another version."""
+    """The header of an index folder; FormatError if it is missing, damaged or of another version."""
     path = below(Path(folder), HEADER)
     if not path.is_file():
         raise FormatError(f"{path}: no such file; expected an index folder.")
@@ -83,9 +83,9 @@ def read_header(folder: str | os.PathLike[str]) -> Header:
 
 
 def _typed(found: Any, path: Path) -> Header:
-    """The header; FormatError where an entry is of a type or a size that no index has."""
+    """The header; FormatError if an entry has an impossible type or size."""
     header: Header = from_json(Header, found, path, _AGAIN, others=True)
-    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError for what could not be written again
+    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError if it could not be written again
     for name, kind in ENCODING.items():
         if header.encoding is not None:
             from_json(kind, (_OPTIONAL | header.encoding).get(name), f"{path}: encoding: {name}", _AGAIN)
@@ -109,7 +109,7 @@ def read_documents(path: Path, size: int) -> list[str]:
 
 
 def verified(folder: Path, entry: File) -> Path:
-    """The path of one file of an index after its size and checksum were compared with the header."""
+    """The path of one file of an index, after its size and checksum are compared with the header."""
     path = below(folder, entry["name"])
     if not os.path.isfile(path):
         raise FormatError(f"{folder / HEADER}: names the file {path.name!r:.80}, which is missing. {_AGAIN}")
@@ -123,9 +123,9 @@ def verified(folder: Path, entry: File) -> Path:
 def replace_files(
     folder: Path, about: Mapping[str, Any], write: Callable[[Path], None], seen: str | None = None
 ) -> str:
-    """Replaces the index in a locked folder, which stays whole until the new header names the files of `write`.
+    """Replaces the index in a locked folder; the old index stays whole until the new header names the files of `write`.
 
-    Returns the checksum of the header. MismatchError where there is another now than the one `seen`, unless None.
+    Returns the checksum of the header. MismatchError if `seen` is given and the folder has another header by now.
     """
     found = None
     with contextlib.suppress(FormatError):

@@ -1,4 +1,4 @@
-"""Which document each stored row holds: its id is a number that the index gives once, or comes with the document."""
+"""The ids of stored rows: the index numbers documents and never reuses a number, or documents bring their own ids."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FILE = "ids.json"
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """The ids of rows 0 to n − 1; a change gives new ones."""
+    """The ids of rows 0 to n − 1. It is immutable; a change returns new ids."""
 
-    kept: range | Shaped[np.ndarray, " n"]  # a range while numbers are rows; else int64, or strings as objects
-    next: int | None  # the number of the next document, or None where documents bring their ids
+    kept: range | Shaped[np.ndarray, " n"]  # a range while ids equal rows; else int64, or strings as objects
+    next: int | None  # the number of the next document, or None if documents bring their own ids
 
     @classmethod
     def of(cls, ids: Any, n: int) -> Ids:
-        """The ids that n documents bring, or numbers."""
+        """Ids for n documents: their own, or numbers if `ids` is None."""
         return cls(range(n), n) if ids is None else cls(_array(unique_ids(ids, n)), None)
 
     @property
@@ -41,7 +41,7 @@ class Ids:
         return {id: row for row, id in enumerate(self.kept.tolist())}
 
     def at(self, rows: Int64[np.ndarray, "q k"]) -> Shaped[np.ndarray, "q k"]:
-        """The ids of rows; of the row −1 it is −1, or None among strings."""
+        """The ids of rows. Row −1 has the id −1, or None if ids are strings."""
         if isinstance(self.kept, range):
             return rows
         found = self.kept[rows]
@@ -49,18 +49,18 @@ class Ids:
         return found
 
     def rows(self, ids: Any) -> Int64[np.ndarray, " m"]:
-        """The rows of ids that are there."""
+        """The rows of ids; InputError if an id is missing."""
         wanted = as_ids(ids)
         if (absent := next((id for id in wanted if id not in self._row), None)) is not None:
             raise InputError(f"No document {absent!r:.80} in the index.")
         return np.array([self._row[id] for id in wanted], np.int64)
 
     def taken(self, rows: Int64[np.ndarray, " m"]) -> Ids:
-        """Of these rows, in this order."""
+        """The ids of the given rows, in this order."""
         return Ids(np.asarray(self.kept)[rows], self.next)
 
     def plus(self, ids: Any, n: int) -> Ids:
-        """With n rows more."""
+        """These ids and those of n more rows."""
         if self.next is not None:
             if ids is not None:
                 raise InputError(f"The index numbers its documents itself: leave {spelled('ids')} out.")
@@ -83,7 +83,7 @@ class Ids:
 
     @classmethod
     def read(cls, path: Path | None, size: int) -> Ids:
-        """Ids from their file, which an index whose numbers are rows does not have."""
+        """Reads ids from their file; there is no file while ids equal rows."""
         if path is None:
             return cls(range(size), size)
         try:
@@ -97,7 +97,7 @@ class Ids:
 
 
 def as_ids(ids: Any) -> list[Any]:
-    """Ids as strings or as integers; refuses what is neither, and a string alone."""
+    """Ids as strings or as integers; InputError for other types, mixed types, or a single string."""
     values = ids.tolist() if hasattr(ids, "tolist") else ids
     if isinstance(values, str | bytes) or not isinstance(values, Sequence):
         raise InputError(f"{spelled('ids')} must be a list of ids, not {ids!r:.80}.")
@@ -110,7 +110,7 @@ def as_ids(ids: Any) -> list[Any]:
 
 
 def unique_ids(ids: Any, n: int) -> list[Any]:
-    """The ids of n documents, each another."""
+    """The ids of n documents; InputError if their number is wrong or an id is repeated."""
     found = as_ids(ids)
     if len(found) != n:
         raise InputError(f"{len(found)} ids but {n} documents.")

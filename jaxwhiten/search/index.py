@@ -1,7 +1,7 @@
-"""What every index is: built from vectors, searched, saved to a folder and loaded, and aware of how it was made.
+"""The index: built from vectors, searched, saved to a folder and loaded, with a record of how it was made.
 
-A saved index is a folder: `header.json`, the vectors in the backend's own form, and the texts if there are any. The
-header names each file with its size and SHA-256; it is replaced last, so that it always points to whole files.
+A saved index is a folder: `header.json`, the vectors in the backend's own format, and the texts if there are any. The
+header names each file with its size and SHA-256. It is replaced last, so that it always points to complete files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
 DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
-# What decides whether two vectors can be compared. The model's name and dtype only say how to make more of them.
+# Vectors can be compared if these entries agree. The model's name and dtype only say how to make more vectors.
 ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
@@ -58,17 +58,17 @@ class Hit(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Index(About):
-    """An index over document vectors, which `build_index` and `load_index` make; an id means one document for ever.
+    """An index of document vectors, made by `build_index` or `load_index`. An id is never given to another document.
 
-    Threads may share it: searches run side by side, changes wait for them and for each other, and a change that raises
-    has changed nothing.
+    Threads may share it. Searches run in parallel; a change waits for searches and other changes. A change that raises
+    leaves the index unchanged.
     """
 
-    store: Backend  # with the vectors
-    table: Ids  # which document a row is
+    store: Backend  # holds the vectors
+    table: Ids  # maps rows to ids
     documents: Sequence[str] | None = None  # the texts by row
-    fitted: Whitening | Code | None = None  # what the codes follow from
-    rescoring: Rescoring | None = None  # the copy that candidates are scored again by
+    fitted: Whitening | Code | None = None  # the source of the codes
+    rescoring: Rescoring | None = None  # the copy by which candidates are scored again
     _threads: SharedLock = field(default_factory=SharedLock, init=False)
     _seen: dict[Path, str] = field(default_factory=dict, init=False)  # checksums of headers by folder
 
@@ -79,19 +79,19 @@ class Index(About):
 
     @property
     def prepare(self) -> Affine:
-        """What is done to a raw vector before it is stored or searched for."""
+        """The map applied to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
     def add(
         self, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
     ) -> None:
-        """Adds raw vectors, encoded as the others (`check_encoding`), with texts if the index keeps texts.
+        """Adds raw vectors, encoded like the others (`check_encoding`), with texts if the index keeps texts.
 
-        `ids` come with them if the others brought theirs; else the index goes on numbering. What was fitted or trained
-        stays as it is. `save` writes the index anew.
+        `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
+        and trained parts do not change. `save` writes the changed index.
 
         Raises:
-          InputError: An id is there already, or what is given does not fit the index.
+          InputError: An id exists already, or an argument does not fit the index.
         """
         with self._threads.writing():
             vectors = self._check(vectors, documents)
@@ -100,7 +100,7 @@ class Index(About):
             self.table = table
 
     def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
-        """Replaces the documents of these ids, which must be there, by raw vectors; otherwise as `add`."""
+        """Replaces the documents of existing ids by raw vectors; otherwise like `add`."""
         with self._threads.writing():
             self._check_removes()
             vectors = self._check(vectors, documents)
@@ -112,10 +112,10 @@ class Index(About):
             self.table = table
 
     def remove(self, ids: Any) -> None:
-        """Removes the documents of these ids, a list; their ids are not given again. One document at least must stay.
+        """Removes the documents of a list of ids; the ids are not used again. At least one document must remain.
 
         Raises:
-          InputError: An id is not there, or the backend cannot remove.
+          InputError: An id does not exist, or the backend cannot remove.
         """
         with self._threads.writing():
             self._check_removes()
@@ -140,7 +140,7 @@ class Index(About):
         return vectors
 
     def _append(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
-        """Adds what was checked, or raises and changes nothing."""
+        """Appends checked vectors and texts, or raises and changes nothing."""
         rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
         self.store.add(vectors)
         self.size += len(vectors)
@@ -149,7 +149,7 @@ class Index(About):
             self.documents = [*self.documents, *documents]
 
     def _keep(self, rows: Int64[np.ndarray, " m"]) -> None:
-        """Removes all rows but these, in ascending order."""
+        """Removes all rows except the given ones, which are in ascending order."""
         self.store.remove(np.delete(np.arange(self.size), rows), rows)
         self.size = len(rows)
         if self.rescoring is not None:
@@ -163,23 +163,23 @@ class Index(About):
         """The k best documents of each query.
 
         Args:
-          queries: Raw vectors, encoded as the documents (`check_encoding`); the index whitens and normalises them.
+          queries: Raw vectors, encoded like the documents (`check_encoding`); the index whitens and normalises them.
             `search_text` takes sentences.
-          k: How many documents, in 1..size.
-          prepared: The queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
-            candidates are not scored again.
+          k: The number of documents, in 1..size.
+          prepared: Whether the queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
+            candidates are not rescored.
 
         Returns:
-          Scores, best first, and ids: int64, or an object array of strings. Equal scores stand in the order of the
-          rows; which of those that tie for the k-th place are found is the backend's choice. Where an approximate
-          index found fewer than k: score −inf and id −1, or None among strings.
+          Scores, best first, and ids: int64, or an object array of strings. Equal scores are sorted by row; if several
+          documents tie for the k-th place, the backend decides which are returned. If an approximate index finds fewer
+          than k, the rest have score −inf and id −1, or None if ids are strings.
         """
         with self._threads.reading():
             scores, rows = self._search(queries, k, prepared)
             return scores, self.table.at(rows)
 
     def hits(self, queries: Shaped[np.ndarray, "q d"], k: int) -> list[list[Hit]]:
-        """`search` as results with their texts."""
+        """`search` with results as `Hit`s, which include the texts."""
         with self._threads.reading():
             scores, rows = self._search(queries, k)
             ids, texts = self.table.at(rows), self.documents
@@ -239,15 +239,15 @@ class Index(About):
 
     @property
     def nbytes(self) -> int:
-        """Serialised size of the index in bytes, without header, texts and fit; the copy to rescore by is counted."""
+        """Size in bytes of vectors and rescoring copy when saved, without header, texts and fit."""
         return self.store.nbytes + (0 if self.rescoring is None else self.rescoring.rows.nbytes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the index as a folder; an index already there is replaced, and stays whole until it is.
+        """Writes the index to a folder and replaces the index there, if any, which stays whole until then.
 
         Raises:
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
-          MismatchError: The index was loaded from there, or saved there, and another writer has changed it since.
+          MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -264,7 +264,7 @@ class Index(About):
             self._seen[folder.resolve()] = replace_files(folder, about, self._write_files, seen)
 
     def _write_files(self, folder: Path) -> None:
-        """Writes everything but the header into an empty folder."""
+        """Writes everything except the header to an empty folder."""
         self.store.write(folder)
         self.table.write(folder)
         if self.rescoring is not None:
@@ -294,22 +294,22 @@ def build_index(
     """Builds an index of the named backend.
 
     Args:
-      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then the
-        vectors of `Encoder.without_code`; with `codes=vectors.code` they are kept as they are, and queries are raw.
+      vectors: Raw document vectors; a memory map is read block by block. Codes are decoded, and queries are then
+        vectors of `Encoder.without_code`. With `codes=vectors.code` codes are stored unchanged, and queries are raw.
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-      encoding: How the vectors were encoded (`Encoder.encoding`); queries that say otherwise are refused.
+      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error.
       documents: The texts, one per vector.
-      ids: The documents' own, one per vector: strings, or integers from 0 on. Without them the index numbers its
-        documents from 0, and gives no number twice.
-      codes: Keeps the documents in codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for
-        the best of this kind of vectors; a fitted code of raw vectors, or the quantiser of one. None for float32.
-      bytes: Per document; without `codes` it stands for `codes="auto"`.
-      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, by which four candidates for each result are
-        scored again. Once loaded, the copy is a memory map.
-      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), by which `codes="auto"` and γ are
-        chosen. None: told by the vectors, which is less certain.
+      ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
+        documents from 0, and never reuses a number.
+      codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for the
+        best code for these vectors; a fitted code of raw vectors, or its quantiser. None stores float32.
+      bytes: Bytes per document; without `codes` it implies `codes="auto"`.
+      rescore: Keeps a copy of the vectors in `"float16"` or `"int8"`, which scores four candidates per result again. In
+        a loaded index the copy is a memory map.
+      tuned: Whether the encoder is tuned for similarity (`encoding.is_tuned`), which decides `codes="auto"` and γ. None
+        judges by the vectors, which is less reliable.
       **options: The backend's options, such as `nlist` and `nprobe` of `faiss-ivf`.
 
     Raises:
@@ -375,12 +375,12 @@ def build_index(
 def load_index(path: str | os.PathLike[str]) -> Index:
     """Loads an index folder of any backend.
 
-    Every file is verified against the header before a backend reads it, so that damage is reported and does not crash.
-    That is no protection against a stranger who writes header and files: FAISS does not claim that its reader is safe
-    on hostile files, so load only folders whose origin you trust.
+    Every file is verified against the header before a backend reads it, so that damage is reported instead of crashing.
+    This does not protect against an attacker who writes both header and files. FAISS does not claim that its reader is
+    safe on hostile files, so load only folders from sources that you trust.
 
     Raises:
-      FormatError: Missing, damaged, of another kind or from a newer version.
+      FormatError: The folder is missing, damaged, of another kind or from a newer version.
       MissingDependencyError: The backend's package or device is missing.
     """
     header = read_header(path)
@@ -394,7 +394,7 @@ def load_index(path: str | os.PathLike[str]) -> Index:
 
 
 def _load(folder: Path, header: Header) -> Index:
-    """The index of a header; FormatError or OSError where a writer has replaced its files."""
+    """The index of a header; FormatError or OSError if a writer has replaced its files meanwhile."""
     if header.backend not in BACKENDS:
         raise FormatError(
             f"{folder}: a {header.backend!r} index, which this jaxwhiten does not know: upgrade, or rebuild it."
@@ -423,7 +423,7 @@ def _load(folder: Path, header: Header) -> Index:
 
 
 def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
-    """How documents were encoded, with the place of a model that is a folder here."""
+    """The encoding of documents, with the absolute path of a model that is a local folder."""
     folder = Path(str(encoding.get("model")))
     return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
 

@@ -1,9 +1,9 @@
-"""Exact search in JAX, the documents sharded over all local devices; also on TPU, where FAISS does not run.
+"""Exact search in JAX, with documents sharded over all local devices; also for TPU, where FAISS does not run.
 
-Exact top-k in two stages: the maximum of every tile of scores, then the best of the k tiles with the highest maxima,
-in which the k best documents lie; the sort, which costs more than the product on CPU, sees few values. Ties go to the
-lower id. Codes stay on the devices as bytes, and are decoded block by block inside the product. Where the scores of a
-batch would leave the CPU's cache, only the maxima of tiles are kept, and those of the k best are computed again.
+The exact top-k has two stages: the maximum of every tile of scores, then the k best among the k tiles with the highest
+maxima, which must contain them. The sort, more expensive on CPU than the product, thus sees few values. Ties go to the
+lower id. Codes stay on the devices as bytes and are decoded block by block inside the product. If the scores of a batch
+exceed the CPU's cache, only the maxima of tiles are kept, and the k best tiles are scored again.
 
 References:
   Chern et al. 2022, "TPU-KNN: K nearest neighbor search at peak FLOP/s" (`approximate=True`).
@@ -33,31 +33,31 @@ from jaxwhiten.whitening.affine import Affine, linear
 
 _AXIS = "documents"
 _TILE = 128  # rows per device are a multiple of this
-_SCORE_BYTES = 128 << 20  # of the scores kept at a time on one device
-_CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, whose cache they should not leave
+_SCORE_BYTES = 128 << 20  # of scores kept at a time on one device
+_CPU_BATCH, _CPU_SCORE_BYTES = 512, 16 << 20  # of a block on a CPU, so that scores stay in its cache
 _MAX_BATCH = 1024
-_FEW_QUERIES = 8  # for which a CPU looks up what codes add to scores, in place of decoding all documents
-_AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most that share of the documents is scored again
+_FEW_QUERIES = 8  # up to this many, a CPU looks scores of codes up in tables instead of decoding all documents
+_AGAIN_TILE, _AGAIN, _AGAIN_BYTES = 32, 1 / 64, 32 << 20  # at most this share of the documents is scored again
 _NPY_HEADER = 128  # bytes of a `.npy` file before its values
 _VECTORS, _CODES, _TRANSFORM = "vectors.npy", "codes.npy", "transform.safetensors"
 
 
 @dataclass
 class JaxOptions:
-    """How the best are found."""
+    """How the best documents are found."""
 
     approximate: bool = False  # by `lax.approx_max_k`: fast on TPU, elsewhere slower than the exact top-k by tiles
-    recall_target: float = 0.95  # that it aims at
+    recall_target: float = 0.95  # of the approximate search
 
 
 class JaxFlat(Backend):
-    """Inner-product search by matrix product; on unit vectors that is cosine."""
+    """Inner-product search by matrix product; on unit vectors the inner product is the cosine."""
 
     name, Options = "jax", JaxOptions
     removes = codes = True
 
     def __init__(self, options: JaxOptions, prepare: Affine, stored: np.ndarray, centroids: np.ndarray | None) -> None:
-        """Spreads stored vectors, or codes with what they stand for, over the devices."""
+        """Shards stored vectors, or codes with their centroids, over the devices."""
         target = options.recall_target
         if not isinstance(target, int | float) or not 0 < target <= 1:
             raise InputError(f"Option recall_target of jax must lie in (0, 1], not {target!r}.")
@@ -76,7 +76,7 @@ class JaxFlat(Backend):
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
-        """Spreads rows over the devices, each with the same number of them."""
+        """Shards rows over the devices, with the same number of rows on each."""
         self._size, devices = len(stored), self._mesh.size
         self._rows = rows = -(-len(stored) // (devices * _TILE)) * _TILE
 
@@ -121,7 +121,7 @@ class JaxFlat(Backend):
         return scores, ids
 
     def _batch_and_block(self, n: int, k: int) -> tuple[int, int]:
-        """Queries searched at a time, of n, and documents of a block on each device: all if their scores are kept."""
+        """The number of queries per batch, out of n, and of documents per block; a block may be all documents."""
         on_cpu = self._platform == "cpu"
         most, score_bytes = (_CPU_BATCH, _CPU_SCORE_BYTES) if on_cpu else (_MAX_BATCH, _SCORE_BYTES)
         batch = min(most, _power_of_two(2 * n - 1))
@@ -129,7 +129,7 @@ class JaxFlat(Backend):
         if block < self._rows and k * _AGAIN_TILE <= _AGAIN * self._rows and not self.options.approximate:
             return batch, block
         if self._platform == "tpu" and self.options.approximate:
-            # A TPU reduces the scores as it makes them, and reads the documents once per batch.
+            # A TPU reduces scores while computing them, and reads the documents once per batch.
             return batch, self._rows
         return min(batch, _power_of_two(max(1, _SCORE_BYTES // (4 * self._rows)))), self._rows
 
@@ -162,7 +162,7 @@ class JaxFlat(Backend):
 
 
 def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) -> np.ndarray:
-    """What is kept of raw vectors: whitened ones, or their codes."""
+    """The stored form of raw vectors: whitened vectors, or their codes."""
     columns, dtype = (prepare.outputs, np.float32) if centroids is None else (len(centroids), np.uint8)
     out = np.empty((len(vectors), columns), dtype)
     for part, x in prepared(vectors, prepare):
@@ -172,7 +172,7 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
 
 @functools.lru_cache(maxsize=64)
 def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
-    """The compiled search for one k: transform, scores, best of each device, best of all."""
+    """The compiled search for one k: map queries, score documents, take the best per device, then of all."""
     P: Any = jax.sharding.PartitionSpec
 
     def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
@@ -204,7 +204,7 @@ def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, reca
         values, ids = sharded(queries, documents, decoder, size)
         if mesh.size == 1:
             return values, ids
-        # Devices follow each other in order of id, so that the lower id still wins a tie.
+        # Devices hold documents in order of id, so that the lower id still wins a tie.
         values, place = lax.top_k(values, k)
         return values, jnp.take_along_axis(ids, place, axis=1)
 
@@ -212,25 +212,25 @@ def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, reca
 
 
 def _power_of_two(n: int) -> int:
-    """The largest that is not above n."""
+    """The largest power of two that is at most n."""
     return 1 << (n.bit_length() - 1)
 
 
 def _tile(rows: int, k: int) -> int:
-    """The tile that sorts least: rows / tile + k × tile values are smallest at √(rows / k)."""
+    """The tile size that sorts the fewest values: rows / tile + k × tile is smallest at √(rows / k)."""
     wanted = (rows / k) ** 0.5
     return next(tile for tile in (128, 64, 32, 16) if tile <= max(16.0, 1.42 * wanted))
 
 
 def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k highest values of each row and their places; of equal values the first. n is a multiple of `tile`."""
+    """The k highest values of each row and their places; ties go to the first. n is a multiple of `tile`."""
     queries, n = scores.shape
     if n // tile <= k:
         values, places = lax.top_k(scores, k)
         return values, places
     tiles = scores.reshape(queries, n // tile, tile)
     _, best = lax.top_k(tiles.max(axis=-1), k)
-    # In ascending order, so that the order of the candidates is that of their places.
+    # In ascending order, so that candidates are sorted by place.
     best = jnp.sort(best, axis=-1)
     candidates = jnp.take_along_axis(tiles, best[:, :, None], axis=1).reshape(queries, k * tile)
     values, place = lax.top_k(candidates, k)
@@ -240,7 +240,7 @@ def tiled_top_k(scores: Float32[Array, "q n"], k: int, tile: int) -> tuple[Float
 def scored(
     queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float[Array, "c 256 w"] | None = None
 ) -> Float32[Array, "q n"]:
-    """Inner products; of codes what their distances say instead, see `jaxwhiten.search.coding`."""
+    """Inner products; for codes, scores from distances, see `jaxwhiten.search.coding`."""
     if decoder is None:
         return jnp.matmul(queries, documents.T, precision=lax.Precision.HIGHEST)
     if len(queries) <= _FEW_QUERIES and decoder.dtype == jnp.float32:
@@ -256,12 +256,12 @@ def scored(
 def _looked_up(
     queries: Float32[Array, "q d"], documents: Shaped[Array, "n c"], decoder: Float32[Array, "c 256 w"]
 ) -> Float32[Array, "q n"]:
-    """`scored` for codes on a CPU: sums of what each byte adds to the score, which a table per query holds."""
+    """`scored` for codes on a CPU: a table per query holds the contribution of each byte, and these are summed."""
     parts = queries.reshape(len(queries), len(decoder), -1)
     products = jnp.einsum("qcw,cvw->qcv", parts, decoder, precision=lax.Precision.HIGHEST)
     tables = (products - (decoder**2).sum(axis=-1) / 2).reshape(len(queries), -1)
     places = documents + jnp.arange(len(decoder)) * decoder.shape[1]
-    # One after the other: a loop of the program would write what is looked up before it is summed.
+    # Unrolled: in a compiled loop XLA would write the looked-up values to memory before summing them.
     sums = [table.at[places].get(mode="promise_in_bounds").sum(axis=1) for table in tables]
     return jnp.stack(sums) + 0.5
 
@@ -275,16 +275,16 @@ def top_k_by_blocks(
     tile: int,
     decoder: Float[Array, "c 256 w"] | None = None,
 ) -> tuple[Float32[Array, "q k"], Int[Array, "q k"]]:
-    """The k documents with the highest scores, without keeping all of these; of equal ones the first.
+    """The k documents with the highest scores, without keeping all scores; ties go to the first.
 
     n and `block`, the documents scored at a time, are multiples of `tile`, and n is more than k tiles. Documents from
-    `count` on are padding; -inf stands where fewer than k documents count.
+    `count` on are padding; missing results have score −inf.
     """
     n, d = documents.shape
     width = queries.shape[1]
 
     def maxima(start: Array) -> tuple[Array, Array]:
-        # The last block begins early enough to be full; what it shares with the one before is left out.
+        # The last block begins early enough to be full; tiles shared with the block before are masked.
         begin = jnp.minimum(start, n - block)
         part = lax.dynamic_slice_in_dim(documents, begin, block)
         places = begin + jnp.arange(0, block, tile)
@@ -293,9 +293,9 @@ def top_k_by_blocks(
 
     highest, tiles = lax.map(maxima, jnp.arange(0, n, block))
     highest = jnp.moveaxis(highest, 0, 1).reshape(len(queries), -1)
-    # One more than k: a score of padding may be the highest of the one tile where padding begins.
+    # k + 1 tiles: padding may have the highest score of the one tile in which padding begins.
     found, best = lax.top_k(highest, k + 1)
-    # In ascending order, so that the order of the candidates is that of their places.
+    # In ascending order, so that candidates are sorted by place.
     best, found = lax.sort((best, found), num_keys=1)
     best = tiles.reshape(-1)[best]
     rows = documents.reshape(n // tile, tile, d)

@@ -1,4 +1,4 @@
-"""Who waits for whom: threads that share an index, and processes that write into its folder."""
+"""Locks for threads that share an index, and for processes that write to its folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from filelock import FileLock, Timeout
 from jaxwhiten.errors import OutputError
 
 LOCK = ".lock"
-_SECONDS = 600.0  # that a writer waits for another
-_PATIENCE = 0.5  # seconds before it says so
+_SECONDS = 600.0  # a writer waits this long for another
+_PATIENCE = 0.5  # seconds until it warns that it waits
 
 
 class SharedLock:
-    """Many readers or one writer at a time, in the order in which they come; no thread may take it twice."""
+    """Many readers or one writer at a time, in order of arrival; a thread must not take it twice."""
 
     def __init__(self) -> None:
         self._turn, self._left, self._readers = threading.Lock(), threading.Condition(), 0
@@ -44,9 +44,9 @@ class SharedLock:
 
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike[str], timeout: int | float = _SECONDS) -> Iterator[None]:
-    """Keeps other processes and threads from writing into a folder that is there; readers go on.
+    """Keeps other processes and threads from writing to an existing folder; reading stays possible.
 
-    Of an index hold it from `load_index` to `Index.save`, which takes it, too, and one that is held once more.
+    To change an index, hold the lock from `load_index` to `Index.save`. The lock is reentrant: `save` takes it again.
 
     Raises:
       OutputError: Another writer has held it for `timeout` seconds, or the folder cannot be written to.

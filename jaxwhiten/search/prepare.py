@@ -1,4 +1,4 @@
-"""What happens to a vector on its way into an index or a search: checked, whitened, scaled to unit length."""
+"""Preparation of vectors for an index or a search: checks, whitening, unit length."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
-_KINDS = ("index transform", "rescoring map")  # the second in indexes written before there was one
+_KINDS = ("index transform", "rescoring map")  # older indexes have files of the second kind
 _TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
 
 
 def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Float[np.ndarray, "n d"]:
-    """The vectors, decoded if they are coded; refuses others than floats. `what` they are stands in the message."""
+    """Decodes coded vectors and checks that they are floats [n, d]; `what` names them in messages."""
     x = as_floats(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, np.ndarray) or x.ndim != 2 or not np.issubdtype(x.dtype, np.floating):
         found = f"{x.dtype} of shape {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
@@ -36,7 +36,7 @@ def check_vectors(what: str, x: np.ndarray, dimension: int | None = None) -> Flo
 
 
 def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
-    """Refuses rows that are zero, not finite or beyond float32's squares; `first` is the number of the first row."""
+    """Raises an error for rows that are zero, not finite or too long for float32; `first` is the first row's number."""
     squares, limits = np.einsum("nd,nd->n", x, x, dtype=np.float64, casting="same_kind"), np.finfo(np.float32)
     odd = ~((squares >= limits.tiny / limits.eps) & (squares <= limits.max))
     if not odd.any():
@@ -54,9 +54,9 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
 
 
 def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
-    """What an index does to raw vectors: x W + b if there is a whitening, then unit length if `normalize`.
+    """The map that an index applies to raw vectors: x W + b if there is a whitening, then unit length if `normalize`.
 
-    The whitening is anything with a `kernel` (W, b); `dimension` is that of raw vectors.
+    The whitening is any object with a `kernel` (W, b); `dimension` is the width of raw vectors.
     """
     if whitening is None:
         return Affine(np.zeros(dimension, np.float32), unit_length=normalize)
@@ -74,7 +74,7 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
 def prepared(
     vectors: Float[np.ndarray, "n d"], prepare: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[tuple[slice, Float32[np.ndarray, "rows k"]]]:
-    """Raw vectors block by block as they are stored; refuses those that the map leaves without a direction."""
+    """Yields raw vectors block by block in their stored form; InputError if the map makes a vector zero."""
     for part in blocks(len(vectors), BLOCK_ROWS):
         x = np.ascontiguousarray(prepare(vectors[part]), np.float32)
         check_lengths("document vectors after the whitening", x, part.start)
@@ -82,14 +82,14 @@ def prepared(
 
 
 def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
-    """Writes W and b, and `more`, into a file of an index, if there are any."""
+    """Writes W and b, and the arrays `more`, to a file of an index, if there are any."""
     kernel = {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
     if kernel or more:
         save_tensors(file, {**kernel, **more}, kind=_KINDS[0], header={})
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
-    """The map of raw vectors of this dimension, and all arrays of its file, if there is one."""
+    """The map of raw vectors of this dimension, and all arrays of its file, if there is a file."""
     tensors = {} if file is None else load_tensors(file, kind=_KINDS)[0]
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors

@@ -1,6 +1,6 @@
-"""A second look at what a search of codes found: the nearest candidates, by a finer copy of their vectors.
+"""Rescoring: the nearest candidates of a search in codes are scored again by a finer copy of their vectors.
 
-The copy is a memory-mapped file, of which a search reads a few rows per query.
+The copy is a memory-mapped file; a search reads only a few rows of it per query.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ROWS, _CODE, _MAP = "rescore.npy", "rescore_code.safetensors", "rescore_map.saf
 
 
 class Rescoring:
-    """A copy of the prepared vectors, in float16 or by a `code` that gives a byte per column.
+    """A copy of the prepared vectors, in float16 or by a `code` of one byte per column.
 
-    `prepare` is what is done to a raw vector before it is compared with the copy.
+    `prepare` maps a raw query before it is compared with the copy.
     """
 
     def __init__(self, prepare: Affine, rows: Shaped[np.ndarray, "n k"], code: Code | None):
@@ -34,7 +34,7 @@ class Rescoring:
 
     @classmethod
     def of(cls, copy: str, vectors: np.ndarray, prepare: Affine) -> Rescoring:
-        """The copy of raw vectors."""
+        """Makes the copy from raw vectors."""
         check_name("copy to rescore by", copy, COPIES)
         code = None
         if copy == "int8":
@@ -57,7 +57,7 @@ class Rescoring:
     def best(
         self, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int
     ) -> tuple[Float32[np.ndarray, "q k"], Int64[np.ndarray, "q k"]]:
-        """The k best of each raw query's candidates, of which −1 is none; of equal ones the lower id."""
+        """The k best candidates of each raw query; candidate −1 is missing, and ties go to the lower id."""
         asked = self.prepare(queries)
         scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         for row, (query, found) in enumerate(zip(asked, np.sort(candidates, axis=1), strict=True)):
@@ -69,7 +69,7 @@ class Rescoring:
         return scores, ids
 
     def write(self, folder: Path) -> None:
-        """Writes the copy, and what is needed to read it."""
+        """Writes the copy and the files needed to read it."""
         np.save(folder / _ROWS, self.rows)
         if self.code is not None:
             self.code.save(folder / _CODE)
@@ -77,7 +77,7 @@ class Rescoring:
 
     @classmethod
     def read(cls, files: Mapping[str, Path], header: Header) -> Rescoring:
-        """The reverse of `write`; ValueError or KeyError where the files do not fit the header."""
+        """The reverse of `write`; ValueError or KeyError if the files do not fit the header."""
         prepare, _ = read_map(files.get(_MAP), header.input_dimension, header.normalize)
         rows = map_array(files[_ROWS])
         code = load_code(files[_CODE]) if header.rescore == "int8" else None

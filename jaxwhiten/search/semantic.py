@@ -1,4 +1,4 @@
-"""Search among vectors in memory, in the words of sentence-transformers' `util`; the search is the JAX index's."""
+"""Search among vectors in memory, with the interface of sentence-transformers' `util`, by the JAX index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxwhiten.errors import check_name
 from jaxwhiten.search.index import Index, build_index
 from jaxwhiten.whitening.estimator import check_integer
 
-_QUERIES = 8192  # searched before their pairs are merged
+_QUERIES = 8192  # queries searched before their pairs are merged
 _SCORES = ("cosine", "dot")
 
 
@@ -22,16 +22,16 @@ def semantic_search(
 ) -> list[list[dict[str, int | float]]]:
     """The best vectors of a corpus for each query, by exact search on the device.
 
-    For a corpus that is searched again, `build_index` keeps it on the device.
+    To search a corpus repeatedly, use `build_index`, which keeps it on the device.
 
     Args:
-      query_embeddings: [q, d], or one vector [d]; floats, or codes as `encode` gave them.
-      corpus_embeddings: [n, d]; floats or codes, too.
-      top_k: How many for each query; all where the corpus has fewer.
+      query_embeddings: [q, d], or one vector [d]; floats, or codes from `encode`.
+      corpus_embeddings: [n, d]; floats or codes.
+      top_k: Results per query; fewer if the corpus is smaller.
       score_function: `"cosine"` or `"dot"`.
 
     Returns:
-      For each query dicts of `corpus_id` and `score`, best first.
+      For each query a list of dicts with `corpus_id` and `score`, best first.
     """
     queries, corpus = comparable(query_embeddings, corpus_embeddings)
     index = _index(corpus, score_function, top_k)
@@ -52,15 +52,15 @@ def paraphrase_mining(
     score_function: str = "cosine",
     **options: Any,
 ) -> list[list[float | int]]:
-    """The pairs of sentences that an `Encoder` finds most alike, each once: `[score, i, j]` with i < j, best first.
+    """The most similar pairs of sentences, each once: `[score, i, j]` with i < j, best first.
 
     Args:
       encoder: An `Encoder`.
       sentences: The sentences.
-      top_k: For each sentence at most this many others are considered.
-      max_pairs: At most this many pairs are returned.
+      top_k: The number of nearest sentences considered for each sentence.
+      max_pairs: The maximum number of pairs returned.
       score_function: `"cosine"` or `"dot"`.
-      **options: Those of `Encoder.encode`, such as `prompt_name`.
+      **options: Arguments of `Encoder.encode`, such as `prompt_name`.
 
     Returns:
       `[score, i, j]` with i < j, best first.
@@ -72,7 +72,7 @@ def paraphrase_mining(
 def paraphrase_mining_embeddings(
     embeddings: Any, *, top_k: int = 100, max_pairs: int = 500_000, score_function: str = "cosine"
 ) -> list[list[float | int]]:
-    """`paraphrase_mining` of vectors [n, d]."""
+    """`paraphrase_mining` for vectors [n, d]."""
     vectors = np.asarray(as_floats(embeddings), np.float32)
     if len(vectors) < 2:
         return []

@@ -1,4 +1,4 @@
-"""From a sentence to the sentences nearest to it."""
+"""Search by sentences: an encoder in front of an index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxwhiten.search.index import Hit, Index
 
 
 def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """The results in the order of a `CrossEncoder`, with its scores; MismatchError where the index keeps no texts."""
+    """Reorders results by a `CrossEncoder` and takes its scores; MismatchError if the index keeps no texts."""
     texts = [hit.text for hit in hits if hit.text is not None]
     if len(texts) < len(hits):
         raise MismatchError("The index keeps no texts, which a cross-encoder has to read: build it with documents.")
@@ -21,10 +21,10 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
 
 
 def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False) -> None:
-    """Adds sentences to an index that keeps texts, by the `Encoder` that its documents were encoded with.
+    """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
-    As in `search_text`, but that the sentences get the prompt of a document. `ids` are those of `Index.add`, or of
-    `Index.update` to `replace` what they name.
+    The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` are as for `Index.add`, or
+    with `replace` as for `Index.update`.
     """
     if not len(texts):
         return
@@ -38,7 +38,7 @@ def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, 
 def document_vectors(
     index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False
 ) -> Float[np.ndarray, "n d"]:
-    """The vectors that `add_text` adds; ids that the index does not take are refused before texts are encoded."""
+    """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
     encoder, pooling = of_index(index, encoder)
     found: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
@@ -46,7 +46,7 @@ def document_vectors(
 
 
 def of_index(index: Index, encoder: Any) -> tuple[Any, str]:
-    """The encoder of an index's vectors and their pooling; MismatchError where it is another."""
+    """The encoder and pooling of an index's vectors; MismatchError if the index has vectors of another encoder."""
     encoder = encoder.without_code()
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
     index.check_encoding(encoder.encoding(pooling))
@@ -54,15 +54,15 @@ def of_index(index: Index, encoder: Any) -> tuple[Any, str]:
 
 
 def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
-    """The k best documents of each sentence, best first.
+    """The k best documents for each sentence, best first.
 
     Args:
-      index: An index that knows how its documents were encoded.
-      encoder: The `Encoder` they were encoded with, or MismatchError; its pooling is set to the index's, and a code at
-        the end of its head is left out: the index codes documents itself, and queries stay vectors. Where its folder
-        names prompts of queries and documents, the sentences get that of a query.
+      index: An index that records how its documents were encoded.
+      encoder: The `Encoder` of its documents; another raises MismatchError. The index's pooling is used. A code at the
+        end of the head is not applied, because the index codes documents itself and compares them with float queries.
+        If the encoder has prompts for queries and documents, the sentences get the prompt of a query.
       queries: The sentences.
-      k: How many results each; in 1..size.
+      k: The number of results for each, in 1..size.
     """
     if isinstance(queries, str):
         raise InputError(f"The queries must be a list of sentences, not one string: [{queries!r:.80}].")

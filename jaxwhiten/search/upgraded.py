@@ -1,8 +1,8 @@
-"""Another encoder over an index that is there: a text is embedded anew once the old index finds it for a query.
+"""Search an existing index by another encoder, which embeds a text again only once the old index finds it for a query.
 
-The new vectors lie in the folder `upgrade` of the index: a header that names both encoders, and parts, each written
-whole and never changed, so that a kill loses what was being embedded and no more. A vector goes by its text's digest:
-documents that are added, replaced or removed meanwhile need no care, nor do several processes.
+The new vectors lie in the folder `upgrade` of the index: a header that names both encoders, and parts. Each part is
+written atomically and never changed, so that a kill loses only the texts being embedded. Vectors are keyed by a digest
+of their text, so that concurrent processes, and documents added, replaced or removed meanwhile, need no special care.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from jaxwhiten.search.text import of_index, search_text
 from jaxwhiten.whitening.estimator import check_integer
 
 _FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
-_DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; parts, of which more become one; texts embedded between two searches
+_DIGEST, _MANY, _AT_ONCE = 16, 64, 64  # bytes; most parts before they are joined; texts embedded between two searches
 
 
 def read_upgrade(folder: PathLike, encoding: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The `old` and `new` encoding and `candidates` of the upgrade of an index, of this encoding, in a folder."""
+    """The header of an upgrade in an index folder: `old` and `new` encoding and `candidates`; None if there is none."""
     path = Path(folder) / _FOLDER / _HEADER
     upgrade = load_tensors(path, kind="upgrade")[1] if path.is_file() else None
-    return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave it at its end
+    return None if upgrade is None or _same(upgrade["new"], encoding) else upgrade  # a kill may leave a finished one
 
 
 def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any]) -> float:
-    """`Upgraded.share` of an index in a folder, without the encoders."""
+    """`Upgraded.share` for an index in a folder, without loading the encoders."""
     texts = read_documents(verified(Path(folder), header.files[DOCUMENTS]), header.size)
     there, wanted = Vectors(Path(folder) / _FOLDER, upgrade["new"]["fingerprint"]).slots, set(map(_digest, texts))
     return len(wanted & set(there)) / len(wanted)
@@ -54,12 +54,12 @@ def _digest(text: str | None) -> bytes:
 
 
 class Vectors:
-    """New vectors by the digest of their text, in memory, and in the parts of a folder where one is given."""
+    """New vectors by the digest of their text, in memory and, if a folder is given, in its parts."""
 
     def __init__(self, folder: Path | None, fingerprint: str) -> None:
         self.slots: dict[bytes, int] = {}
-        self.near: Counter[bytes] = Counter()  # how often a text was found behind the candidates
-        self._rows: Any = np.empty((0, 0))  # with room for more at the end
+        self.near: Counter[bytes] = Counter()  # how often a text was found after the candidates
+        self._rows: Any = np.empty((0, 0))  # with spare room at the end
         self._folder, self._fingerprint, self._parts = folder, fingerprint, set[Path]()
         while folder is not None and (unread := sorted(set(folder.glob(_PARTS)) - self._parts)):
             for path in unread:
@@ -69,7 +69,7 @@ class Vectors:
         return self._rows[[self.slots[key] for key in keys]]
 
     def add(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
-        """Takes in vectors, at least one; they are on the disk when this ends, or nothing has changed."""
+        """Adds vectors, at least one; after it they are on the disk, or an error was raised and nothing changed."""
         if self._folder is not None:
             packed = {"keys": keys, "near": near}.items()
             tensors = {name: np.frombuffer(b"".join(x), np.uint8).reshape(-1, _DIGEST) for name, x in packed}
@@ -80,7 +80,7 @@ class Vectors:
         self._take(keys, rows, near)
 
     def join(self) -> None:
-        """Makes one part of many; the many go when it is on the disk."""
+        """Joins many parts into one and then deletes them."""
         if len(many := set(self._parts)) > _MANY:
             self.add(list(self.slots), self.rows(self.slots), list(self.near.elements()))
             for path in many:
@@ -113,20 +113,20 @@ class Vectors:
 
 
 class Upgraded:
-    """Searches an index by another encoder than its own, without embedding the corpus again.
+    """Searches an index by another encoder than its own, without embedding the whole corpus again.
 
-    The old index finds candidates, the new encoder embeds those that it has not yet, and puts them in order by cosine.
-    What was embedded is kept. Threads may share it. docs/evidence/upgrade.md says when to stay with the old encoder.
+    The old index finds candidates; the new encoder embeds the candidates that it has not embedded yet and ranks them by
+    cosine. Embedded texts are kept. Threads may share it. docs/evidence/upgrade.md says when to keep the old encoder.
 
     Args:
       index: An index that keeps texts, of any backend and any code.
       old: The encoder of its documents.
-      new: The encoder to search by; where it ends with a code, codes are kept.
-      candidates: How many documents of the old index the new encoder reads for a query; at least the results wanted.
-      folder: Where the index lies: new vectors are kept there, and found again. None keeps them in memory.
+      new: The encoder to search by; if it ends with a code, codes are kept.
+      candidates: Documents of the old index that the new encoder ranks for a query; at least the number of results.
+      folder: The folder of the index, where new vectors are stored and found again. None keeps them in memory.
 
     Raises:
-      MismatchError: The index keeps no texts, is of another encoder than `old`, or its upgrade began with others.
+      MismatchError: The index keeps no texts or was not made by `old`, or an upgrade with other encoders has begun.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Upgraded:
         self._finished: Index | None = None
 
     def _begin(self, folder: Path, header: dict[str, Any]) -> None:
-        """Begins an upgrade in a folder, or goes on with the one that is there."""
+        """Begins an upgrade in a folder, or resumes the one that is there."""
         told = read_upgrade(folder.parent, header["old"])
         if told is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -164,11 +164,11 @@ class Upgraded:
 
     @property
     def share(self) -> float:
-        """How much of the corpus the new encoder has embedded, in distinct texts, from 0 to 1."""
+        """The share of the corpus, in distinct texts, that the new encoder has embedded, 0 to 1."""
         return 1 - len(self._left) / len(self._texts)
 
     def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """The k best documents of each sentence by the new encoder, as `search_text`; all share their candidates."""
+        """The k best documents of each sentence by the new encoder, like `search_text`; queries share candidates."""
         if not self._left:
             return search_text(self.finished(), self.new, queries, k)
         self.index.check_k(k)
@@ -188,7 +188,7 @@ class Upgraded:
         return results
 
     def fill(self, count: int | None = None) -> int:
-        """Embeds so many more texts, or all, in the order of their use, and returns how many; threads may search on."""
+        """Embeds `count` more texts, or all, most used first, and returns how many; searches may run meanwhile."""
         done = 0
         while self._left and (count is None or done < count):
             most = _AT_ONCE if count is None else min(_AT_ONCE, count - done)
@@ -199,7 +199,7 @@ class Upgraded:
         return done
 
     def finished(self) -> Index:
-        """The index by the new encoder alone, once all is embedded; made as the old one, but for a code of its own."""
+        """The index of the new encoder alone, once all texts are embedded; built like the old one, with its code."""
         if self._left:
             raise InputError(f"{len(self._left):,} texts are not embedded yet: call fill() first.")
         if self._finished is None:

@@ -1,4 +1,4 @@
-"""How far a tokenizer's rules can lengthen a text: those of a stranger can fill the memory with one sentence."""
+"""Limits how much a tokenizer's rules can lengthen a text: malicious rules could fill the memory with one sentence."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 
 from jaxwhiten.errors import ModelError
 
-LIMIT = 128  # characters made of one; tokenizers of BERT can make 3, of Qwen and RoBERTa 11, of XLM-R and ALBERT 36
+LIMIT = 128  # output characters per input character; BERT's rules make up to 3, Qwen and RoBERTa 11, XLM-R 36
 _FACTORS = {"BertNormalizer": 3, "ByteLevel": 11, "Metaspace": 2}
-_MAY_BE_EMPTY = re.compile(r"[?*|^$(]|\{[0,]|\\[AbBgGkKyYzZ\d]")  # a pattern without these takes a character at least
+_MAY_BE_EMPTY = re.compile(r"[?*|^$(]|\{[0,]|\\[AbBgGkKyYzZ\d]")  # other patterns match at least one character
 
 
 def check_growth(file: Path, text: str) -> None:
-    """ModelError, which names `file` and a rule, where the tokenizer can make more than `LIMIT` characters of one."""
+    """Raises ModelError, naming `file` and a rule, if the tokenizer can make more than `LIMIT` characters from one."""
     from tokenizers import Tokenizer
 
     raw = json.loads(text)
-    # The library applies the rules to added tokens while it reads them.
+    # The library applies the rules to added tokens while reading them, so these are removed first.
     bare = raw | {"model": {"type": "WordLevel", "vocab": {}, "unk_token": ""}, "added_tokens": []}
     rules = json.loads(Tokenizer.from_str(json.dumps(bare)).to_str())
     steps = [raw["model"], rules["normalizer"] or {}, rules["pre_tokenizer"] or {}]
     for step in steps:
         steps += step.get("normalizers", []) + step.get("pretokenizers", [])
-    growth = max(1, json.dumps(rules["post_processor"]).count('"Sequence"') // 4)  # how often a template has it
+    growth = max(1, json.dumps(rules["post_processor"]).count('"Sequence"') // 4)  # how often a template repeats it
     for step in sorted(steps, key=_factor):
         growth *= max(1, _factor(step))
         if growth > LIMIT:
@@ -38,7 +38,7 @@ def check_growth(file: Path, text: str) -> None:
 
 
 def _factor(step: dict[str, Any]) -> int:
-    """Characters that a step can make of one."""
+    """The characters that a step can make from one."""
     match step:
         case {"type": "Replace", "pattern": {"String": pattern}, "content": content}:
             return -(-_size(content) // len(pattern)) if pattern else 1 + _size(content)
@@ -47,12 +47,12 @@ def _factor(step: dict[str, Any]) -> int:
         case {"type": "Prepend", "prepend": content}:
             return 1 + _size(content)
         case {"type": "Precompiled", "precompiled_charsmap": table}:
-            raw = base64.b64decode(table)  # the size of a trie, the trie, and what characters are replaced by
+            raw = base64.b64decode(table)  # the size of a trie, the trie, and the replacements of characters
             return max(map(_size, raw[4 + int.from_bytes(raw[:4], "little") :].decode("utf-8", "replace").split("\0")))
     affixes = (len(step.get(name) or "") for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"))
-    return max(_FACTORS.get(step.get("type", ""), 1), max(affixes) // 16)  # a token itself takes that much memory
+    return max(_FACTORS.get(step.get("type", ""), 1), max(affixes) // 16)  # a token needs that much memory anyway
 
 
 def _size(text: str) -> int:
-    """Characters, fully decomposed: Unicode's own normal forms do not lengthen them any more."""
+    """The length in characters after full decomposition: Unicode's normal forms do not lengthen that any more."""
     return len(unicodedata.normalize("NFKD", text)) if len(text) <= LIMIT else len(text)

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 @dataclasses.dataclass(frozen=True)
 class TokenIds:
-    """Token ids of many sentences, one after the other without padding, and the number of each sentence's tokens."""
+    """Token ids of many sentences, concatenated without padding, and the number of tokens of each sentence."""
 
     flat: Int[np.ndarray, " tokens"]
     lengths: Int[np.ndarray, " n"]
@@ -19,7 +19,7 @@ class TokenIds:
     def padded(
         self, rows: Int[np.ndarray, " rows"], height: int, length: int, pad_id: int
     ) -> Int[np.ndarray, "height length"]:
-        """The chosen sentences as a [height, length] matrix; what they do not fill is `pad_id`."""
+        """The chosen sentences as a [height, length] matrix, padded with `pad_id`."""
         filled = np.arange(length) < self.lengths[rows][:, None]
         source = self.starts[rows][:, None] + np.arange(length)
         matrix = np.full((height, length), pad_id, np.int32)
@@ -28,11 +28,11 @@ class TokenIds:
 
     @functools.cached_property
     def starts(self) -> Int[np.ndarray, " n"]:
-        """Where each sentence begins in `flat`."""
+        """The index in `flat` at which each sentence begins."""
         return np.cumsum(self.lengths) - self.lengths
 
     def document_frequencies(self, vocab_size: int) -> Int[np.ndarray, " vocab"]:
-        """In how many of the sentences each token id occurs."""
+        """The number of sentences in which each token id occurs."""
         sentence = np.repeat(np.arange(len(self.lengths)), self.lengths)
         occurring = np.unique(sentence * vocab_size + self.flat) % vocab_size
         return np.bincount(occurring, minlength=vocab_size)

@@ -1,7 +1,7 @@
-"""Prompts: texts that a model wants in front of a sentence, by name.
+"""Prompts: texts that a model expects in front of a sentence, by name.
 
-Names and fallbacks are those of sentence-transformers. Its models are asked for `query` and `document`, which are empty
-where a folder does not name them.
+Names and fallbacks are those of sentence-transformers. `query` and `document` always exist; they are empty if the
+folder does not define them.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from jaxwhiten.errors import check_name
 
 ROLES: dict[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""What a sentence is in a search, and the names its prompt may have, the first that is there."""
+"""The roles of sentences in a search, each with the names of its prompt in order of preference."""
 
 
 def prompt_named(prompts: Mapping[str, str], name: str) -> str:
-    """The text of a prompt."""
+    """The text of a prompt by its name."""
     known = {**dict.fromkeys(ROLES, ""), **prompts}
     check_name("prompt", name, known)
     return known[name]
 
 
 def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
-    """The prompt of a query or a document; empty where there is none."""
+    """The prompt of a query or a document; empty if there is none."""
     return next((prompts[name] for name in ROLES[role] if name in prompts), "")
 
 
 def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:
-    """The prompt of a role; None, for the default one, where neither queries nor documents have a prompt."""
+    """The prompt of a role; None, which means the default prompt, if neither queries nor documents have one."""
     apart = any(prompts.get(name) for names in ROLES.values() for name in names)
     return prompt_of_role(prompts, role) if apart else None

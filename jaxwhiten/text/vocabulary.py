@@ -1,7 +1,7 @@
 """WordPiece vocabularies trained on text, saved as tokenizer folders that transformers and this library both read.
 
-Training is deterministic. The trainer numbers single characters in hash-table order and breaks ties by that number,
-so the characters are passed to it in a fixed order as its first special tokens.
+Training is deterministic. The trainer numbers single characters in hash-table order and breaks ties by that number, so
+the characters are passed to it in a fixed order as its first special tokens.
 
 References:
   Wu et al. 2016, "Google's Neural Machine Translation System", section 4.1 (WordPiece).
@@ -80,7 +80,7 @@ def _frequent_characters(passages: Iterable[list[str]], normalizer: Any, most: i
 def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, lower_case: bool = True) -> Path:
     """Writes a BERT tokenizer of the tokens of `train_wordpiece` into a folder, which is created if missing.
 
-    The files are `tokenizer.json`, `tokenizer_config.json` and `vocab.txt`; `max_length` is the model's.
+    The files are `tokenizer.json`, `tokenizer_config.json` and `vocab.txt`; `max_length` is the model's limit.
     """
     from tokenizers import BertWordPieceTokenizer
 

@@ -1,9 +1,8 @@
-"""WordPiece tokens of plain text from a table of words: every word is parted into tokens once.
+"""WordPiece tokens of plain text from a table of words: every word is split into tokens only once.
 
-A BERT tokenizer changes every character by itself, cuts at spaces and around punctuation, and looks for tokens
-in each of these words alone. One regular expression finds the words of many sentences, and those seen before have their
-tokens in the table. What else there is, such as marks that combine with the character before them or special tokens,
-goes through the tokenizer itself.
+A BERT tokenizer changes every character on its own, cuts at spaces and around punctuation, and splits each of these
+words independently. One regular expression finds the words of many sentences; the table holds the tokens of words seen
+before. All other text, such as combining marks or special tokens, goes through the tokenizer itself.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from jaxtyping import Int
 
 from jaxwhiten.text.ids import TokenIds
 
-_END = "\n"  # of a sentence: the word of number 0, without tokens
-_ODD = "["  # begins special tokens, and stands for characters that are no plain text
+_END = "\n"  # ends a sentence: word number 0, which has no tokens
+_ODD = "["  # begins special tokens, and replaces characters that are not plain text
 _MOST = 1 << 26  # bytes of words kept
-_OF_ENTRY = 128  # bytes that a word takes beside its characters and tokens
+_OF_ENTRY = 128  # bytes per word in addition to its characters and tokens
 _WORDS = re.compile("[a-zA-Z0-9\x80-\U0010ffff]+|[^ a-zA-Z0-9]").findall
 _NOT_ASCII = re.compile("[\x80-\U0010ffff]")
 
 
 class _Numbers(dict[str, int]):
-    """Words in the order they are first seen; `new` are those whose tokens are not known yet."""
+    """Numbers words in the order they are first seen; `new` lists the words without known tokens."""
 
     def __init__(self) -> None:
         super().__init__({_END: 0})
@@ -44,7 +43,7 @@ class _Numbers(dict[str, int]):
 
 
 class _Characters(dict[str, str]):
-    """What the tokenizer makes of a character that is not ASCII, with spaces around punctuation."""
+    """The tokenizer's normalised form of characters that are not ASCII, with spaces around punctuation."""
 
     def __init__(self, tokenizer: Any):
         super().__init__()
@@ -60,9 +59,9 @@ class _Characters(dict[str, str]):
 
 
 class WordTable:
-    """A BERT tokenizer without special tokens, as fast as its words repeat.
+    """A BERT tokenizer without special tokens, which is fast for words seen before.
 
-    `encode` is the same tokenizer, truncating to `longest` tokens; `lower` is whether it lower-cases.
+    `encode` is the tokenizer itself, truncating to `longest` tokens; `lower` is whether it lower-cases.
     """
 
     _numbers: _Numbers
@@ -77,7 +76,7 @@ class WordTable:
 
     @classmethod
     def of(cls, tokenizer: Any, encode: Callable[[list[str]], TokenIds], longest: int) -> WordTable | None:
-        """The table for a tokenizer without special tokens around a sentence; None where it does not cut so."""
+        """The table for a tokenizer that adds no special tokens; None if the tokenizer cuts words in another way."""
         raw = json.loads(tokenizer.to_str())
         kinds = tuple((raw[name] or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model"))
         if kinds != ("BertNormalizer", "BertPreTokenizer", "WordPiece") or raw["post_processor"] is not None:
@@ -87,7 +86,7 @@ class WordTable:
         return cls(tokenizer, encode, longest, raw["normalizer"]["lowercase"])
 
     def __call__(self, sentences: Sequence[str]) -> TokenIds:
-        """The token ids that the tokenizer gives."""
+        """The same token ids as the tokenizer's."""
         plain = [s.isprintable() and _ODD not in s for s in sentences]
         text = "".join(f"{s}{_END}" for s in itertools.compress(sentences, plain))
         with self._lock:
@@ -106,7 +105,7 @@ class WordTable:
         return TokenIds(np.concatenate([found.flat, others.flat])[_ranges(starts, lengths)], lengths)
 
     def _tokens(self, text: str) -> TokenIds:
-        """Of sentences of plain text."""
+        """The token ids of lines of plain text."""
         numbers = np.fromiter(map(self._numbers.__getitem__, _WORDS(text)), np.int64)
         if self._numbers.new:
             more = self._encode(self._numbers.new)
@@ -127,5 +126,5 @@ class WordTable:
 
 
 def _ranges(starts: Int[np.ndarray, " n"], lengths: Int[np.ndarray, " n"]) -> Int[np.ndarray, " total"]:
-    """Places of all tokens of sentences that begin there and are so long."""
+    """Indices of all tokens of sentences with these starts and lengths."""
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())

@@ -1,4 +1,4 @@
-"""Training: `objectives` plans a run, and one `loop` for all programs runs it."""
+"""Training: `make_plan` plans a run by its objective, and one `train` loop runs it for all programs."""
 
 from jaxwhiten.training.corpus import corpus_key, tokenize_corpus
 from jaxwhiten.training.log import median_rate

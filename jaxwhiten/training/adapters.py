@@ -1,7 +1,7 @@
-"""Adapters: few new parameters learn a domain while the encoder's own stay as they are.
+"""Adapters: few new parameters learn a domain while the encoder's parameters stay unchanged.
 
 `lora` is merged into the projections for scoring and export. `linear` and `bottleneck` map the vectors of the frozen
-encoder, and become Dense layers behind the pooling. All start as the unchanged model, and leave an ordinary folder.
+encoder and become Dense layers after the pooling. All start as the unchanged model and export an ordinary folder.
 
 References:
   Hu et al., LoRA: Low-Rank Adaptation of Large Language Models (ICLR 2022), section 4.1, equation 3.
@@ -27,7 +27,7 @@ from jaxwhiten.training.step import Batch, Params
 
 
 def plan_lora(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """The objective's own plan, with LoRA in the place of the encoder's parameters, which are frozen.
+    """The objective's own plan, with LoRA as the trained parameters and the encoder's parameters frozen.
 
     W becomes W + alpha / rank · A B, with A [inputs, rank] drawn from a normal distribution and B [rank, outputs] zero.
     """
@@ -88,7 +88,7 @@ class Bottleneck(VectorStep):
         return x + jnp.matmul(inner, self.up, precision="highest")
 
     def to_folder(self, target: Target) -> list[Module]:
-        """Two Dense layers: as x = relu(x) − relu(−x), the first carries the residual on to the second."""
+        """Two Dense layers. Since x = relu(x) − relu(−x), the first one can pass the residual on to the second."""
         eye, zeros = np.eye(target.width, dtype=np.float32), np.zeros(2 * target.width, np.float32)
         first = Dense(np.hstack([self.down, eye, -eye]).T, np.concatenate([self.bias, zeros]), None, "ReLU")
         second = Dense(np.vstack([self.up, eye, -eye]).T, None, None, "Identity")
@@ -96,7 +96,7 @@ class Bottleneck(VectorStep):
 
 
 def plan_on_vectors(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan that trains one step behind the pooling, `params["steps"]`, on vectors computed once."""
+    """A plan that trains one step after the pooling, `params["steps"]`, on vectors computed once."""
     if objective.plan is not plan_sentences or objective.passes > 1:
         raise InputError(
             f"The objective {objective.name!r} needs the encoder itself, an adapter on vectors leaves it frozen: take"

@@ -18,7 +18,7 @@ from jaxwhiten.errors import InputError, optional
 
 Batch = dict[str, np.ndarray]
 Collate = Callable[[Int[np.ndarray, " b"], int, np.random.Generator], Batch]
-"""From row numbers, padded length and a random generator of this position to arrays whose first axis is the rows."""
+"""Maps row numbers, padded length and a random generator for this position to arrays with one entry per row."""
 
 
 def choose_buckets(
@@ -45,8 +45,8 @@ def deal_rows(
 ) -> list[tuple[int, Int[np.ndarray, " rows"]]]:
     """Padded length and row numbers of each bucket; every bucket but the last holds whole batches.
 
-    The longest rows of a bucket that do not fill a batch move to the next bucket. In the last bucket the shuffle
-    decides which rows, fewer than `batch_size`, are left out per epoch.
+    The longest rows of a bucket that do not fill a batch move to the next bucket. In the last bucket, fewer than
+    `batch_size` rows do not fill a batch; the shuffle of each epoch decides which rows these are.
     """
     if len(lengths) < batch_size:
         raise InputError(f"{len(lengths)} rows are fewer than one batch of {batch_size}; lower the batch size.")
@@ -65,10 +65,10 @@ class Batches:
       lengths: Tokens per row.
       collate: Called in background threads.
       batch_size: Rows per global batch, over all processes.
-      ladder: Candidate padded lengths, of which as many as `buckets` are used; one for rows of equal length.
+      ladder: Candidate padded lengths; at most `buckets` of them are used. One for rows of equal length.
       seed: Seed of the order and of the generators passed to `collate`.
-      process: Index and number of processes, by default JAX's. Each yields its slice of the collated global batch:
-        randomness within a batch does not depend on their number.
+      process: Index and number of processes, by default JAX's. Each process yields its slice of the collated global
+        batch, so that randomness within a batch does not depend on the number of processes.
     """
 
     def __init__(

@@ -22,10 +22,10 @@ from jaxwhiten.training.step import TrainState
 
 
 class Checkpoints:
-    """The checkpoints of one run: the `keep` latest, and the one whose score `best` is the highest, if it is scored.
+    """The checkpoints of one run: the `keep` latest, and the one with the highest score `best` if the run is scored.
 
     The recipe holds the settings that determine the run, as JSON values: data, model, objective, rates, seed. A folder
-    with checkpoints of another recipe is refused by a MismatchError that names what differs.
+    with checkpoints of another recipe raises a MismatchError that names the differences.
     """
 
     def __init__(self, folder: Path, recipe: Mapping[str, Any], *, best: str | None = None, keep: int = 1):
@@ -77,7 +77,7 @@ class Checkpoints:
         return step if self._manager.metrics(step)[self._best] > -math.inf else self.latest
 
     def save(self, state: TrainState, position: Mapping[str, Any], scores: Mapping[str, float] | None = None) -> None:
-        """Starts writing a checkpoint in the background, after waiting for the previous one.
+        """Starts writing a checkpoint in the background, after the previous one is written.
 
         The state is copied before this returns, so that the next step may donate it.
         """
@@ -109,7 +109,8 @@ class Checkpoints:
     def restore(self, template: TrainState, step: int | None = None) -> tuple[TrainState, dict[str, Any]]:
         """Reads the checkpoint of a step, by default the latest: the state and the position of the batches.
 
-        `template` is a state with the same shapes and shardings. FormatError for a damaged checkpoint, or other shapes.
+        `template` is a state with the same shapes and shardings. FormatError if the checkpoint is damaged or has
+        others.
         """
         step, args = self.latest if step is None else step, self._ocp.args
         names = _flatten(template)

@@ -1,8 +1,8 @@
 """A corpus as token ids on disk, tokenised once, and the fixed-length blocks cut from it.
 
-Passages are tokenised in parts, each written atomically, so that an interrupted run continues with the next. Within a
-part each passage is followed by its separator. A block is the tokenizer's first special token and the next `length - 1`
-tokens, regardless of passage boundaries: blocks have no padding, and their content depends only on their number.
+Passages are tokenised in parts, each written atomically, so that an interrupted run continues with the next part.
+Within a part, each passage is followed by its separator. A block is the tokenizer's first special token and the next
+`length - 1` tokens, regardless of passage boundaries: blocks have no padding, and depend only on their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TokenStream:
     """Concatenated tokens of passages, in memory-mapped parts, to be cut into blocks of `length` tokens."""
 
     parts: tuple[np.ndarray, ...]
-    first: int  # token of every block
+    first: int  # the first token of every block
     length: int
 
     @functools.cached_property
@@ -47,7 +47,7 @@ class TokenStream:
 
     @property
     def tokens(self) -> int:
-        """Including those of incomplete blocks."""
+        """The number of tokens, including those of incomplete blocks."""
         return sum(map(len, self.parts))
 
     def blocks(self, rows: Int[np.ndarray, " b"]) -> Int[np.ndarray, "b length"]:
@@ -63,7 +63,7 @@ class TokenStream:
 
 @dataclasses.dataclass(frozen=True)
 class TokenCorpus:
-    """A tokenised corpus, with the numbers of passages to train on and held out, and of bad lines left out."""
+    """A tokenised corpus, with the numbers of training passages, held-out passages and skipped lines."""
 
     train: TokenStream
     held_out: TokenStream
@@ -87,8 +87,8 @@ def tokenize_corpus(
 ) -> TokenCorpus:
     """Tokenises a corpus, or reads it back from the cache.
 
-    `block_length` counts special tokens; the cached files do not depend on it. The passages held out are chosen by a
-    hash of their text. Without `progress` a progress bar is shown on a terminal.
+    `block_length` includes special tokens; the cached files do not depend on it. A hash of the text decides which
+    passages are held out. `progress=None` shows a progress bar on a terminal.
     """
     if not 0 < held_out_share < 1:
         raise DataError(f"The share of passages held out is {held_out_share}; expected a number above 0 and below 1.")

@@ -1,6 +1,6 @@
-"""Distillation: a student learns the vectors of a teacher, or whom the teacher finds similar.
+"""Distillation: a student learns the vectors of a teacher, or the similarities that the teacher finds.
 
-The teacher reads every sentence once; its vectors, memory-mapped in the store of embeddings, are the rows' labels.
+The teacher encodes every sentence once. Its vectors, memory-mapped from the store of embeddings, are the rows' labels.
 
 References:
   Reimers and Gurevych, Making Monolingual Sentence Embeddings Multilingual using Knowledge Distillation (EMNLP 2020).
@@ -38,12 +38,12 @@ def _teachers_vectors(objective: Objective, setup: Setup) -> Float[np.ndarray, "
 
 
 def plan_scores(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan whose labels are a teacher's vectors, [n, columns, e], which the loss compares among themselves."""
+    """A plan with a teacher's vectors, [n, columns, e], as labels; the loss takes similarities among them."""
     return dataclasses.replace(plan_sentences(objective, loss, setup), labels=_teachers_vectors(objective, setup))
 
 
 def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A plan whose labels are a teacher's vectors, [n, 1, e]; the loss compares them with the student's own."""
+    """A plan with a teacher's vectors, [n, 1, e], as labels; the loss compares them with the student's vectors."""
     vectors = _teachers_vectors(objective, setup)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
     own = setup.encoder().encode([setup.columns[0][row] for row in sample.tolist()])
@@ -53,7 +53,7 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
 
 def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str = "") -> Plan:
-    """Query, positive and negative with the margin of a cross-encoder as their label: generative pseudo labelling.
+    """Generative pseudo labelling: query, positive and negative, with the margin of a cross-encoder as the label.
 
     References:
       Wang et al. 2022, "GPL: Generative Pseudo Labeling for Unsupervised Domain Adaptation of Dense Retrieval".
@@ -68,7 +68,7 @@ def plan_margins(objective: Objective, loss: Loss, setup: Setup, *, teacher: str
 
 
 def encode_columns(encoder: Encoder, columns: Sequence[Sequence[str]]) -> Float[np.ndarray, "n columns e"]:
-    """The vectors of every row's sentences, memory-mapped: computed once, found again by a run that goes on."""
+    """The vectors of every row's sentences, memory-mapped: computed once, and found again by a resumed run."""
     found = EmbeddingStore().encode(encoder.without_code(), list(itertools.chain(*columns)))
     return found.reshape(len(columns), -1, found.shape[-1]).swapaxes(0, 1)
 
@@ -79,13 +79,13 @@ def student_map(
     student: Float[np.ndarray, "s d"],
     gamma: float = 0.0,
 ) -> Callable[[Any], Float[Array, "*b d"]]:
-    """The affine map from a teacher's vectors to what a student has to learn.
+    """The affine map from a teacher's vectors to the student's targets.
 
-    It is the whitening of these vectors to the student's width with power γ, none where there is nothing to reduce and
-    γ is 0; then the rotation that brings them nearest to the student's own vectors, as it stands before training, and
-    one factor that makes the mean square of a component 1, as it is behind a layer norm. The last two change no cosine.
+    First the vectors are whitened to the student's width with power γ, unless the widths are equal and γ is 0. Then a
+    rotation brings them nearest to the untrained student's vectors, and a factor makes the mean square of a component
+    1, as after a layer norm. Rotation and factor change no cosine.
 
-    The teacher's `vectors` are at least as wide as the student's, which are of the rows `sample`; γ = 0 is PCA.
+    The teacher's `vectors` are at least as wide as the student's, which belong to the rows `sample`; γ = 0 is PCA.
 
     References:
       Schönemann, A generalized solution of the orthogonal Procrustes problem (1966).

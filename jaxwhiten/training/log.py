@@ -24,10 +24,10 @@ METRICS_FILE, PLOT_FILE = "metrics.jsonl", "loss.png"
 
 
 class Log:
-    """The log of one run; a resumed run appends to the same files. Of several processes, only the first writes.
+    """The log of one run; a resumed run appends to the same files. Only the first process writes.
 
-    `start` steps of `total` are taken: lines of later ones, written after the checkpoint a run resumes from, are
-    dropped. A step processes `per_step` units, such as `"sentences"`. Without `progress` a bar is shown on a terminal.
+    The run resumes after `start` steps of `total`; lines of later steps, written after the restored checkpoint, are
+    dropped. A step processes `per_step` units, such as `"sentences"`. `progress=None` shows a bar on a terminal.
     """
 
     def __init__(self, folder: Path, total: int, *, start: int, per_step: int, unit: str, progress: bool | None):
@@ -37,7 +37,7 @@ class Log:
         self._file: Any = None
         self._events: Any = None
         if is_writer():
-            with hidden("torch"):  # tensorboardX imports it where it is, and it would double the start of a run
+            with hidden("torch"):  # tensorboardX would import it if it is installed, and double the start-up time
                 summary_writer = optional("tensorboardX", "train", "Logging to TensorBoard").SummaryWriter
             path = Path(folder) / METRICS_FILE
             kept = [row for row in read_metrics(folder) if (row["step"] or 0) <= start]
@@ -86,7 +86,7 @@ class Log:
 
 
 def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
-    """The rows of a run's metrics file, or no rows without one. A line truncated by a kill is skipped."""
+    """The rows of a run's metrics file; empty if there is no file. A line that a kill truncated is skipped."""
     path = Path(folder) / METRICS_FILE
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -96,7 +96,7 @@ def read_metrics(folder: io.PathLike) -> list[dict[str, int | float | None]]:
 
 
 def median_rate(folder: io.PathLike, unit: str) -> float:
-    """Units per second of a run, the median over its log: pauses and evaluations do not count; 0.0 without any."""
+    """Median units per second over a run's log, so that pauses and evaluations do not count; 0.0 without rates."""
     rates = [float(rate) for row in read_metrics(folder) if (rate := row.get(f"{unit}_per_second"))]
     return statistics.median(rates) if rates else 0.0
 

@@ -1,4 +1,4 @@
-"""The training loop every program shares: resume or start, step, log, evaluate, save, and stop on request."""
+"""The training loop that every program shares: resume or start, step, log, evaluate, save, and stop on request."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from jaxwhiten.training.step import Evaluate, Optimization, Params, create_state
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is logged and checkpointed; none of it changes what is computed."""
+    """How a run is logged and checkpointed; these options do not change its result."""
 
     evaluate_every: int = 0  # steps between evaluations; the last step is always followed by one
-    save_every: int = 0  # steps between checkpoints in addition to those after evaluations; 0 for none
-    log_every: int = 10  # steps between fetches of the metrics; in between, steps are dispatched without waiting
+    save_every: int = 0  # steps between additional checkpoints, besides those after evaluations; 0 for none
+    log_every: int = 10  # steps between fetches of the metrics; other steps are dispatched without waiting
     keep: int = 1  # latest checkpoints, in addition to the best
     progress: bool | None = None  # whether to show a progress bar; None shows it on a terminal
-    unit: str = "sentences"  # what the logged rate counts
+    unit: str = "sentences"  # unit of the logged rate
     per_row: int = 1  # units per row of a batch
 
 
 class Trained(NamedTuple):
-    """Parameters, on the host, of the best checkpoint by score, or of the last if nothing is scored, and its step."""
+    """Parameters, on the host, of the best checkpoint, or of the last one if nothing is scored, and its step."""
 
     params: Params
     step: int
@@ -60,13 +60,13 @@ def train(
     """Trains `how.steps` steps, resuming from the folder's latest checkpoint if there is one; plots the loss curve.
 
     A checkpoint is written after every evaluation, every `save_every` steps, at the end, and when SIGTERM or the first
-    Ctrl-C asks the run to stop. `evaluate` is also called once before the first step; the highest value of the score
+    Ctrl-C asks the run to stop. `evaluate` is also called once before the first step. The highest value of the score
     `best` marks the best checkpoint. The recipe is everything that determines the result.
 
     Raises:
-      OutputError: Another training is at work in the folder.
+      OutputError: Another training runs in the folder.
       MismatchError: The folder's run, or another process, has another recipe.
-      FormatError: Its latest checkpoint is damaged.
+      FormatError: The latest checkpoint is damaged.
       NonFiniteError: The loss is NaN or infinite; the checkpoints are from earlier steps.
     """
     options = options or RunOptions()
@@ -105,7 +105,7 @@ def train(
                         log.steps(_finite(jax.device_get(waiting)))
                         waiting.clear()
                     if evaluate is not None and evaluating:
-                        # Of the host, as the next step donates the buffers on the devices; equal in all processes.
+                        # On the host: the next step donates the device buffers. Equal in all processes.
                         scores = from_writer(evaluate(jax.device_get(state.params)))
                         log.scores(number, scores)
                     if saving:

@@ -30,16 +30,16 @@ from jaxwhiten.training.corpus import TokenStream
 from jaxwhiten.training.sentences import Rebuild
 from jaxwhiten.training.step import Batch, Evaluate, LossFn, Params, place_batch
 
-# Prefix of tokens that begin a word; WordPiece instead marks those that continue one.
+# Prefix of tokens that begin a word; WordPiece instead marks the tokens that continue one.
 _WORD_START = {"BPE": "Ġ", "Unigram": "▁"}
 
 
 @dataclasses.dataclass(frozen=True)
 class MaskRules:
-    """Which tokens may be masked, by their ids, and what replaces them.
+    """Which token ids may be masked, and their replacements.
 
-    A `share` of the maskable tokens is chosen, as whole words. Of the chosen tokens a share is `masked`, and another
-    replaced by `random` tokens; the rest stay unchanged.
+    A `share` of the maskable tokens is chosen, as whole words. The share `masked` of the chosen tokens becomes the mask
+    token, the share `random` becomes random tokens, and the rest stay unchanged.
     """
 
     mask_id: int
@@ -57,12 +57,12 @@ class MaskRules:
             )
 
     def places(self, length: int) -> int:
-        """Number of positions reserved for chosen tokens in a row of the given length."""
+        """The number of positions reserved for chosen tokens in a row of the given length."""
         return max(round(self.share * length), 1)
 
 
 def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 0.8, random: float = 0.1) -> MaskRules:
-    """The masking rules for a tokenizer; ModelError for one without a mask token, or that has no marks of words."""
+    """The masking rules for a tokenizer; ModelError if it has no mask token or does not mark the starts of words."""
     tokenizer = BulkTokenizer(Path(tokenizer_folder), 1 << 20)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"{tokenizer_folder}: its tokenizer has no mask token; masked training needs one.")
@@ -82,9 +82,9 @@ def mask_rules(tokenizer_folder: PathLike, share: float = 0.15, masked: float = 
 def mask_blocks(ids: Int[np.ndarray, "b length"], rules: MaskRules, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Chooses whole words at random and masks their tokens.
 
-    Words are taken in random order until the next one would exceed the row's share. Gives `input_ids` [b, length] with
-    the chosen tokens masked, and `positions`, `targets` (int32) and `weights` (float32, 1 for chosen tokens), each
-    [b, places]: every row has `rules.places(length)`.
+    Words are taken in random order until the next one would exceed the row's share. Returns `input_ids` [b, length]
+    with the chosen tokens replaced, and `positions`, `targets` (int32) and `weights` (float32, 1 for chosen tokens),
+    each [b, places] with `places = rules.places(length)`.
     """
     b, length = ids.shape
     places, column = rules.places(length), np.arange(length)
@@ -129,7 +129,7 @@ def masked_batches(stream: TokenStream, rules: MaskRules, *, batch_size: int, se
 
 
 def _sums(model: MaskedLM, batch: Batch, rngs: nnx.Rngs | None = None) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Summed loss, number of correct predictions, and number of masked positions; with dropout if given `rngs`."""
+    """Summed loss, number of correct predictions, and number of masked positions; with dropout if `rngs` is given."""
     everywhere = jnp.ones(batch["input_ids"].shape, jnp.int32)  # blocks have no padding
     scores = model(batch["input_ids"], everywhere, batch["positions"], deterministic=rngs is None, rngs=rngs)
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, batch["targets"])
@@ -154,7 +154,7 @@ def masked_evaluator(
 ) -> Evaluate:
     """Mean loss in nats and accuracy in per cent on blocks with fixed masks, as an `evaluate` for the loop.
 
-    Of the held-out blocks in `stream`, `blocks` are used, evenly spaced; 0 for all.
+    Uses `blocks` evenly spaced blocks of the held-out `stream`; 0 uses all.
     """
     count = min(blocks or len(stream), len(stream))
     rows = np.linspace(0, len(stream) - 1, count).astype(np.int64)

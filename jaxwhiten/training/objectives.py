@@ -1,4 +1,4 @@
-"""Objectives and adapters by name: what each requires of the data, and how a run with it is planned."""
+"""Objectives and adapters by name: their requirements on the data, and the planning of a run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from jaxwhiten.training.unsupervised import plan_ct, plan_simcse_whitened, plan_
 
 
 def _regressed_score(u: Array, v: Array, teacher: Array) -> Scalar:
-    """DSE: the teacher's score of each pair, regressed (Barkan et al., AAAI 2020, section 3)."""
+    """Regression of the teacher's score of each pair (DSE; Barkan et al., AAAI 2020, section 3)."""
     return losses.cosine_regression(u, v, losses.cosine(teacher[:, 0], teacher[:, 1]))
 
 
 def _of_first(loss: Callable[..., Scalar], *, cut: bool = True) -> Callable[..., Scalar]:
-    """A loss against the teacher's vectors of the first sentences; `cut` to the prefix that `matryoshka` trains."""
+    """A loss against the teacher's vectors of the first sentences; `cut` shortens them to the trained prefix."""
 
     @functools.wraps(loss)
     def against_first(u: Array, teacher: Array, **settings: Any) -> Scalar:
@@ -67,11 +67,11 @@ ADAPTERS: dict[str, Callable[[Objective, losses.Loss, Setup], Plan]] = {
     "linear": plan_on_vectors,
     "bottleneck": plan_on_vectors,
 }
-"""Planners that train an adapter in place of the encoder."""
+"""Planners that train an adapter instead of the encoder, by the kind of adapter."""
 
 
 def find_objective(name: str) -> Objective:
-    """The objective of this name; InputError for an unknown one suggests the nearest."""
+    """The objective of this name; InputError for an unknown name suggests the nearest."""
     check_name("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
@@ -83,7 +83,7 @@ def _settings(function: Callable[..., Any]) -> list[str]:
 
 
 def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function with those of the settings that it takes."""
+    """The function with the settings that it accepts bound to it."""
     own = {name: settings[name] for name in _settings(function) if name in settings}
     return functools.partial(function, **own) if own else function
 
@@ -93,7 +93,7 @@ def objective_loss(
 ) -> losses.Loss:
     """The loss of the named objective, `(columns, labels, head) -> loss`, with settings such as `scale`.
 
-    `dims` and `weights` are those of `jaxwhiten.losses.matryoshka`; without prefixes the loss is of whole vectors.
+    `dims` and `weights` are passed to `jaxwhiten.losses.matryoshka`; without `dims` the loss is on whole vectors.
     For SimCSE the two columns are the two passes. InputError for an unknown name or setting.
     """
     kind = find_objective(name)

@@ -36,9 +36,9 @@ def pair_table(examples: Examples, tokenizer: BulkTokenizer) -> TokenTable:
 
 
 def pair_loss(rebuild: Rebuild) -> LossFn:
-    """The mean cross-entropy of pairs by a `PairClassifier`, for `make_step`.
+    """The mean cross-entropy of pairs scored by a `PairClassifier`, for `make_step`.
 
-    It is that of the softmax of several labels, which are integers, or of the sigmoid of one, whose gold is in [0, 1].
+    With several labels, which are integers, it is a softmax cross-entropy; with one label in [0, 1], a sigmoid one.
     """
 
     def loss(columns: Sequence[Array], gold: Any, head: Any) -> Array:
@@ -68,9 +68,9 @@ def pair_evaluator(
 def mine_negatives(
     encoder: Any, first: Sequence[str], second: Sequence[str], *, count: int, depth: int = 30, seed: int = 0
 ) -> tuple[list[str], list[str]]:
-    """Hard negatives of pairs that belong together: near texts, by an `Encoder`, that no chain of pairs links.
+    """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
 
-    For each distinct text of `first`, `count` are drawn of the `depth` nearest texts of `second`.
+    For each distinct text of `first`, `count` negatives are drawn from the `depth` nearest unlinked texts of `second`.
 
     Returns:
       Texts of `first`, and a negative for each.

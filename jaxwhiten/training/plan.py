@@ -1,7 +1,7 @@
-"""What a run trains and by which loss: the one place where an objective adds a teacher, a decoder or a second encoder.
+"""Plans of runs: trained parameters and loss. Only planners know teachers, decoders and second encoders.
 
-A planner turns an objective's loss and what the run has read into parameters, a loss of batches and labels. The loop,
-its step and its checkpoints know no more than these.
+A planner turns an objective's loss and a `Setup` into parameters, a loss on batches, and labels. The loop, its step and
+its checkpoints know nothing else of an objective.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Teacher:
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """What is trained in place of the encoder."""
+    """The parameters that are trained instead of the encoder."""
 
     kind: str = ""  # of `ADAPTERS`; "" trains the encoder itself
     projections: Sequence[str] = ("query", "value")  # of LoRA
@@ -43,45 +43,45 @@ class Adapter:
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What a run has read before it is planned."""
+    """The inputs of a planner: model, data and settings of a run."""
 
     model: Any  # the encoder to train
     folder: Path  # of the encoder, with its tokenizer
-    pooling: str  # of `jaxwhiten.POOLINGS`
+    pooling: str  # a name of `jaxwhiten.POOLINGS`
     columns: Sequence[Sequence[str]]  # of sentences
-    table: TokenTable  # the same, tokenised
+    table: TokenTable  # the tokenised columns
     labels: Shaped[np.ndarray, " n"] | None = None
-    classes: int = 0  # their number where the labels are classes
+    classes: int = 0  # the number of classes, if labels are classes
     seed: int = 0  # of new parameters
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the objective
-    # Prefixes of the vectors that are trained as well, see `jaxwhiten.losses.matryoshka`.
+    # Prefixes of the vectors that are trained too, see `jaxwhiten.losses.matryoshka`.
     dims: Sequence[int] = ()
     weights: Sequence[float] | None = None
     teacher: Teacher = Teacher()
     adapter: Adapter = Adapter()
 
     def encoder(self) -> Encoder:
-        """The encoder as it comes in, with its pooling."""
+        """The encoder before training, with its pooling."""
         return Encoder(self.model, self.folder, pooling=self.pooling, max_length=self.table.max_length)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is trained: `{"encoder": ..., "head": ...}`, what `rebuild` takes and whatever else the loss trains.
+    """The result of a planner: parameters `{"encoder": ..., "head": ...}` and others that the loss trains, and a loss.
 
-    Under `"steps"` there may be steps on vectors that follow the pooling in the model, too.
+    Parameters under `"steps"` are steps on vectors; they follow the pooling in the exported model.
     """
 
     params: Params
     loss: LossFn
     rebuild: Rebuild  # from `params["encoder"]` to the encoder that is scored and exported
-    labels: Shaped[np.ndarray, " n *m"] | None = None  # what each row of a batch carries as `labels`
-    vectors: Float[np.ndarray, "n columns d"] | None = None  # what each row carries as `vectors`
+    labels: Shaped[np.ndarray, " n *m"] | None = None  # become `labels` of a batch, row by row
+    vectors: Float[np.ndarray, "n columns d"] | None = None  # become `vectors` of a batch
     frozen: Params | None = None  # see `make_step`
 
 
 def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """A loss of the pooled vectors, with a classifier where the labels are classes."""
+    """A loss on the pooled vectors, with a classifier if the labels are classes."""
     encoder, rebuild = split_encoder(setup.model, setup.pooling)
     head = {}
     if objective.label == "class":
@@ -93,22 +93,23 @@ def plan_sentences(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A loss, what it requires of the data, and how a run with it is planned.
+    """A loss, its requirements on the data, and its planner.
 
-    Its settings are the keyword-only parameters of `loss`, `(*columns, labels, **head, **settings) -> loss`, without
-    labels where it needs none, and of `plan`, `(objective, loss, setup, **settings) -> Plan`.
+    Its settings are the keyword-only parameters of `loss` and `plan`. `loss` is called as
+    `(*columns, labels, **head, **settings)`, without labels if it needs none; `plan` as `(objective, loss, setup,
+    **settings)`.
     """
 
     name: str  # in configs
     loss: Callable[..., Scalar]
     columns: tuple[int, int | None]  # minimum and maximum number of sentences per row
-    # "class", "score", or what no data holds but a teacher gives: "vector" ([b, columns, e]) or "margin" ([b]).
+    # "class" or "score" come with the data; a teacher gives "vector" ([b, columns, e]) or "margin" ([b]).
     label: str | None = None
     passes: int = 1  # how often each sentence is encoded
     plan: Callable[..., Plan] = plan_sentences
 
     def check(self, columns: Sequence[str], label: str | None) -> None:
-        """InputError unless rows with these columns, labelled by `"class"`, `"score"` or None, can be trained on."""
+        """Raises InputError if it cannot train on rows with these columns and `"class"`, `"score"` or no labels."""
         least, most = self.columns
         if len(columns) < least or (most is not None and len(columns) > most):
             wanted = f"{least}" if most == least else f"at least {least}"

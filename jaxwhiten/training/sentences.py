@@ -1,4 +1,4 @@
-"""Sentence-BERT in the training loop: rows tokenised once, their batches, the loss through the encoder, the STS score.
+"""Sentence-BERT in the training loop: rows tokenised once, batches, the loss through the encoder, the STS score.
 
 Ragged token ids are cached under a key of text, tokenizer and length, and memory-mapped.
 
@@ -36,7 +36,7 @@ Rebuild = Callable[[nnx.State[Any, Any]], Any]
 
 @dataclasses.dataclass(frozen=True)
 class TokenTable:
-    """Rows of sentences, each an index into the tokens of distinct ones: what occurs in many rows is stored once."""
+    """Rows of sentences as indices into the tokens of distinct sentences, so that repeated ones are stored once."""
 
     tokens: TokenIds
     sentences: Int[np.ndarray, "n columns"]
@@ -100,9 +100,9 @@ def noisy_vectors(
 
 
 def sentence_loss(rebuild: Rebuild, loss: Loss, *, pooling: str = "mean", passes: int = 1) -> LossFn:
-    """A loss of pooled vectors as one of sentence rows through encoder and pooling, with dropout.
+    """Turns a loss on pooled vectors into a loss on rows of sentences, through encoder and pooling, with dropout.
 
-    Its parameters are `{"encoder": state, "head": arrays}`; a batch has `input_ids` [b, columns, length], `lengths`
+    Its parameters are `{"encoder": state, "head": arrays}`. A batch has `input_ids` [b, columns, length], `lengths`
     [b, columns] and, if the loss needs them, `labels` [b]. All columns are encoded in one call, `passes` times with
     independent dropout (SimCSE: 2).
     """
@@ -127,9 +127,9 @@ def sentence_batches(
     buckets: int = 4,
     seed: int = 0,
 ) -> Batches:
-    """Batches of tokenised rows for `sentence_loss`, with their labels and the `vectors` of their sentences, if any.
+    """Batches of tokenised rows for `sentence_loss`, with labels and the `vectors` of their sentences, if given.
 
-    Rows are padded to as many lengths as there are buckets, each with its own compilation.
+    Rows are padded to one of `buckets` lengths; each length needs its own compilation.
     """
     given = {name: array for name, array in (("labels", labels), ("vectors", vectors)) if array is not None}
 
@@ -144,7 +144,7 @@ def sentence_batches(
 def sts_evaluator(
     rebuild: Rebuild, tokenizer_folder: Path, name: str, pairs: Pairs, pooling: str, max_length: int
 ) -> Evaluate:
-    """An `evaluate` for the loop: Spearman's correlation of the pairs' cosines with their gold scores, times 100."""
+    """An `evaluate` for the loop: Spearman's correlation × 100 between cosines and gold scores of the pairs."""
 
     def evaluate(params: Params) -> dict[str, float]:
         encoder = Encoder(rebuild(params["encoder"]), tokenizer_folder, pooling=pooling, max_length=max_length)

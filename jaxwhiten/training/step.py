@@ -1,4 +1,4 @@
-"""One optimiser step as one compiled function: its learning rate, its optimiser, the state and where it lies."""
+"""One optimiser step as one compiled function: schedule, optimiser, training state and its sharding."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Params = Any
 Batch = dict[str, Array]
 Metrics = dict[str, Scalar]
 LossFn = Callable[[Params, Batch, Key[Array, ""]], tuple[Scalar, Metrics]]
-"""From parameters, a batch and a dropout key to the mean loss over the batch and further means to log."""
+"""From parameters, a batch and a dropout key to the mean loss over the batch and other means to log."""
 Evaluate = Callable[[Params], dict[str, float]]
-"""From parameters on the host to scores by name. Every process calls it, and computes its share."""
+"""From parameters on the host to scores by name. Every process calls it and computes its share."""
 
 
 DECAYS: dict[str, Callable[[float, int], optax.Schedule]] = {
@@ -37,15 +37,15 @@ OPTIMIZERS = ("adamw", "adam")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Optimization:
-    """The steps of a run: how many, on how many rows each, and by which rates and optimiser.
+    """The optimisation of a run: number of steps, batch size, learning rates and optimiser.
 
     References:
       Kingma and Ba, Adam (ICLR 2015), algorithm 1; Loshchilov and Hutter, AdamW (ICLR 2019), algorithm 2.
     """
 
-    steps: int  # of the whole run
+    steps: int  # in the whole run
     batch_size: int  # rows, over all devices
-    learning_rate: float  # the highest; the rate rises to it linearly, then decays towards zero at `steps`
+    learning_rate: float  # the peak; the rate rises to it linearly, then decays towards zero at `steps`
     warmup: float = 0.1  # share of the steps, rounded up to whole ones
     decay: str = "linear"  # of `DECAYS`
     optimizer: str = "adamw"  # of `OPTIMIZERS`, after gradient clipping
@@ -53,7 +53,7 @@ class Optimization:
     clip_norm: float = 1.0  # maximum global norm of the gradient; 0 disables clipping
     b2: float = 0.999
     eps: float = 1e-8
-    accumulate: int = 1  # parts of a batch, whose gradients are averaged: saves memory and takes time
+    accumulate: int = 1  # parts of a batch; their gradients are averaged, which saves memory and costs time
     seed: int = 0  # of the dropout noise
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Optimization:
         least = {"learning_rate": 0.0, "batch_size": 1, "accumulate": 1, "weight_decay": 0.0, "clip_norm": 0.0}
         for name, low in least.items():
             value = getattr(self, name)
-            if not low <= value < math.inf:  # NaN is not, either
+            if not low <= value < math.inf:  # also false for NaN
                 raise InputError(f"{spelled(name, value)}: must be a finite number of at least {low:g}.")
         if self.steps < 1 or not 0 <= self.warmup < 1:
             raise InputError(
@@ -71,7 +71,7 @@ class Optimization:
 
     @functools.cached_property
     def schedule(self) -> optax.Schedule:
-        """Learning rate by step, counted from 0; with a warm-up the first is 0, as in transformers' schedules."""
+        """Learning rate by step, counted from 0; with a warm-up the first rate is 0, as in transformers' schedules."""
         rising = math.ceil(self.steps * self.warmup)
         after = DECAYS[self.decay](self.learning_rate, max(self.steps - rising, 1))
         if rising == 0:
@@ -89,7 +89,7 @@ class Optimization:
         return optax.chain(optax.clip_by_global_norm(self.clip_norm), rule) if self.clip_norm > 0 else rule
 
     def mesh(self) -> Mesh:
-        """A mesh with one axis, `data`, over all devices of all processes, among which a batch divides evenly."""
+        """A mesh with one axis, `data`, over all devices of all processes; they must divide a batch evenly."""
         devices = np.asarray(jax.devices())
         if self.batch_size % (devices.size * self.accumulate):
             raise InputError(
@@ -108,7 +108,7 @@ class TrainState(NamedTuple):
 
 
 def create_state(params: Params, how: Optimization, mesh: Mesh) -> TrainState:
-    """The initial state, replicated on every device of the mesh; copied, as a step donates its input buffers."""
+    """The initial state, replicated on every device of the mesh. It is copied because a step donates its input."""
     everywhere, init = NamedSharding(mesh, PartitionSpec()), how.transformation.init
     make = jax.jit(lambda p: TrainState(jnp.int32(0), p, init(p)), out_shardings=everywhere, keep_unused=True)
     return make(jax.tree.map(np.asarray, params))
@@ -126,10 +126,10 @@ StepFn = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | None = None) -> StepFn:
     """Compiles the training step.
 
-    The state is replicated and donated; the batch is sharded over the mesh, and the loss is that of the global batch.
-    Dropout depends on the seed and the step only, not on the devices. When gradients are accumulated, the loss is
-    called with one part of the batch at a time. It finds the `frozen` arrays as `params["frozen"]`: neither trained nor
-    in a checkpoint, and not constants of the compiled program.
+    The state is replicated and donated; the batch is sharded over the mesh, and the loss is computed over the global
+    batch. Dropout depends on the seed and the step only, not on the devices. With accumulation, the loss is called with
+    one part of the batch at a time. `params["frozen"]` gives it the `frozen` arrays, which are neither trained nor
+    checkpointed, nor constants of the compiled program.
 
     Returns:
       `(state, batch) -> (state, metrics)`; metrics are `loss`, `learning_rate`, `grad_norm` and the means of `loss_fn`.

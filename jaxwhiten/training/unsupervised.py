@@ -1,4 +1,4 @@
-"""Objectives on single sentences that need more than their vectors: a key, a whitening, a second encoder, a decoder.
+"""Objectives on single sentences that need more than vectors: a key, a whitening, a second encoder, or a decoder.
 
 References:
   Zhuo et al., WhitenedCSE (ACL 2023); Carlsson et al., Semantic Re-tuning with Contrastive Tension (ICLR 2021).
@@ -31,13 +31,13 @@ from jaxwhiten.training.sentences import noisy_vectors, split_encoder
 from jaxwhiten.training.step import Batch, Params
 from jaxwhiten.whitening import Whitening, WhiteningWarning
 
-# Of the whitening that is held while the encoder moves: a layer norm leaves a direction without variance, and what
-# training puts there must not be blown up.
+# Shrinkage of the whitening that stays fixed while the encoder moves. A layer norm leaves one direction without
+# variance; shrinkage keeps training in that direction from being scaled up.
 _SHRINKAGE = 0.01
 
 
 def plan_whitenedcse(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """`jaxwhiten.losses.whitenedcse` with other shuffles in every step."""
+    """A plan for `jaxwhiten.losses.whitenedcse` that shuffles columns anew in every step."""
     plan = plan_sentences(objective, loss, setup)
 
     def shuffled(params: Params, batch: Batch, key: jax.Array) -> Any:
@@ -48,15 +48,15 @@ def plan_whitenedcse(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
 
 def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_rows: int = 10_000) -> Plan:
-    """SimCSE on whitened vectors: training after whitening, where it is usual to whiten after training.
+    """SimCSE on whitened vectors: it trains after whitening, instead of whitening after training.
 
-    The whitening is fitted on the first `fit_rows` sentences by the encoder as it comes in, and held; every stage of a
-    config with `stages` fits it anew, on the encoder as it has become. The encoder is exported without it.
+    The whitening is fitted on the first `fit_rows` sentences with the untrained encoder, and then fixed. In a config
+    with `stages`, every stage fits it again with the current encoder. The encoder is exported without it.
     """
     encoder = setup.encoder()
     if not encoder.dimension < fit_rows:
         raise InputError(f"fit_rows is {fit_rows}; a whitening of {encoder.dimension} dimensions takes more rows.")
-    with warnings.catch_warnings():  # of few rows
+    with warnings.catch_warnings():  # that there are few rows
         warnings.simplefilter("ignore", WhiteningWarning)
         whitening = Whitening.from_moments(encoder.moments(setup.columns[0][:fit_rows]), shrinkage=_SHRINKAGE)
     whiten = jax.tree.map(jnp.asarray, Whiten.of(whitening))
@@ -64,7 +64,7 @@ def plan_simcse_whitened(objective: Objective, loss: Loss, setup: Setup, *, fit_
 
 
 def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
-    """`jaxwhiten.losses.contrastive_tension` of two encoders that begin equal and share nothing; the first is kept."""
+    """`jaxwhiten.losses.contrastive_tension` of two encoders that start equal but share nothing; the first is kept."""
     encoder, rebuild = split_encoder(setup.model, setup.pooling)
 
     def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
@@ -79,11 +79,11 @@ def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 class Decoder(nnx.Module):
     """Restores a sentence from its vector, token by token.
 
-    Embeddings are the encoder's, in and out. The layers begin as copies of the encoder's last ones and see the tokens
-    before. Attention to a single vector gives it weight 1, whatever the query: what is left of the cross-attention
-    is one linear map of the vector per layer, added to the layer's input.
+    It uses the encoder's embeddings for input and output. Its layers start as copies of the encoder's last layers and
+    attend to earlier tokens. Cross-attention to a single vector has weight 1 for any query, so it reduces to one linear
+    map of the vector per layer, added to the layer's input.
 
-    `head` is that of the encoder's masked language model.
+    `head` comes from the encoder's masked language model.
     """
 
     def __init__(self, model: TransformerEncoder, layers: int, head: MaskedHead, *, rngs: nnx.Rngs):
@@ -101,7 +101,7 @@ class Decoder(nnx.Module):
         *,
         rngs: nnx.Rngs,
     ) -> Float[Array, "batch length vocab"]:
-        """Logits of the token after each, with dropout; `model` gives the embeddings."""
+        """Logits of the next token at each position, with dropout; `model` provides the embeddings."""
         length, config = input_ids.shape[1], model.config
         causal = jnp.tril(jnp.ones((1, 1, length, length), bool))
         turns = rotary(length, config.head_size, config.rotary_theta)
@@ -116,14 +116,14 @@ class Decoder(nnx.Module):
 def delete_tokens(
     input_ids: Int[Array, "batch length"], lengths: Int[Array, " batch"], share: float, key: Array
 ) -> tuple[Int[Array, "batch room"], Int[Array, " batch"]]:
-    """The tokens left of each sentence when a share is deleted at random, in their order, and how many they are.
+    """Deletes a share of each sentence's tokens at random; returns the others in their order, and their number.
 
-    The first and the last, [CLS] and [SEP], and one more stay.
+    The first and the last token, [CLS] and [SEP], and at least one more are kept.
     """
     length = input_ids.shape[1]
     place, inner = jnp.arange(length), (lengths - 2)[:, None]
     tokens = np.arange(length - 1)
-    left = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # of so many, by their number
+    left = np.clip(np.round((1 - share) * tokens), 1, tokens).astype(np.int32)  # tokens kept, by number of tokens
     room = int(left[-1]) + 2
     draw = jnp.where((place > 0) & (place <= inner), jax.random.uniform(key, input_ids.shape), 2.0)
     rank = jnp.argsort(jnp.argsort(draw, axis=1), axis=1)
@@ -133,11 +133,11 @@ def delete_tokens(
 
 
 def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: float = 0.6, layers: int = 1) -> Plan:
-    """TSDAE: a sentence without a share of its tokens is encoded; a small decoder restores it from the vector alone.
+    """TSDAE: the encoder reads a sentence with tokens deleted; a small decoder restores it from the vector alone.
 
-    The loss is the mean cross-entropy of every token given those before; the encoder alone is exported.
+    The loss is the mean cross-entropy of every token given the tokens before it. Only the encoder is exported.
     """
-    del objective, loss  # of vectors, not of tokens
+    del objective, loss  # they are on vectors, not on tokens
     model, pooling = setup.model, setup.pooling
     if not 0 <= deletion < 1:
         raise InputError(f"deletion is {deletion}; a share of the tokens from 0 to below 1 can be deleted.")

@@ -1,4 +1,4 @@
-"""The one affine map of rows, (x − shift) A + offset, on the host and on devices; as a kernel x W + b."""
+"""The affine map (x − shift) A + offset of rows, on the host and on devices; `kernel` gives it as x W + b."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jaxwhiten.runtime import blas, hardware
 
 _BLOCK_BYTES = 32 << 20
 _HOST_BLOCK_BYTES = 256 << 20
-_CHUNK_BYTES = 2 << 20  # of rows that a core shifts and multiplies at a time
-_FEW_ROWS = 16  # for which no device is asked
-_MOST = 1e30  # beyond it, and below its inverse, rows and results come near the ends of float32
+_CHUNK_BYTES = 2 << 20  # bytes of rows that a core shifts and multiplies at a time
+_FEW_ROWS = 16  # up to this many rows stay on the host
+_MOST = 1e30  # entries above it or below its inverse bring results near the limits of float32
 
 
 def linear(
@@ -40,14 +40,14 @@ def _map_block(
 
 
 class Affine:
-    """The map x ↦ (x − shift) A + offset, and unit length after it where that is asked for.
+    """The map x ↦ (x − shift) A + offset, optionally followed by scaling to unit length.
 
-    float32 rows (and those of at most 16 bits) are mapped in float32: on the accelerator, or where there is none by the
-    host's BLAS, for which nothing has to be copied. `shift` is subtracted before the product, and its rounding error is
-    carried over to the offset, so that rows far from the origin keep their digits. Other rows, and those whose map is
-    made of numbers at the ends of float32's range, are mapped in float64 on the host. A map given in float32 gives
-    float32, whatever the rows are. May be called from several threads. No matrix is the identity, whose shift and
-    offset are zero; no offset is zero. Zero rows have no unit length and stay zero.
+    Rows of float32 and of 8- and 16-bit types are mapped in float32, on the accelerator or, without one, by the host's
+    BLAS, which copies nothing. Other rows are mapped in float64 on the host, and so is every row if the entries of A
+    are near the limits of float32. If `shift` is float32, the result is float32 for every input dtype. `shift` is
+    subtracted before the product and its rounding error is added to the offset, so that rows far from the origin keep
+    their digits. `matrix=None` is the identity, whose shift and offset must be zero; `offset=None` is zero. Zero rows
+    stay zero under scaling to unit length. Several threads may call one map.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Affine:
     def of_kernel(
         cls, weight: Float32[np.ndarray, "d k"], bias: Float32[np.ndarray, " k"], *, unit_length: bool = False
     ) -> Affine:
-        """The map x W + b, as `kernel` gives it."""
+        """The map x W + b; the inverse of `kernel`."""
         return cls(np.zeros(len(weight), np.float32), weight, bias, unit_length=unit_length)
 
     @functools.cached_property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
-        """W and b of the map as x W + b, rounded once; without the unit length."""
+        """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it."""
         if self.matrix is None:
             return np.eye(self.inputs, dtype=np.float32), np.zeros(self.outputs, np.float32)
         bias = self.offset - self.shift @ self.matrix
@@ -88,15 +88,17 @@ class Affine:
         return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes()).hexdigest()
 
     def on_device(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
-        """Maps a JAX array where it lies, also inside a compiled function."""
+        """Maps a JAX array on its device; also usable inside a compiled function."""
         if self.matrix is not None:
             x = linear(x.astype(jnp.float32), *self.kernel)
         return arrays.normalize_on_device(x) if self.unit_length else x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
-        """Maps rows that `arrays.as_matrix` has checked: to float32, or to float64 where they have more digits.
+        """Maps rows that `arrays.as_matrix` has checked, to float32 or float64.
 
-        Refuses rows that are not finite, or whose results do not fit the dtype.
+        Raises:
+          NonFiniteError: A row holds NaN or an infinity.
+          InputError: A result overflows its dtype.
         """
         out_dtype = min(arrays.work_dtype(X.dtype), self.shift.dtype, key=lambda dtype: dtype.itemsize)
         if self.matrix is None:
@@ -129,7 +131,7 @@ class Affine:
         return self._constants[dtype]
 
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:
-        """Fills `out`, every core its own chunks; returns those that may hold what is not finite, in order."""
+        """Fills `out` with each core on its own chunks; returns, in order, chunks whose results may not be finite."""
         n, d = X.shape
         constants, doubtful = self._in(dtype), list[slice]()
         rows = max(1, _CHUNK_BYTES // (d * dtype.itemsize))
@@ -141,7 +143,7 @@ class Affine:
         return sorted(doubtful, key=lambda part: part.start)
 
     def _map_on_device(self, X: np.ndarray, out: np.ndarray) -> list[slice]:
-        """Fills `out`, each block dispatched before the last one is fetched; returns the same as on the host."""
+        """Fills `out`, dispatching each block before fetching the last; returns the same as `_map_on_host`."""
         n, d = X.shape
         full = arrays.block_rows(max(d, out.shape[1]), out.dtype.itemsize, _BLOCK_BYTES)
         if "device" not in self._constants:
@@ -162,9 +164,9 @@ class Affine:
 def _map_chunks(
     X: np.ndarray, out: np.ndarray, chunks: list[slice], shift: np.ndarray, matrix: np.ndarray, offset: np.ndarray
 ) -> list[slice]:
-    """Maps some chunks of rows, the first of which has the most; returns those whose results may not be finite."""
+    """Maps chunks of rows, the largest first; returns the chunks whose results may not be finite."""
     doubtful, most = [], chunks[0].stop - chunks[0].start
-    # What is computed stays in the core's cache; the result, whose pages may be new, is touched only once.
+    # Intermediate results stay in the core's cache; `out`, whose pages may be new, is touched only once.
     shifted, product = np.empty((most, X.shape[1]), shift.dtype), np.empty((most, len(offset)), shift.dtype)
     with np.errstate(all="ignore"):
         for chunk in chunks:

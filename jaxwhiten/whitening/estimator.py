@@ -1,7 +1,7 @@
-"""The contract of every method: learned from rows, applied to rows or to pairs of rows, saved and loaded.
+"""The contract of every method: it learns from rows, maps rows or pairs of rows, and is saved and loaded.
 
-A class says how rows become a state, and how a state is used, written and read. The classes here do the rest, also what
-makes a class a scikit-learn estimator without importing scikit-learn.
+A subclass defines how rows become a state and how the state is applied, packed and unpacked. The base classes do the
+rest, including scikit-learn's estimator protocol, without importing scikit-learn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ V = TypeVar("V", bound="VectorMethod")
 
 
 def is_number(value: Any, kind: Any = numbers.Real) -> bool:
-    """Whether a parameter is a finite number of the kind; booleans are not."""
+    """Whether a parameter is a finite number of the given kind; a boolean is no number here."""
     return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -51,21 +51,21 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 
 
 def stamp(fit_seconds: float = 0.0) -> dict[str, Any]:
-    """Provenance of what was fitted now, by this version."""
+    """Provenance of a fit made now by this version."""
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"date": date, "version": __version__, "fit_seconds": fit_seconds}
 
 
 @dataclass_transform(eq_default=False)
 def parameters(cls: type[M]) -> type[M]:
-    """Makes annotated attributes the constructor's arguments; methods are compared and hashed by identity."""
+    """Makes the annotated attributes of a class its constructor's arguments; instances compare and hash by identity."""
     made = dataclasses.dataclass(eq=False, repr=False)(cls)
     no_type_check(vars(made)["__init__"])  # scikit-learn stores any value here; fitting checks it
     return made
 
 
 class Learned(NamedTuple):
-    """What a fit leaves behind: replaced as a whole by the next one, never changed."""
+    """The result of a fit. The next fit replaces it as a whole; it is never changed."""
 
     state: Any
     n: int
@@ -76,8 +76,8 @@ class Learned(NamedTuple):
 class Method(ABC):
     """A training-free method, as a scikit-learn estimator.
 
-    A subclass has a `name`, by which `METHODS` and files call it, and `_learn`, `_pack` and `_unpack`. Decorated with
-    `parameters`, its annotated attributes are its constructor's arguments.
+    A subclass defines `name`, which `METHODS` and files use, and `_learn`, `_pack` and `_unpack`. The decorator
+    `parameters` turns its annotated attributes into arguments of the constructor.
     """
 
     name: ClassVar[str]
@@ -85,43 +85,43 @@ class Method(ABC):
 
     @abstractmethod
     def _learn(self, X: np.ndarray, state: Any) -> Any:
-        """The state after at least one row; `state` is None or that of earlier rows, which is not changed.
+        """The state after at least one row; `state` holds earlier rows or is None, and is not changed.
 
-        Refuses rows that are not finite.
+        Raises NonFiniteError for rows that are not finite.
         """
 
     def _complete(self, state: Any) -> Any:
-        """The state of a `fit`, with all computed that `partial_fit` leaves to the first use."""
+        """Completes the state for `fit`; `partial_fit` postpones this work to the first use."""
         return state
 
     def _pack(self, state: Any) -> dict[str, np.ndarray]:
-        """The state, a named tuple unless a subclass knows better, as named arrays."""
+        """The state as named arrays; by default the state is a named tuple."""
         return {name: np.asarray(value) for name, value in state._asdict().items()}
 
     @abstractmethod
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Any:
-        """The reverse of `_pack`; KeyError or ValueError where the arrays cannot be a state for d columns."""
+        """The reverse of `_pack`; KeyError or ValueError if the arrays are no valid state for d columns."""
 
     def _check_params(self, d: int) -> None:  # noqa: B027 (most methods have no parameters)
-        """Raises InputError where a parameter cannot be, for rows of d columns."""
+        """Raises InputError if a parameter is invalid for rows of d columns."""
 
     def fit(self: M, X: Any, y: Any = None) -> M:
-        """Learns from rows, forgetting earlier ones.
+        """Learns from rows and forgets earlier ones.
 
         Args:
-          X: [n, d] rows; memory maps are read block by block.
+          X: [n, d] rows; a memory map is read block by block.
           y: Ignored.
 
         Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it, nothing is changed.
+          NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
         """
         return self._take(X, None, self._complete)
 
     def partial_fit(self: M, X: Any, y: Any = None) -> M:
-        """Adds rows to those already seen, by `fit`, `partial_fit` or the run that saved this object.
+        """Adds rows to those seen by `fit` or `partial_fit`, also before `save`.
 
-        What is costly and not needed to go on waits until something asks for it, so that many small blocks are cheap.
-        Args and Raises are those of `fit`; once rows were seen, X may have none.
+        Costly work that the next block does not need is postponed to the first use, so that many small blocks are
+        cheap. Args and Raises as for `fit`; after the first rows, X may be empty.
         """
         return self._take(X, getattr(self, "_learned", None), lambda state: state)
 
@@ -137,13 +137,13 @@ class Method(ABC):
         return self
 
     def _fitted(self) -> Learned:
-        """What was learned; NotFittedError before the first fit."""
+        """The fitted state; NotFittedError before the first fit."""
         if not self.__sklearn_is_fitted__():
             raise not_fitted(self)
         return self._learned
 
     def _state_and_rows(self, X: Any) -> tuple[Any, np.ndarray]:
-        """What was learned, and rows it can be applied to."""
+        """The fitted state, and X checked against it."""
         learned = self._fitted()
         return learned.state, as_matrix(X, type(self).__name__, columns=learned.d)
 
@@ -157,22 +157,22 @@ class Method(ABC):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows fitted on."""
+        """The number of rows fitted on."""
         return self._fitted().n
 
     def _facts(self) -> dict[str, Any]:
-        """The provenance that follows from the method itself, JSON-representable."""
+        """The provenance that the method itself defines, JSON-representable."""
         learned = self._fitted()
         params = {name: getattr(value, "item", lambda v=value: v)() for name, value in self.get_params().items()}
         return {"method": self.name, "params": params, "n": learned.n, "dimension": learned.d}
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and what else was given."""
+        """A new dict: model, pooling, method, parameters, rows, dimension, date, version, and the caller's facts."""
         return {"model": None, "pooling": None, **self._fitted().provenance, **self._facts()}
 
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
-        """Writes a safetensors file with a JSON header, from which `transform` and `partial_fit` go on.
+        """Writes a safetensors file with a JSON header; a loaded object continues with `transform` or `partial_fit`.
 
         `provenance` adds JSON-representable facts, such as model and pooling.
         """
@@ -185,7 +185,7 @@ class Method(ABC):
         """Reads a file written by `save` and checks its contents.
 
         Raises:
-          FormatError: Missing, damaged, of another method, or numbers that cannot be what this method learns.
+          FormatError: The file is missing, damaged or of another method, or its numbers are no valid state.
         """
         return cls.from_tensors(path, *io.load_tensors(path, kind=cls.name))
 
@@ -193,7 +193,7 @@ class Method(ABC):
     def from_tensors(
         cls: type[M], path: io.PathLike, tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]
     ) -> M:
-        """`load` of the file `path`, whose tensors and header were read."""
+        """`load` from the tensors and the header of the file `path`."""
         try:
             provenance = dict(header["provenance"])
             result = cls().set_params(**provenance["params"])
@@ -219,7 +219,7 @@ class Method(ABC):
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self: M, **params: Any) -> M:
-        """Changes constructor arguments; InputError for a name that the constructor does not have."""
+        """Changes constructor arguments; InputError for a name that is no argument of the constructor."""
         names = self._defaults()
         for name in params:
             check_name(f"parameter of {type(self).__name__}", name, names)
@@ -245,25 +245,25 @@ class Method(ABC):
 class VectorMethod(Method):
     """A method that maps vectors to vectors, which are then compared by cosine. A subclass adds `_apply`."""
 
-    _sklearn_output_config: Mapping[str, str] = {}  # the name under which scikit-learn's clones keep it
+    _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
     @abstractmethod
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
-        """Maps rows with the right number of columns; refuses rows that are not finite."""
+        """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""
 
     def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
-        """`transform` as an array, whatever `set_output` says."""
+        """`transform` as an array, independent of `set_output`."""
         return self._apply(*self._state_and_rows(X))
 
     def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
 
         Returns:
-          float32 for rows in float32 or of at most 16 bits, float64 for others, unless the class says otherwise; in a
-          data frame where `set_output`, or scikit-learn's `set_config(transform_output=...)`, asks for one.
+          float32 for rows in float32 or of at most 16 bits, else float64, unless the class documents otherwise. It is a
+          data frame if `set_output` or scikit-learn's `set_config(transform_output=...)` asks for one.
 
         Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it.
+          NonFiniteError: A row holds NaN or an infinity; the message names the row.
         """
         mapped, sklearn = self._mapped(X), sys.modules.get("sklearn")
         usual = sklearn.get_config()["transform_output"] if sklearn else "default"
@@ -283,14 +283,14 @@ class VectorMethod(Method):
         return self.fit(X).transform(X)
 
     def set_output(self: V, *, transform: str | None = None) -> V:
-        """Has `transform` give `"pandas"` or `"polars"` data frames, or arrays by `"default"`; None changes nothing."""
+        """Makes `transform` return `"pandas"` or `"polars"` frames, or arrays for `"default"`; None changes nothing."""
         if transform is not None:
             check_name("output of transform", transform, _OUTPUTS)
             self._sklearn_output_config = {"transform": transform}
         return self
 
     def get_feature_names_out(self, input_features: Any = None) -> Shaped[np.ndarray, " k"]:
-        """Names of the columns of `transform`: `whitening0` and so on. `input_features` are counted, and not used."""
+        """Names of the columns of `transform`, such as `whitening0`. Only the length of `input_features` is checked."""
         learned = self._fitted()
         if input_features is not None and len(input_features) != learned.d:
             raise InputError(f"input_features should have length equal to the {learned.d} columns of the input.")

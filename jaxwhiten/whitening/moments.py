@@ -1,4 +1,4 @@
-"""Mean and covariance of any number of rows in O(d²) memory: reduced block by block, merged exactly in float64."""
+"""Mean and covariance of any number of rows in O(d²) memory: summed block by block, merged exactly in float64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTER_ROWS, _CODED_ROWS = 64, 1 << 18
 
 
 def moments_of(block: BlockSums) -> Moments:
-    """Moves the sums of a block from its approximate centre to its mean."""
+    """The moments of one block: its sums, taken about an approximate centre, are moved to its mean."""
     rows, sums, centre, scale = block
     n = rows.stop - rows.start
     if not n:
@@ -29,10 +29,10 @@ def moments_of(block: BlockSums) -> Moments:
     with np.errstate(all="ignore"):
         shift = np.asarray(sums.total, np.float64) / (scale * n)
         product = np.asarray(sums.product)
-        M2 = np.add(product, product.T, dtype=np.float64)  # a device's product is not symmetric to the last bit
+        M2 = np.add(product, product.T, dtype=np.float64)  # the last bits of a device's product are not symmetric
         M2 *= 0.5 / scale**2
         _add_outer(M2, shift * np.sqrt(n), -1.0)
-        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares that vanished in float32
+        np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares may have underflowed in float32
         result = Moments(n, centre.astype(np.float64) + shift, M2)
     if not result._finite():
         raise InputError(
@@ -52,14 +52,14 @@ def _add_outer(matrix: np.ndarray, v: np.ndarray, sign: float) -> None:
 class Moments:
     """Count, mean and centred second moments of rows: a summary that merges exactly.
 
-    `Moments()` starts empty. `update` and `merge` change it in place and return it. Summaries of parts of a corpus,
-    made anywhere, merge to the summary of the whole, in any order.
+    `Moments()` starts empty. `update` and `merge` change it in place and return it. Moments of the parts of a corpus
+    merge to the moments of the whole corpus, in any order.
 
     Attributes:
-      n: Rows seen.
-      mean: float64 [d], their mean μ (empty while no row was seen).
+      n: Number of rows seen.
+      mean: float64 [d], the mean μ of the rows; empty before the first row.
       M2: float64 [d, d], Σ (x−μ)ᵀ(x−μ).
-      provenance: What `save` was told and `load` found.
+      provenance: The facts given to `save`; `load` restores them.
 
     References:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
@@ -77,12 +77,12 @@ class Moments:
         """Adds rows.
 
         Args:
-          block: [n, d] rows in float16, bfloat16, float32, float64 or integers; a memory map is read block by block.
-            Rows of 16 bits and float32 are reduced in float32, others in float64; codes are decoded, part by part. n
-            may be 0.
+          block: [n, d] rows in float16, bfloat16, float32, float64 or integers, or codes, which are decoded part by
+            part. A memory map is read block by block. Rows of 16 bits and float32 are summed in float32, others in
+            float64. n may be 0.
 
         Raises:
-          NonFiniteError: A row holds NaN or an infinity; the message names it and nothing was changed.
+          NonFiniteError: A row holds NaN or an infinity. The message names the row; nothing is changed.
         """
         if isinstance(block, CodedArray):
             for part in blocks(len(block), _CODED_ROWS):
@@ -100,7 +100,7 @@ class Moments:
         return self.merge(total)
 
     def merge(self, other: Moments) -> Moments:
-        """Adds the rows another summary stands for, of as many columns or none; `other` is left as it is."""
+        """Adds the rows that `other` summarises, which has as many columns or is empty; `other` is not changed."""
         if other.n == 0:
             return self
         self._check_dimension(len(other.mean))
@@ -114,7 +114,7 @@ class Moments:
         return self
 
     def covariance(self, ddof: int = 0) -> Float64[np.ndarray, "d d"]:
-        """M2 / (n − ddof), a new matrix; `ddof` is 0 for the paper's E[xᵀx] − μᵀμ, 1 for numpy's default."""
+        """M2 / (n − ddof), a new matrix. `ddof=0` is the paper's E[xᵀx] − μᵀμ, `ddof=1` is numpy's default."""
         if self.n <= ddof:
             raise InputError(f"A covariance with ddof={ddof} needs at least {ddof + 1} rows; {self.n} were seen.")
         return self.M2 / (self.n - ddof)
@@ -130,10 +130,10 @@ class Moments:
     def load(cls, path: io.PathLike) -> Moments:
         """Reads a file written by `save` and checks its contents.
 
-        Of a file that earlier versions wrote, third and fourth powers are left aside.
+        Files of earlier versions also hold third and fourth powers, which are ignored.
 
         Raises:
-          FormatError: Missing, damaged, of weighted rows, or numbers that cannot be moments.
+          FormatError: The file is missing or damaged, was made from weighted rows, or its numbers are no moments.
         """
         tensors, header = io.load_tensors(path, kind="moments")
         if "weights" in tensors:
@@ -155,7 +155,7 @@ class Moments:
         return bool(np.isfinite(self.mean).all() and np.isfinite(self.M2).all())
 
     def _check(self) -> None:
-        """ValueError where these numbers are impossible."""
+        """ValueError if these numbers are impossible as moments."""
         d = len(self.mean) if self.mean.ndim == 1 else -1
         if self.mean.dtype != np.float64 or self.M2.dtype != np.float64:
             raise ValueError("tensors are not float64")
@@ -173,10 +173,10 @@ class Moments:
 
 
 def merge_moments(moments: Moments) -> Moments:
-    """The moments of all processes' rows, in every process: float64 throughout, merged in the order of the processes.
+    """The moments of the rows of all processes, in every process: float64, merged in the order of the processes.
 
-    Collective: every process has to call it. Memory is that of two summaries, however many processes there are.
-    `moments`, empty where this process has no rows, are left as they are; the result is bit-equal in all processes.
+    Collective: every process has to call it. Memory is two summaries, however many processes there are. `moments` is
+    empty if this process has no rows, and is not changed. The result is bit-equal in all processes.
     """
     if jax.process_count() == 1:
         return Moments().merge(moments)

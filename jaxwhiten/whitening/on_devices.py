@@ -1,4 +1,4 @@
-"""Moments of rows that are on the devices already: they stay there, and the host fetches no more than their sums."""
+"""Moments of rows that are already on the devices: the rows stay there, the host fetches only their sums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEALT = PartitionSpec(None, _AXIS)  # of arrays [row of its device, device, ...
 
 
 class DeviceMoments:
-    """Sums of rows, batch by batch, about the mean of the first batch; the mesh has one axis, `data`."""
+    """Sums of rows, batch by batch, about the mean of the first batch. The mesh has one axis, `data`."""
 
     def __init__(self, mesh: Mesh):
         self._mesh = mesh
@@ -29,7 +29,7 @@ class DeviceMoments:
         self._n = 0
 
     def add(self, rows: Float[jax.Array, "rows devices ... d"], counts: Bool[np.ndarray, "rows devices ..."]) -> None:
-        """Starts to add rows, the second axis over the mesh, and returns at once; others than `counts` are finite."""
+        """Dispatches the sums of rows, second axis over the mesh; rows outside `counts` are ignored but finite."""
         counted = jax.device_put(counts.astype(np.float32), NamedSharding(self._mesh, _DEALT))
         if self._about is None:
             self._about = _centre_and_scale(rows, counted)
@@ -37,7 +37,7 @@ class DeviceMoments:
         self._n += int(counts.sum())
 
     def moments(self) -> Moments | None:
-        """The moments of all rows; None where their sums leave float32, and the rows have to be reduced on the host."""
+        """The moments of all rows, or None if their sums overflow float32: the host then has to sum the rows."""
         if self._total is None or self._about is None:
             return Moments()
         sums, (centre, scale) = jax.device_get((self._total, self._about))
@@ -47,7 +47,7 @@ class DeviceMoments:
 
 @jax.jit
 def _centre_and_scale(rows: jax.Array, counted: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The mean, and a power of two that keeps squares well within float32; 1 for rows of an ordinary size."""
+    """The mean, and a power of two that keeps squares within float32; it is 1 for rows of an ordinary size."""
     counts = counted[..., None] > 0
     axes = tuple(range(rows.ndim - 1))
     centre = jnp.sum(jnp.where(counts, rows, 0), axis=axes) / jnp.sum(counted)

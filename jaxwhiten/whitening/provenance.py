@@ -1,4 +1,4 @@
-"""Whether a whitening and vectors belong together: what each says of how the vectors were made."""
+"""Whether a whitening fits the vectors it is applied to: compares how both say that their vectors were made."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import Any
 
 from jaxwhiten.errors import MismatchError, spelled
 
-# What decides; a difference in the others is told.
+# A mismatch in `_DECISIVE` is an error; a mismatch in the other facts is reported.
 _DECISIVE = ("fingerprint", "pooling")
-_TOLD = ("model", "pooling", "max_length", "dtype", "engine")
+_REPORTED = ("model", "pooling", "max_length", "dtype", "engine")
 
 
 class ProvenanceWarning(UserWarning):
-    """A whitening whose vectors were made in a slightly different way."""
+    """A whitening was fitted on vectors that were made in a slightly different way."""
 
 
 def check_provenance(where: str, fitted: Mapping[str, Any], encoding: Mapping[str, Any]) -> None:
-    """Refuses a whitening that was fitted on vectors of another encoder or pooling, as far as it says so.
+    """Raises MismatchError if a whitening was fitted on vectors of another encoder or pooling, as far as it records it.
 
     Args:
-      where: What the whitening is called in messages, such as its file.
-      fitted: Its provenance.
+      where: Name of the whitening in messages, such as its file.
+      fitted: Provenance of the whitening.
       encoding: How the vectors to be whitened are made: model, fingerprint, pooling, max_length and dtype.
     """
-    either = [key for key in (*_DECISIVE, *_TOLD) if fitted.get(key) is not None and encoding.get(key) is not None]
-    different = [key for key in either if fitted[key] != encoding[key]]
-    told = [key for key in _TOLD if key in different]
-    theirs, ours = (", ".join(f"{key} {facts[key]}" for key in told) for facts in (fitted, encoding))
+    keys = (*_DECISIVE, *_REPORTED)
+    known = [key for key in keys if fitted.get(key) is not None and encoding.get(key) is not None]
+    different = [key for key in known if fitted[key] != encoding[key]]
+    named = [key for key in _REPORTED if key in different]
+    theirs, ours = (", ".join(f"{key} {facts[key]}" for key in named) for facts in (fitted, encoding))
     if any(key in different for key in _DECISIVE):
-        words = f"{theirs}; here they have {ours}" if told else "other weights or another head of the same name"
-        remedy = f", with {' and '.join(spelled(key, fitted[key]) for key in told)}" if told else ""
+        words = f"{theirs}; here they have {ours}" if named else "other weights or another head of the same name"
+        remedy = f", with {' and '.join(spelled(key, fitted[key]) for key in named)}" if named else ""
         raise MismatchError(
             f"{where} was fitted on vectors of {words}. Encode as it was fitted{remedy}, or fit another one."
         )

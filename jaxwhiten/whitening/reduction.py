@@ -1,7 +1,7 @@
-"""The sums over a block of rows that `Moments` are made of, computed on the devices or by the host's BLAS.
+"""The sums over a block of rows from which `Moments` are made, computed on the devices or by the host's BLAS.
 
-With y = (x − c) · scale about an approximate centre c, they are Σ yᵀy and Σ y. `jax.pmap` with `lax.psum` computes them
-over all local devices. XLA has no symmetric product: on a lone CPU BLAS `syrk` is twice as fast, with half the entries.
+With y = (x − c) · scale about an approximate centre c, the sums are Σ yᵀy and Σ y. `jax.pmap` with `lax.psum` computes
+them over all local devices. XLA has no symmetric product, so on a lone CPU BLAS `syrk` is twice as fast.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from jaxwhiten import arrays
 from jaxwhiten.lazy import jax, jnp, lax
 from jaxwhiten.runtime import blas, hardware
 
-# Of a block on the host, which copies only chunks of it. Two blocks of a file are resident while they are read, and an
-# interrupt waits for one. Larger blocks were measured to be no faster.
+# Bytes of a block on the host. Two blocks of a file are resident while it is read, and an interrupt waits for one
+# block. Larger blocks were measured to be no faster.
 _HOST_BLOCK_BYTES = 256 << 20
 _SAMPLE_ROWS = 512
-# A thread of the BLAS route copies a chunk of rows at a time, centred, a few of them while they are in its cache.
+# On the BLAS route, each thread copies and centres a chunk of rows, `_FILL_ROWS` at a time to stay in its cache.
 _CHUNK_BYTES = 32 << 20
 _CHUNKS_BYTES = 256 << 20
 _FILL_ROWS = 256
 _LEAST_CHUNK = 512
 _MATRICES_BYTES = 512 << 20
-# Platforms that compute in float64; elsewhere float64 rows are centred on the host and reduced in float32.
+# Platforms that compute in float64. Elsewhere the host centres float64 rows, and the device sums them in float32.
 _DOUBLE_PLATFORMS = ("cpu", "gpu", "cuda", "rocm")
 
 
 class Sums(NamedTuple):
-    """Sums over rows y = (x − centre) · scale. Device arrays that may still be computed, or NumPy's."""
+    """Sums over rows y = (x − centre) · scale, as NumPy arrays or device arrays that may still be computing."""
 
     product: Any  # [d, d], Σ yᵀy
     total: Any  # [d], Σ y
 
 
 class BlockSums(NamedTuple):
-    """The sums of one block of rows, and the centre and scale they were taken with."""
+    """The sums of one block of rows, with their centre and scale."""
 
     rows: slice
     sums: Sums
@@ -46,7 +46,7 @@ class BlockSums(NamedTuple):
     scale: float
 
     def usable(self) -> bool:
-        """Whether the sums are finite, and none can have vanished in float32."""
+        """Whether the sums are finite and too large to have underflowed in float32."""
         squares = float(np.trace(self.sums.product, dtype=np.float64))
         if not np.isfinite(self.sums.total).all() or not np.isfinite(squares):
             return False
@@ -55,9 +55,9 @@ class BlockSums(NamedTuple):
 
 
 def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSums]:
-    """The sums of X block by block, each block dispatched before the sums of the last one are fetched.
+    """The sums of X block by block; each block is dispatched before the sums of the last one are fetched.
 
-    The host's BLAS takes the place of a lone CPU device. Refuses rows that are not finite.
+    A lone CPU device is replaced by the host's BLAS. Raises NonFiniteError for rows that are not finite.
     """
     n, d = X.shape
     dtype = arrays.work_dtype(X.dtype)
@@ -77,14 +77,14 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
 
 def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
-    """The sums of rows whose squares leave the range of float32; NonFiniteError if the rows are not finite."""
+    """The sums of rows whose squares overflow or underflow float32; NonFiniteError if a row is not finite."""
     arrays.check_finite(block, rows.start)
     about = centre_and_scale(block, np.dtype(np.float64))
     return BlockSums(rows, sums_on_host(block, *about), *about)
 
 
 def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, float]:
-    """An approximate centre in the working dtype, and a power of two that keeps squares well within its range."""
+    """An approximate centre in the working dtype, and a power of two that keeps squares within its range."""
     sample = block[:: max(1, len(block) // _SAMPLE_ROWS)].astype(np.float64)
     with np.errstate(all="ignore"):
         centre = sample.mean(axis=0).astype(dtype)
@@ -94,9 +94,9 @@ def centre_and_scale(block: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, fl
 
 
 def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
-    """The sums in float64, of chunks computed in `centre`'s dtype by BLAS.
+    """The sums in float64 of chunks that BLAS computes in `centre`'s dtype.
 
-    Every core takes its own chunks; only matrices too wide to have one per core are left to BLAS's own threads.
+    Every core takes its own chunks. If a matrix per core would take too much memory, BLAS's own threads share one.
     """
     n, d = block.shape
     cores = hardware.cores()
@@ -112,7 +112,7 @@ def sums_on_host(block: np.ndarray, centre: np.ndarray, scale: float) -> Sums:
 
 
 def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> Sums:
-    """The sums of some chunks; the first has the most rows."""
+    """The sums of several chunks, the largest first."""
     d, dtype = len(centre), centre.dtype
     sums = Sums(np.zeros((d, d)), np.zeros(d))
     centred, product = np.empty((len(chunks[0]), d), dtype), np.empty((d, d), dtype)
@@ -131,7 +131,7 @@ def _sums_of(chunks: Sequence[np.ndarray], centre: np.ndarray, scale: float) -> 
 
 
 def row_sums(x: jax.Array, counts: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
-    """The sums of rows on one device; those whose count is 0 and not 1 are padding."""
+    """The sums of rows on one device; a count is 1 for a row and 0 for padding."""
     y = (x.astype(centre.dtype) - centre) * (scale * counts)[:, None]
     times = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
     return Sums(times(y.T, y), times(counts, y))
@@ -139,7 +139,7 @@ def row_sums(x: jax.Array, counts: jax.Array, centre: jax.Array, scale: jax.Arra
 
 @functools.cache
 def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
-    """The pmapped sums, compiled once per (rows per device, d, dtype)."""
+    """The pmapped sums, compiled once for each (rows per device, d, dtype)."""
 
     def sums(x: jax.Array, counts: jax.Array, centre: jax.Array, scale: jax.Array) -> Sums:
         return lax.psum(row_sums(x, counts, centre, scale), "rows")
@@ -150,11 +150,11 @@ def _device_sums(devices: tuple[jax.Device, ...]) -> Callable[..., Sums]:
 def sums_on_devices(
     block: np.ndarray, centre: np.ndarray, scale: float, devices: Sequence[jax.Device], full: int
 ) -> Sums:
-    """Starts the sums of one block on all devices and returns at once. Rows that do not divide are padded."""
+    """Dispatches the sums of one block on all devices. Rows are padded to a multiple of the devices, with count 0."""
     n, d = block.shape
     x = arrays.device_block(block)
     no_double = centre.dtype == np.float64 and devices[0].platform not in _DOUBLE_PLATFORMS
-    if no_double or scale > 2.0**90:  # so small that some rows lie where XLA flushes to zero
+    if no_double or scale > 2.0**90:  # rows so small that XLA would flush some to zero
         dtype = np.dtype(np.float32) if no_double else centre.dtype
         with np.errstate(all="ignore"):
             x = ((x - centre) * scale).astype(dtype)

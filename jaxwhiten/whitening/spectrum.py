@@ -1,4 +1,4 @@
-"""What mean and eigenvalues alone say about vectors and their whitening, and what k, β and γ to start from."""
+"""A summary of vectors and their whitening from mean and eigenvalues alone, and suggestions for k, β and γ."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from jaxwhiten.whitening.moments import Moments
 from jaxwhiten.whitening.whitening import Whitening
 
 _ROWS_PER_DIRECTION = 10
-_SHARE = 0.95  # of the variance that the suggested k holds at least
-# Vectors of encoders trained on cosines spread over more, over texts of one subject, too (docstrings: 0.21); those of
-# encoders that were only pre-trained over far less (0.05 at most).
+_SHARE = 0.95  # least share of the variance that the suggested k holds
+# Vectors of encoders that were trained for cosines have an IsoScore above this (0.21 even on docstrings, which are
+# texts of one subject); vectors of encoders that were only pre-trained have 0.05 at most.
 SPREAD_OUT = 0.1
-# Of the sentences that ship with the package, which are of many subjects, tuned encoders have 0.30 and more, layers of
-# theirs that were not tuned 0.15 at most.
+# On the sentences that ship with the package, which are of many subjects, tuned encoders have an IsoScore of 0.30 or
+# more; layers of these encoders that were not tuned have 0.15 at most.
 TUNED = 0.2
 _CONSTANT, _ENOUGH = 0.02, 4  # the third quartile of the variances over the first; rows per axis
 
 
 class Isotropy(TypedDict):
-    """How evenly vectors point into all directions, as far as mean and covariance tell it."""
+    """How evenly vectors point into all directions, estimated from mean and covariance."""
 
-    mean_cosine: float  # |μ|² / (|μ|² + tr Σ), that of two different rows if all rows have the same length
-    isoscore: float  # 1 where all directions have the same variance, 0 where one has all; NaN for one dimension
+    mean_cosine: float  # |μ|² / (|μ|² + tr Σ): the mean cosine of two different rows if all rows have the same length
+    isoscore: float  # 1 if all directions have equal variance, 0 if one has all of it; NaN for one dimension
 
 
 class Share(TypedDict):
-    """How much of the variance the first k directions hold."""
+    """The share of the variance that the first k directions hold."""
 
     k: int
     share: float
@@ -45,12 +45,12 @@ class Spectrum(TypedDict):
     rank: int
     condition: float  # the largest eigenvalue over the smallest one above the floor
     explained: list[Share]
-    before: Isotropy  # of the vectors
-    after: Isotropy  # of the vectors as this whitening maps them
+    before: Isotropy  # of the raw vectors
+    after: Isotropy  # of the whitened vectors
 
 
 class Suggestion(NamedTuple):
-    """Settings to start from, and why; `reasons` has one sentence per setting."""
+    """Settings to start from; `reasons` explains each setting in one sentence."""
 
     n_components: int
     beta: float
@@ -60,11 +60,11 @@ class Suggestion(NamedTuple):
 
 
 def spread(fitted: Moments | Whitening) -> float:
-    """The IsoScore of what was fitted, which tells kinds of encoders apart at `SPREAD_OUT`.
+    """The IsoScore of raw vectors; `SPREAD_OUT` separates tuned encoders from those that were only pre-trained.
 
-    The mean plays no part: a tuned encoder whose cosines are all high spreads as one whose cosines are not. Nor do the
-    settings of a whitening. What few rows take from the score is given back, see `isoscore_from_covariance`. NaN where
-    all rows are equal or have one dimension.
+    The mean does not matter: a tuned encoder whose cosines are all high scores like one whose cosines are low. The
+    settings of a whitening do not matter either. The bias of few rows is corrected, see `isoscore_from_covariance`. NaN
+    if all rows are equal or have one dimension.
     """
     if isinstance(fitted, Moments):
         sigma, n = fitted.covariance(), fitted.n
@@ -74,9 +74,10 @@ def spread(fitted: Moments | Whitening) -> float:
 
 
 def hardly_varies(fitted: Moments | Whitening) -> bool:
-    """Whether vectors are nearly constant along a quarter of the axes, as those of templated sentences are.
+    """Whether a quarter of the axes hold almost no variance, as for vectors of templated sentences.
 
-    Scaled up, such axes tell a query of other words from all documents alike. Few rows are never told so.
+    Scaling such axes up separates a query in other words from all documents. Always False for fewer than 4 rows per
+    axis.
     """
     if isinstance(fitted, Moments):
         values, n = np.linalg.eigvalsh(fitted.covariance())[::-1], fitted.n
@@ -95,17 +96,17 @@ def _isotropy(mean: np.ndarray, variances: np.ndarray) -> Isotropy:
 
 
 def doubling(dimension: int, least: int = 8) -> list[int]:
-    """Powers of two from `least` on, and the dimension itself."""
+    """The powers of two from `least` up to the dimension, and the dimension itself."""
     powers = [2**i for i in range(int(dimension).bit_length()) if least <= 2**i < dimension]
     return [*powers, dimension]
 
 
 def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
-    """Summarises a fitted whitening; no vectors are needed.
+    """Summarises a fitted whitening, without vectors.
 
     Args:
-      whitening: Fitted; its k, β and γ are those of `after`.
-      ks: The numbers of directions whose share of the variance is wanted; by default powers of two and all.
+      whitening: Fitted; `after` uses its k, β and γ.
+      ks: Numbers of directions for which to give the share of the variance; by default powers of two and d.
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
     d, rank, total = len(values), whitening.rank_, float(values.sum())

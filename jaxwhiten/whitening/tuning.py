@@ -1,4 +1,4 @@
-"""Choosing k, β and γ by a few scored pairs: the whole grid from one product with the eigenvectors."""
+"""Choosing k, β and γ with a few scored pairs: one product with the eigenvectors serves the whole grid."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jaxwhiten.whitening.whitening import Whitening
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 _BLOCK_ROWS = 8192
-_NOTHING = 0.005  # points; differences below are rounding
+_NOTHING = 0.005  # points; smaller differences are rounding
 
 
 class ScoredPairs(NamedTuple):
-    """Vectors of sentence pairs, not whitened, and how similar people found them."""
+    """Raw vectors of sentence pairs, and the similarity that people gave each pair."""
 
     first: Float[np.ndarray, "n d"]
     second: Float[np.ndarray, "n d"]
@@ -29,7 +29,7 @@ class ScoredPairs(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One setting and its score, Spearman in points; `held_out` is None without held-out pairs."""
+    """One setting and its score, Spearman × 100; `held_out` is None without held-out pairs."""
 
     n_components: int
     beta: float
@@ -39,20 +39,20 @@ class Setting(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """The score of the vectors as they are."""
+    """The score of the raw vectors."""
 
     score: float
     held_out: float | None = None
 
 
 class Tuning(NamedTuple):
-    """What `tune` found."""
+    """The result of `tune`."""
 
-    best: Setting  # by `score`; of equal ones that of the smallest k
-    own: Setting  # that of the whitening
+    best: Setting  # the highest `score`, at the smallest k of a tie
+    own: Setting  # the setting of the given whitening
     baseline: Baseline
     rows: tuple[Setting, ...]  # the whole grid
-    warnings: tuple[str, ...]  # one sentence each, where whitening does not help
+    warnings: tuple[str, ...]  # one sentence for each way in which whitening does not help
 
 
 def tune(
@@ -66,15 +66,15 @@ def tune(
 ) -> Tuning:
     """Scores every k, β and γ of a grid on scored pairs.
 
-    Rows are multiplied with the eigenvectors once. For each β and γ they are shifted and scaled, and the cosines of all
-    k come from running sums along the directions.
+    Rows are multiplied with the eigenvectors once. For each β and γ they are shifted and scaled; running sums along the
+    directions give the cosines of all k.
 
     Args:
-      whitening: Fitted; its shrinkage and floor are kept, its k, β and γ are one more setting.
-      pairs: What the best setting is chosen by.
-      held_out: Other pairs, scored too, but not chosen by.
-      ks: Numbers of directions; by default powers of two and all.
-      betas: Shares of the mean subtracted, 0 to 1.
+      whitening: Fitted. Its shrinkage and floor are kept; its k, β and γ are scored as one more setting.
+      pairs: The best setting is chosen on these pairs.
+      held_out: Other pairs, which are scored but do not take part in the choice.
+      ks: Numbers of directions; by default powers of two and d.
+      betas: Shares of the mean to subtract, 0 to 1.
       gammas: Powers of the scaling, 0 to 1.
 
     References:
@@ -102,7 +102,7 @@ def tune(
 
 
 def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> ScoredPairs:
-    """The pairs by their coordinates along the eigenvectors."""
+    """The coordinates of the pairs along the eigenvectors."""
     d, n = whitening.n_features_in_, len(pairs.gold)
     sides = [as_matrix(side, "tune", columns=d) for side in (pairs.first, pairs.second)]
     for side in sides:
@@ -141,7 +141,7 @@ def _prefix_cosines(
 
 
 def _warnings(best: Setting, own: Setting, baseline: Baseline) -> tuple[str, ...]:
-    """Where whitening does not help, in one sentence each."""
+    """One sentence for each way in which whitening does not help."""
     found = []
     if best.score < baseline.score + _NOTHING:
         found.append(f"No setting of the grid beats the vectors as they are ({baseline.score:.2f}): leave them.")

@@ -1,7 +1,7 @@
-"""Whitening of sentence vectors: x̃ = (x − βμ) U Λ^(−γ/2), the first k columns of it.
+"""Whitening of sentence vectors: x̃ = (x − βμ) U Λ^(−γ/2), cut to the first k columns.
 
-Rows are summed up as `Moments`; their covariance Σ = U Λ Uᵀ, with divisor n, is decomposed once, in float64 on the
-host; mean, axes and eigenvalues make the map. Every k, β, γ and shrinkage only rescales the columns of that map.
+Rows are summed as `Moments`. Their covariance Σ = U Λ Uᵀ, with divisor n, is decomposed once in float64 on the host.
+Another k, β, γ or shrinkage only rescales the columns of U.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, check_share, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
-# Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with so many, the variances of
-# fresh rows along the columns kept are within a third of those fitted. The second holds where the spectrum is flat.
+# Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with this many rows, the
+# variances of fresh rows along the kept columns are within a third of the fitted ones. The second limit is for flat
+# spectra.
 _ROWS_PER_COLUMN, _ROWS_PER_EFFECTIVE = 10, 5
-# Threads that come to a fit that is not decomposed yet wait for the first of them.
+# The first thread that needs a decomposition computes it; the others wait.
 _LOCK = threading.Lock()
 
 
 class WhiteningWarning(UserWarning):
-    """A whitening that was fitted, but on less data than it should have."""
+    """A whitening was fitted on too little data, or on data that it cannot scale well."""
 
 
 def _warn(message: str) -> None:
-    """Warns at the line that called this package: a fit warns by itself, a partial fit when it is first used."""
+    """Warns at the line that called this package. `fit` warns itself; after `partial_fit` the first use warns."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("jaxwhiten."):
         level, frame = level + 1, frame.f_back
@@ -44,7 +45,7 @@ def _warn(message: str) -> None:
 
 
 def _double_device() -> jax.Device | None:
-    """The device for float64 work: the host CPU, so that results do not depend on the accelerator; else the default."""
+    """The host CPU for float64 work, so that results do not depend on the accelerator; None is the default device."""
     try:
         return jax.local_devices(backend="cpu")[0]
     except RuntimeError:
@@ -53,12 +54,12 @@ def _double_device() -> jax.Device | None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decomposition:
-    """μ and Σ = U Λ Uᵀ of a fit. Never changed; estimators of one fit share the arrays."""
+    """μ and Σ = U Λ Uᵀ of a fit. It is never changed; estimators of one fit share the arrays."""
 
     mean: Float64[np.ndarray, " d"]
     vectors: Float64[np.ndarray, "d d"]  # eigenvectors as columns
     values: Float64[np.ndarray, " d"]  # descending
-    # Made of these, with the parameters they were made for, by whether they are inverse.
+    # The map and, under True, its inverse, each with the parameters it was made for.
     maps: dict[bool, tuple[Any, Affine]] = dataclasses.field(default_factory=dict, init=False)
 
     def __getstate__(self) -> dict[str, Any]:  # copies and scikit-learn's workers make their own device constants
@@ -76,47 +77,47 @@ class Decomposition:
         return cls(moments.mean.copy(), np.ascontiguousarray(vectors), values)
 
     def moments(self, n: int) -> Moments:
-        """The moments of the n rows this was made from."""
+        """The moments of the n rows from which this was made."""
         M2 = (self.vectors * (self.values * n)) @ self.vectors.T
         return Moments(n, self.mean.copy(), (M2 + M2.T) / 2)
 
     def oas(self, n: int) -> float:
-        """The shrinkage coefficient of the Oracle Approximating Shrinkage estimator, from covariance and n alone."""
+        """The shrinkage coefficient of the Oracle Approximating Shrinkage estimator, from the covariance and n."""
         d, squares, square = len(self.values), float(self.values @ self.values), float(self.values.sum()) ** 2
         distance = (n + 1 - 2 / d) * (squares - square / d)
         return min(((1 - 2 / d) * squares + square) / distance, 1.0) if distance > 0 else 1.0
 
     def effective_dimensions(self) -> np.ndarray:
-        """For every k, the first k directions and the others by their variance: Σ_j min(1, λ_j / λ_k).
+        """For every k, the effective number of directions at the scale of direction k: Σ_j min(1, λ_j / λ_k).
 
-        It is d where all variances are alike, and near k where those left out are small.
+        It is d if all variances are equal, and near k if the variances after k are small.
         """
         rest = self.values.sum() - np.cumsum(self.values)
         kept = np.arange(1, len(self.values) + 1)
         return kept + np.divide(rest, self.values, out=np.zeros_like(rest), where=self.values > 0)
 
     def shrunk(self, shrinkage: float) -> np.ndarray:
-        """Eigenvalues of (1 − a) Σ + a (trace Σ / d) I; its eigenvectors are those of Σ."""
+        """Eigenvalues of (1 − a) Σ + a (trace Σ / d) I, which has the eigenvectors of Σ."""
         return (1 - shrinkage) * self.values + shrinkage * self.values.mean()
 
     def rank(self, relative: float, n: int) -> int:
-        """Eigenvalues above the floor, at most n − 1."""
+        """The number of eigenvalues above the floor, at most n − 1."""
         return min(int((self.values > _floor(self.values, relative)).sum()), n - 1)
 
     def scales(self, gamma: float, shrinkage: float, relative: float) -> np.ndarray:
-        """Λ^(−γ/2) of the shrunk eigenvalues, those below the floor raised to it; ones if all are zero."""
+        """Λ^(−γ/2) of the shrunk eigenvalues, each raised to the floor if below it; ones if all are zero."""
         values = self.shrunk(shrinkage)
         floor = _floor(values, relative)
         return np.maximum(values, floor) ** (-gamma / 2) if floor > 0 else np.ones_like(values)
 
 
 def _floor(values: np.ndarray, relative: float) -> float:
-    """`relative` times the largest value, but no lower than what float64 resolves."""
+    """`relative` times the largest value, and at least the resolution of float64."""
     return max(relative, len(values) * np.finfo(np.float64).eps) * float(values[0])
 
 
 def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
-    """Warns where a whitening that keeps k columns was fitted on too few rows to scale them by their variances."""
+    """Warns if a whitening to k columns was fitted on too few rows to estimate their variances."""
     d, effective = len(decomposition.mean), decomposition.effective_dimensions()
     needed = np.maximum(_ROWS_PER_COLUMN * np.arange(1, d + 1), np.ceil(_ROWS_PER_EFFECTIVE * effective))
     if n >= needed[k - 1]:
@@ -134,20 +135,20 @@ def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
 
 @parameters
 class Whitening(VectorMethod):
-    """Whitening with two knobs, as a scikit-learn estimator.
+    """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
-    Directions whose eigenvalue lies below `eigenvalue_floor` times the largest are scaled as if it lay at that floor:
-    they stay small instead of being blown up, and nothing is ever divided by zero. `rank_` counts those above it.
-    Rows that are all equal map to zero. `transform` and `inverse_transform` may be called from several threads.
+    An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
+    variance stay small and nothing is divided by zero. `rank_` counts the eigenvalues above the floor. Rows that are
+    all equal map to zero. Several threads may call `transform` and `inverse_transform`.
 
     Args:
-      n_components: k, the columns kept; None for all.
+      n_components: k, the number of columns kept; None keeps all.
       beta: Share of the mean that is subtracted, 0 to 1.
-      gamma: Power of the scaling, 0 to 1. beta=1, gamma=1 is whitening, beta=1, gamma=0 is PCA, and beta=gamma=0 with
+      gamma: Power of the scaling, 0 to 1. beta=1, gamma=1 is whitening; beta=1, gamma=0 is PCA; beta=gamma=0 with
         all columns leaves every cosine unchanged.
-      shrinkage: None, `"oas"`, or a number a in [0, 1]: the covariance (1 − a) Σ + a (trace Σ / d) I.
-      eigenvalue_floor: Relative floor, 0 to 1. The default lies above what the float32 reduction leaves in null
-        directions. Values below d times the float64 precision are raised to it.
+      shrinkage: None, `"oas"`, or a number a in [0, 1]: the covariance becomes (1 − a) Σ + a (trace Σ / d) I.
+      eigenvalue_floor: Relative floor, 0 to 1. The default is above the rounding noise that sums in float32 leave in
+        null directions. A value below d times the float64 precision is raised to it.
 
     References:
       Su, Cao, Liu, Ou: Whitening Sentence Representations for Better Semantics and Faster Retrieval (2021), section 3.
@@ -163,7 +164,7 @@ class Whitening(VectorMethod):
     shrinkage: str | float | None = DEFAULTS["shrinkage"]
     eigenvalue_floor: float = DEFAULTS["eigenvalue_floor"]
 
-    # `fit`: rows → moments (`_learn`) → decomposition (`_complete`); what uses it asks for the map (`_map`), made once.
+    # `fit`: rows → moments (`_learn`) → decomposition (`_complete`). `_map` makes the map from it at the first use.
 
     def _learn(self, X: np.ndarray, state: Moments | Decomposition | None) -> Moments:
         before = state.moments(self.n_samples_seen_) if isinstance(state, Decomposition) else state or Moments()
@@ -186,7 +187,7 @@ class Whitening(VectorMethod):
 
     @property
     def _decomposition(self) -> Decomposition:
-        """What the map follows from; after `partial_fit` it waits until something needs it."""
+        """The decomposition; after `partial_fit` it is computed at the first use."""
         if isinstance(self._fitted().state, Moments):
             with _LOCK:
                 learned = self._learned
@@ -195,7 +196,7 @@ class Whitening(VectorMethod):
         return self._learned.state
 
     def _map(self, inverse: bool = False) -> Affine:
-        """The map for the present parameters, or its inverse; kept until they change."""
+        """The map for the current parameters, or its inverse; cached until they change."""
         decomposition = self._decomposition
         params = tuple(self.get_params().values())
         found = decomposition.maps.get(inverse)
@@ -215,11 +216,11 @@ class Whitening(VectorMethod):
 
     @classmethod
     def from_moments(cls, moments: Moments, *, provenance: Mapping[str, Any] | None = None, **params: Any) -> Whitening:
-        """A whitening from a summary, without the rows.
+        """Fits a whitening from moments, without the rows.
 
         Args:
-          moments: Of the rows; not kept and not changed.
-          provenance: Facts to be saved with it, such as model and pooling; added to those of the moments.
+          moments: The moments of the rows; not kept and not changed.
+          provenance: Facts to save with the whitening, such as model and pooling, added to the facts of the moments.
           **params: Arguments of the constructor.
         """
         result = cls().set_params(**params)
@@ -231,7 +232,7 @@ class Whitening(VectorMethod):
         return result
 
     def with_params(self, **changes: Any) -> Whitening:
-        """A whitening of the same fit with other parameters; the decomposition is shared, so that it costs nothing."""
+        """A whitening of the same fit with other parameters; both share the decomposition, so that it costs nothing."""
         decomposition = dataclasses.replace(self._decomposition)
         result = type(self)(**self.get_params()).set_params(**changes)
         result._check_params(self.n_features_in_)
@@ -240,7 +241,7 @@ class Whitening(VectorMethod):
         return result
 
     def with_mean(self, mean: Float[np.ndarray, " d"]) -> Whitening:
-        """A whitening with the axes and scales of this fit, about the mean of another corpus."""
+        """A whitening with the axes and scales of this fit, centred at the mean of another corpus."""
         d, mean = self.n_features_in_, np.array(mean, np.float64)
         if mean.shape != (d,) or not np.isfinite(mean).all():
             raise InputError(f"The mean must be {d} finite numbers, got an array of shape {mean.shape}.")
@@ -249,7 +250,7 @@ class Whitening(VectorMethod):
         return result
 
     def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
-        """Where other raw vectors lie in this fit: their mean, from this one's, and their variance along every axis."""
+        """Mean, relative to this fit's mean, and variance of other raw vectors along the axes of this fit."""
         if not moments.n or len(moments.mean) != self.n_features_in_:
             raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
         axes = self.components_
@@ -266,13 +267,13 @@ class Whitening(VectorMethod):
             )
 
     def inverse_transform(self, Z: Any) -> Float[np.ndarray, "n d"]:
-        """The rows that `transform` maps to Z [n, k]; with k < d those nearest to βμ."""
+        """The rows that `transform` maps to Z [n, k]; for k < d, of all such rows the ones nearest to βμ."""
         inverse = self._map(inverse=True)
         return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
-        """W and bias with transform(X) = X W + bias, computed in float64 and rounded once."""
+        """W and bias with transform(X) = X W + bias, computed in float64 and rounded to float32 once."""
         return self._map().kernel
 
     @property
@@ -297,13 +298,13 @@ class Whitening(VectorMethod):
 
     @property
     def scales_(self) -> Float64[np.ndarray, " k"]:
-        """Λ^(−γ/2) of the columns kept, of floored eigenvalues."""
+        """Λ^(−γ/2) for the kept columns, after the floor."""
         gamma, floor = float(self.gamma), float(self.eigenvalue_floor)
         return self._decomposition.scales(gamma, self.shrinkage_, floor)[: self.n_components]
 
     @property
     def rank_(self) -> int:
-        """Eigenvalues above the floor before shrinkage, at most n − 1."""
+        """The number of eigenvalues above the floor before shrinkage, at most n − 1."""
         return self._decomposition.rank(float(self.eigenvalue_floor), self.n_samples_seen_)
 
     def _facts(self) -> dict[str, Any]:
