@@ -1,7 +1,7 @@
 """kill -9 at random moments of encoding, fitting, building an index, adding to it and training; what is left is whole.
 
-`python -m tests.faults.kill 50` kills each operation 50 times and prints the findings (docs/evidence/reliability.md); names of
-operations behind it leave out the others.
+`python -m tests.faults.kill 50` kills each operation 50 times and prints the findings (docs/evidence/reliability.md);
+names of operations behind it leave out the others.
 After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
 """
