@@ -1,4 +1,4 @@
-"""What a run of a training program looks like: `report.html` beside its results."""
+"""The view of a run of a training program: `report.html` in the folder of its results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def write_training(
 ) -> Path:
     """Writes `report.html` into the folder of a finished run: scores, the course of the training, recipe, versions.
 
-    `scores` holds for each column, such as `"before"`, the scores by name; `recipe` is what decides the result.
+    `scores` has the scores by name for each column, such as `"before"`; `recipe` is everything that determines the
+    result.
     """
     from jaxwhiten.training.log import PLOT_FILE, read_metrics
 
