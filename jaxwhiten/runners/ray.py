@@ -1,4 +1,4 @@
-"""Ray: parts by actors, and Ray Data sets embedded and fitted.
+"""Ray: parts written by actors, and Ray Data sets embedded and fitted.
 
 import ray
 from jaxwhiten.runners.ray import embed, fit
@@ -22,15 +22,15 @@ from jaxwhiten.whitening import Moments
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
 
-_LOADING = ("pooling", "max_length", "dtype", "engine")  # what tells a worker how to load the encoder
+_LOADING = ("pooling", "max_length", "dtype", "engine")  # attributes with which a worker loads the encoder
 
 
 def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
-    """Parts written by actors, each with an encoder of its own; at most two chunks wait for each."""
+    """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
     ray = optional("ray", "ray", "Running on Ray")
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
-    # A worker that dies is started again, and its chunk written again under the same name.
+    # A worker that dies is restarted, and writes its chunk again under the same name.
     actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Worker)
     how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
     told = how, encoder.encoding(), str(parts.folder.absolute())
@@ -53,7 +53,7 @@ def _next(ray: Any, busy: dict[Any, Any], idle: list[Any]) -> dict[str, Any]:
 
 
 class _Worker:
-    """An encoder in a process of its own that writes parts."""
+    """Writes parts with an encoder in its own process."""
 
     def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
         self.encoder, self.parts = loaded(how, encoding), Parts(folder)
@@ -63,7 +63,7 @@ class _Worker:
 
 
 def loaded(how: dict[str, Any], encoding: dict[str, Any] | None = None) -> Encoder:
-    """The encoder of a worker; InputError where it is not the one that the driver has."""
+    """The encoder of a worker; InputError if it differs from the driver's."""
     from jaxwhiten.encoding import Encoder
 
     encoder = Encoder.from_pretrained(**how)
@@ -86,11 +86,12 @@ def embed(
     ray_options: dict[str, Any] | None = None,
     **how: Any,
 ) -> Any:
-    """Embeds a Ray Data set by actors, one encoder each.
+    """Embeds a Ray Data set by actors, with one encoder each.
 
-    `model` is what every worker can read, `ray_options` are of `map_batches`, such as `{"num_gpus": 1}` or
-    `{"resources": {"TPU": 1}}`, and `how` of `Encoder.from_pretrained`. Gives a lazy data set of `id` where there is an
-    `id_column`, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`: why a row has none, or null.
+    `model` is a name or folder that every worker can read. `ray_options` are passed to `map_batches`, such as
+    `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`, and `how` to `Encoder.from_pretrained`. Returns a lazy data set of
+    `id` if there is an `id_column`, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`: the reason
+    why a row has no vector, or null.
     """
     ray = optional("ray.data", "ray", "Running on Ray", "ray")
     return dataset.map_batches(
@@ -123,7 +124,7 @@ class _Embedder:
 
 
 def fit(dataset: Any, column: str = "vector") -> Moments:
-    """The moments of the vectors of a Ray Data set, such as `embed` gives; rows without a vector are left out."""
+    """The moments of the vectors of a Ray Data set, for instance from `embed`; rows without a vector are skipped."""
     data: Any = optional("ray.data.aggregate", "ray", "Running on Ray", "ray")
 
     class FitMoments(data.AggregateFnV2):
