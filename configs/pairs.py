@@ -4,7 +4,7 @@
 
 Multiple negatives (Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section
 4.4). The table has a head line; `--config.data.columns=question,answer` names its columns, a third one holds hard
-negatives. Hardware, time and score: those of docs/evidence/fine-tuning.md.
+negatives. Hardware, time and score: see docs/evidence/fine-tuning.md.
 """
 
 from configs import sbert_defaults

@@ -1,4 +1,4 @@
-"""Every setting of train.sbert with its default; the experiments beside this file change some of them."""
+"""Every setting of train.sbert with its default; the other experiments in this folder change some of them."""
 
 from ml_collections import ConfigDict, config_dict
 
