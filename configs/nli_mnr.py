@@ -1,4 +1,4 @@
-"""Multiple negatives ranking on NLI triplets: a premise, an entailed hypothesis, and a contradiction as the hard negative.
+"""Multiple negatives ranking on NLI triplets: a premise, an entailed hypothesis, a contradiction as hard negative.
 
     python -m train.sbert --config configs/nli_mnr.py
 

@@ -17,7 +17,7 @@ import jaxwhiten
 from jaxwhiten.datasets import load_mrpc, load_nli
 
 TASKS = ("MRPC", "SNLI")
-PENALTIES = (1e-3, 1e-2, 1e-1)  # of half the squared weights, beside the mean loss
+PENALTIES = (1e-3, 1e-2, 1e-1)  # factors of half the squared weights, added to the mean loss
 HELD_OUT = 5
 PROTOCOL = "logistic regression on |u − v| and u × v, both sides coded; MRPC trained on its train split, SNLI on dev"
 

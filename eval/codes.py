@@ -88,7 +88,7 @@ class Fit:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
-    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are held against it
+    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
@@ -167,7 +167,7 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bo
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
         for gamma in gammas or (SpectrumCode.usual_gamma(moments, tuned),):
-            with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
+            with Notes().of("", ""):  # few rows are expected: small k and γ are compared
                 fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma), tuned)
                 yield fit
                 if name == "outside":

@@ -28,7 +28,7 @@ from jaxwhiten.text import BulkTokenizer
 from train import common
 from train.common import check_run, mined, splits, train_rows
 
-# What labels the rows have, and an objective of train.sbert that takes such rows.
+# The kind of labels, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 
 
