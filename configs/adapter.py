@@ -1,16 +1,16 @@
-"""An adapter learns a domain: duplicate questions, which question was asked before.
+"""An adapter learns a domain: finding duplicates of a question.
 
     python -m train.sbert --config configs/adapter.py \\
       --config.data.file=DIR/pairs/quora_duplicates/quora_dup_sae.tsv.gz --config.output=runs/adapter-lora
 
 `--config.adapter.kind=linear` and `bottleneck` train on the frozen vectors; `--config.adapter.kind= ` with
 `--config.learning_rate=2e-4` is full fine-tuning. The share `data.held_out` of the questions is kept for the test, in
-the output's `held_out.tsv`: groups of duplicates that share no question with the others. `make adapters` does all that
-and searches.
+the output's `held_out.tsv`: groups of duplicates that share no question with the others. `make adapters` runs all of
+this and the searches.
 
-Seen on 2 CPU cores beside other work, seeds 0 to 2, one epoch (162 steps): MRR@10 among the questions held out 0.4498
-before; 0.7310 by full fine-tuning (1.4 to 2.6 minutes), 0.7280 by LoRA (1.8 to 2.6), 0.6819 by a matrix (5 to 15 s),
-0.4902 by a bottleneck (4 s). docs/evidence/fine-tuning.md has the intervals, and what whitening does before and after.
+Seen on 2 CPU cores shared with other work, seeds 0 to 2, one epoch (162 steps): MRR@10 among held-out questions
+0.4498 before; 0.7310 by full fine-tuning (1.4 to 2.6 minutes), 0.7280 by LoRA (1.8 to 2.6), 0.6819 by a matrix (5 to
+15 s), 0.4902 by a bottleneck (4 s). docs/evidence/fine-tuning.md has the intervals, and the effect of whitening.
 """
 
 from configs import sbert_defaults

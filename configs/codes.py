@@ -16,7 +16,7 @@ def get_config():
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
     config.outside = ""  # a file, folder or pattern of text, one passage per line, whose first sentences are fitted on
     config.outside_rows = 100_000  # sentences of it, at most
-    config.gamma = "auto"  # powers of the scaling; auto: 0.5, or 1 where the spectrum is that of an un-tuned encoder
+    config.gamma = "auto"  # powers of the scaling; auto: 0.5, or 1 if the spectrum suggests an un-tuned encoder
     # float16 of whitened, reduced (pca), cut (truncation) and randomly projected vectors; computed and trained codes.
     config.codes = "spectrum,pq,opq,rabitq,eden,sq4,sq8,int8,ubinary,whitening,pca,truncation,random-projection"
     config.bytes = "8,16,24,32,48,64,96,192"  # per vector

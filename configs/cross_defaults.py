@@ -1,6 +1,6 @@
-"""Every setting of train.cross with its default; the experiments beside this file change some of them.
+"""Every setting of train.cross with its default; the other experiments in this folder change some of them.
 
-Those that are not here are train.sbert's, and mean what they mean there (configs/sbert_defaults.py).
+All other settings are train.sbert's, with the same meaning (configs/sbert_defaults.py).
 """
 
 from configs import sbert_defaults

@@ -6,10 +6,10 @@ BERT over a sentence pair (Devlin et al. 2019, section 4.1), on the NLI rows of 
 a sentence with the rows it is tested on. `--config.labels=scores --config.data.name=STS-B --config.dev=STS-B
 --config.test="('STS-B',)"` makes it a regression on STS-B.
 
-Seen on 2 CPU cores beside other work, float32, seed 0: 25,877 rows, one epoch of 808 steps in 10 minutes. Accuracy on
-the 2,000 rows of cad_snli/all_combined_test: 33.2 with a new head, 63.0 after; 60.7 on the 1,000 dev rows that chose
-the checkpoint. The regression on STS-B, 158 steps in 11 minutes beside the tests: Spearman 77.4 on its test pairs (dev
-83.3), where the encoder it started from has 82.0 by the cosine of its vectors; one epoch does not reach it.
+Seen on 2 CPU cores shared with other work, float32, seed 0: 25,877 rows, one epoch of 808 steps in 10 minutes. Accuracy
+on the 2,000 rows of cad_snli/all_combined_test: 33.2 with a new head, 63.0 after; 60.7 on the 1,000 dev rows that
+chose the checkpoint. The regression on STS-B, 158 steps in 11 minutes while tests ran: Spearman 77.4 on its test pairs
+(dev 83.3), less than the 82.0 that the encoder it started from reaches by the cosine of its vectors.
 """
 
 from configs import cross_defaults

@@ -1,4 +1,4 @@
-"""The demo's search: an encoder that nobody tuned, over the docstrings of Python's standard library, raw and whitened.
+"""The demo's search: an un-tuned encoder over the docstrings of Python's standard library, raw and whitened.
 
 Command: `python -m eval.retrieval --config configs/demo_search.py` (`make demo` runs it). No data to fetch.
 Seen on 2 CPU cores, float32, Python 3.11: 3,544 documents and 3,560 queries, MRR@10 0.0144 raw, whitened

@@ -1,4 +1,4 @@
-"""The paper's table in miniature: an encoder that nobody tuned for similarity, raw and whitened.
+"""The paper's table in miniature: an encoder that was not tuned for similarity, raw and whitened.
 
 Command: `make miniature` runs it on `jaxwhiten-tiny`, then on the same encoder after `configs/nli_small.py`, and the
 three retrieval tables of each. Alone: `python -m eval.sts --config configs/miniature.py --config.data_dir=DIR`.

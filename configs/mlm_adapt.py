@@ -1,10 +1,10 @@
-"""Domain adaptation: masked language modelling of an encoder's own, continued on text of one's own.
+"""Domain adaptation: continues an encoder's masked language modelling on the user's text.
 
     python -m train.mlm --config configs/mlm_adapt.py --config.model=FOLDER --config.data=TEXT
 
 One epoch at a low rate (Gururangan et al. 2020, "Don't Stop Pretraining: Adapt Language Models to Domains and Tasks",
-section 3). The encoder keeps its vocabulary and dropout. A checkpoint with the head of its pre-training goes on with
-it; one without, such as a sentence encoder, gets a new one. Hardware, time and score: not run here.
+section 3). The encoder keeps its vocabulary and dropout. A checkpoint with the head of its pre-training keeps
+it; one without, such as a sentence encoder, gets a new head. Hardware, time and score: not run here.
 """
 
 from configs import mlm_defaults

@@ -1,4 +1,4 @@
-"""Every setting of train.mlm with its default; the experiments beside this file change some of them."""
+"""Every setting of train.mlm with its default; the other experiments in this folder change some of them."""
 
 from ml_collections import ConfigDict, config_dict
 
@@ -9,7 +9,7 @@ def get_config():
     config.skip_bad_rows = False  # leave lines out that are not UTF-8 text and count them, instead of stopping
     config.held_out = 0.01  # share of the passages that is not trained on
 
-    config.model = ""  # a folder or a hub id to go on from; "" starts from random weights
+    config.model = ""  # a folder or a hub id to continue from; "" starts from random weights
     config.sizes = ConfigDict()  # of an encoder with random weights
     config.sizes.model_type = "bert"  # family of the encoder
     config.sizes.num_layers = 4  # layers

@@ -1,4 +1,4 @@
-"""Multiple negatives ranking on NLI triplets: a premise, what it entails, what contradicts it as a hard negative.
+"""Multiple negatives ranking on NLI triplets: a premise, an entailed hypothesis, a contradiction as hard negative.
 
     python -m train.sbert --config configs/nli_mnr.py
 

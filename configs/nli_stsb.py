@@ -1,4 +1,4 @@
-"""NLI first, then STS-B from the model that leaves (Reimers and Gurevych 2019, section 4.2).
+"""NLI first, then STS-B from the resulting model (Reimers and Gurevych 2019, section 4.2).
 
     python -m train.sbert --config configs/nli_stsb.py
 

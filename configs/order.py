@@ -1,4 +1,4 @@
-"""Where an encoder's layers know more than words: word order, pairs with few words in common, contradictions.
+"""Tasks on which layers of an encoder beat words alone: word order, pairs with few words in common, contradictions.
 
 Command: `python -m eval.sts --config configs/order.py --config.data_dir=DIR`. The tasks are made from the STS tasks and
 the NLI rows (`eval/probes.py`). Spearman × 100; `swapped` and `contradiction` have two grades, same or other meaning.

@@ -2,7 +2,7 @@
 
 Command: `python -m eval.sts --config configs/poolings.py --config.data_dir=DIR`. Another encoder:
 `--config.model=NAME`; ditto's layer and head are the encoder's own (`ditto:0+9` for bert-base, by the paper).
-Seen on 2 CPU cores beside other work: 648 seconds; that run was not kept.
+Seen on 2 CPU cores shared with other work: 648 seconds; that run was not kept.
 """
 
 from configs import sts

@@ -26,14 +26,14 @@ def get_config():
     config.backends = "faiss-ivf,jax"  # also faiss-flat, faiss-hnsw, faiss-gpu-flat, faiss-gpu-ivf
     config.nlist = 1024  # inverted lists; lowered with a note where the documents are too few
     config.nprobe = 5  # inverted lists visited per query
-    config.exact_queries = 10_000  # searched exactly as well, to tell an index's recall; 0 for all
+    config.exact_queries = 10_000  # searched exactly as well, for an index's recall; 0 for all
     config.single_queries = 200  # searched one by one, for the median and the 99th percentile
     config.bootstrap = 10_000  # resamples of the bootstrap intervals of the MRR; 0 for none
     config.examples = ()  # queries shown with their first results when the run ends
     config.rerank = ""  # folder of a cross-encoder that re-ranks the first results; empty for none
     config.rerank_depth = 100  # results that it re-ranks
     config.rerank_queries = 1000  # queries with gold whose results it re-ranks; 0 for all
-    # Controls beside the encoder, fitted as the whitenings are: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
+    # Controls without the encoder, fitted like the whitenings: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
     # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
     config.baselines = ""
     config.max_length = 64  # tokens, special tokens counted

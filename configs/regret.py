@@ -1,4 +1,4 @@
-"""What each γ of a spectrum code costs on one search, to hold rules for γ against the best one.
+"""The loss of each γ of a spectrum code on one search, to compare rules for γ with the best γ.
 
 Command: `python -m eval.codes --config configs/regret.py --config.model=NAME --config.dataset=NAME`; `make regret` runs
 encoders × corpora. The table is in docs/evidence/gamma.md.

@@ -1,4 +1,4 @@
-"""Every setting of train.sbert with its default; the experiments beside this file change some of them."""
+"""Every setting of train.sbert with its default; the other experiments in this folder change some of them."""
 
 from ml_collections import ConfigDict, config_dict
 
@@ -30,7 +30,7 @@ def get_config():
     config.data.columns = ()  # its columns of sentences, in the order the objective takes them
     config.data.split_sentences = False  # of a text file (.txt, .txt.gz, a folder of them), read without columns
     config.data.label = ""  # its column of classes or scores
-    config.data.classes = ()  # the classes as they are written in the file
+    config.data.classes = ()  # the classes as written in the file
     config.data.score_range = (0.0, 5.0)  # the scores that become 0 and 1
     config.data.skip_bad_rows = False  # leave bad rows out and count them, instead of stopping
     config.data.held_out = 0.0  # share of pairs kept for a test, in held_out.tsv; no sentence is on both sides
@@ -57,7 +57,7 @@ def get_config():
     config.evaluate_every = 1000  # steps
     config.save_every = 0  # steps between further checkpoints
     config.log_every = 10  # steps between lines of the log
-    config.keep = 1  # latest checkpoints, beside the best
+    config.keep = 1  # latest checkpoints, besides the best
     config.progress = config_dict.placeholder(bool)  # None: a bar on a terminal
     config.output = "runs/sbert"  # folder of checkpoints, logs, results and the model
     return config

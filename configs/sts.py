@@ -22,7 +22,7 @@ def get_config():
     config.whitening = "none,target,nli"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
     config.update(KNOBS)  # beta, gamma and others of the fit: one value or several of each
-    # Methods beside whitening, by their names in jaxwhiten.methods, fitted as target is; empty for none.
+    # Methods other than whitening, by their names in jaxwhiten.methods, fitted like target; empty for none.
     config.methods = ""
     # Whether the geometry of the vectors (IsoScore, uniformity, hubness and others) is measured as well.
     config.geometry = False
@@ -31,7 +31,7 @@ def get_config():
     # Or sts_sample, the pairs that ship with the package.
     config.tasks = "STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R"
     config.aggregate = "wmean"  # shown in the table; or mean, all: all three are stored
-    # Controls beside the encoder, fitted as the whitenings are: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
+    # Controls without the encoder, fitted like the whitenings: tfidf, tfidf-pieces (of the encoder's tokens), bm25,
     # layer0 (the pooling layers:0), centred (the mean taken out, nothing scaled); empty for none.
     config.baselines = ""
     config.max_length = 64  # tokens, special tokens counted

@@ -2,8 +2,8 @@
 
     JAXWHITEN_DATA_DIR=... python -m train.sbert --config configs/stsb.py
 
-Seen on 2 CPU cores, float32, seed 0: 1,436 steps in 21.5 minutes, part of them beside other work (28 rows/s in the
-median); dev 86.72 before, 89.50 at its best (step 720); test 82.03 before, 85.45 after (Spearman × 100, all pairs).
+Seen on 2 CPU cores, float32, seed 0: 1,436 steps in 21.5 minutes, partly shared with other work (median 28
+rows/s); dev 86.72 before, 89.50 at its best (step 720); test 82.03 before, 85.45 after (Spearman × 100, all pairs).
 """
 
 from configs import sbert_defaults

@@ -1,9 +1,9 @@
-"""Five objectives without labels on an encoder that nobody tuned.
+"""Five objectives without labels on an encoder that was not tuned.
 
     make unsupervised   # all five with three seeds, scored on the seven tasks
     python -m train.sbert --config configs/unsupervised.py:tsdae   # one, once its sentences are there
 
-12,800 sentences of Wikipedia once, which `make unsupervised` writes; the learning rate is that of no paper, but the
+12,800 sentences of Wikipedia once, which `make unsupervised` writes; the learning rate is from no paper, but the
 same for all. STS-B dev chooses the checkpoint and nothing else. Three positives and batch 128 are WhitenedCSE's own
 setting; TSDAE's decoder has one layer here, in the paper as many as the encoder. The whitening of `simcse_whitened` is
 held within a run: `make unsupervised` makes three runs, each from the model of the one before, which take together the

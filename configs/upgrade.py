@@ -17,7 +17,7 @@ def get_config():
     config.dataset = "pydocs"  # or mrpc, quora, a file, or one of eval/searches.py
     config.queries = 2000  # of those with gold, spread evenly; 0 for all
     config.kinds = "ridge,procrustes,cca"  # of maps; isotrieve-ridge too, where it is installed
-    config.fuse = "cca"  # the map whose scores are added to those of the old encoder
+    config.fuse = "cca"  # the map whose scores are added to the old encoder's
     config.pairs = "500,2000,5000"  # documents under both encoders that a map is fitted on
     config.candidates = "30,100"  # of the old index that are embedded on read
     config.max_length = 64  # tokens, special tokens counted

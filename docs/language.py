@@ -1,4 +1,4 @@
-"""Holds README, documents and docstrings to the list of CONTRIBUTING.md, and guides to their length.
+"""Checks README, documents, docstrings and comments against the list of CONTRIBUTING.md, and guides for their length.
 
     python docs/language.py           # what `make lint` runs
     python docs/language.py --count   # words per page
@@ -7,18 +7,22 @@ A word holds a letter or a digit; code blocks and comments of Markdown are not c
 """
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE, README, ALL = 600, 850, 26_000  # words
+CODE_FOLDERS = ("jaxwhiten", "train", "eval", "configs")
+_CODE = re.compile(r"`[^`\n]*`")
 _HIDDEN = re.compile(r"^```.*?^```|<!--.*?-->", re.DOTALL | re.MULTILINE)
 
 
 def avoided() -> list[tuple[re.Pattern[str], str]]:
-    """The turns that CONTRIBUTING.md lists as `pattern`: advice, in the order of that list."""
+    """The patterns of CONTRIBUTING.md to avoid, each with its advice, in the order of the list."""
     section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## English")[2]
     found = re.findall(r"^- `([^`]+)`: (.*(?:\n  .*)*)", section, re.MULTILINE)
     return [(re.compile(pattern, re.MULTILINE), " ".join(advice.split())) for pattern, advice in found]
@@ -29,20 +33,19 @@ def prose(path: Path) -> str:
     text = _HIDDEN.sub(lambda match: "\n" * match[0].count("\n"), path.read_text(encoding="utf-8"))
     if path.name == "CONTRIBUTING.md":
         text = text.partition("## English")[0]
-    return re.sub(r"^\|.*|`[^`\n]*`", "", text, flags=re.MULTILINE)
+    return _CODE.sub("", re.sub(r"^\|.*", "", text, flags=re.MULTILINE))
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
-    """Docstrings of a module, each with the line it begins on."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                yield first.lineno, re.sub(r"`[^`\n]*`", "", first.value.value)
+    """The docstrings and comments of a module, each with the line that it begins on."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(found))):  # of modules, classes, functions and attributes
+                yield node.lineno, _CODE.sub("", found)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _CODE.sub("", token.string.lstrip("# "))
 
 
 def words(path: Path) -> int:
@@ -55,11 +58,10 @@ def pages() -> list[Path]:
 
 
 def faults() -> Iterator[str]:
-    """Every turn that is avoided, with its place, and every page that is too long."""
+    """Every match of a pattern to avoid, with its place, and every page that is too long."""
     texts = [(path, 1, prose(path)) for path in [*pages(), ROOT / "CONTRIBUTING.md"]]
-    texts += [
-        (path, line, text) for path in sorted((ROOT / "jaxwhiten").rglob("*.py")) for line, text in docstrings(path)
-    ]
+    modules = [path for folder in CODE_FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    texts += [(path, line, text) for path in modules for line, text in docstrings(path)]
     for path, start, text in texts:
         for pattern, advice in avoided():
             for match in pattern.finditer(text):

@@ -17,14 +17,14 @@ import jaxwhiten
 from jaxwhiten.datasets import load_mrpc, load_nli
 
 TASKS = ("MRPC", "SNLI")
-PENALTIES = (1e-3, 1e-2, 1e-1)  # of half the squared weights, beside the mean loss
+PENALTIES = (1e-3, 1e-2, 1e-1)  # factors of half the squared weights, added to the mean loss
 HELD_OUT = 5
 PROTOCOL = "logistic regression on |u − v| and u × v, both sides coded; MRPC trained on its train split, SNLI on dev"
 
 
 @dataclass(frozen=True)
 class PairTask:
-    """Pairs as rows of an array of unique sentences, with their classes; the first `train` of them are trained on."""
+    """Pairs as rows of an array of unique sentences, with their classes; the first `train` pairs are for training."""
 
     name: str
     left: np.ndarray
@@ -55,7 +55,7 @@ def load_tasks(names: Sequence[str], data_dir: str | None) -> tuple[list[str], t
 
 
 def correct(x: np.ndarray, task: PairTask) -> np.ndarray:
-    """Whether the class of each test pair is found, 0 or 1, from vectors of the unique sentences."""
+    """Whether each test pair gets the right class, 0 or 1, from vectors of the unique sentences."""
     u, v = (jaxwhiten.normalize(x[side]).astype(np.float64) for side in (task.left, task.right))
     features = np.concatenate([np.abs(u - v), u * v], axis=1)
     n = task.train
@@ -73,7 +73,7 @@ def correct(x: np.ndarray, task: PairTask) -> np.ndarray:
 
 
 def fit(x: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
-    """Weights [d + 1, classes] of a multinomial logistic regression, the last row the intercepts."""
+    """Weights [d + 1, classes] of a multinomial logistic regression; the last row holds the intercepts."""
     n, d = x.shape
     classes = int(label.max()) + 1
     hot = np.eye(classes)[label]
@@ -90,5 +90,5 @@ def fit(x: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
 
 
 def predict(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The likeliest class of each row."""
+    """The most likely class of each row."""
     return (x @ weights[:-1] + weights[-1]).argmax(axis=1)

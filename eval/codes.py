@@ -1,11 +1,11 @@
-"""Quality of search against bytes per vector: every code of the documents, beside float32 and beside each other.
+"""Quality of search against bytes per vector: every code of the documents, compared with float32 and each other.
 
 `python -m eval.codes [--config configs/codes.py] [--config.key=value ...]`
 
-Queries stay float32, documents are coded; a code at the end of the model is left out. Statistics are fitted on the
-documents and, where `outside` names text, on sentences of that, the documents never seen; for the spectrum code also
-with no more of the documents than their mean.
-With `classify` pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
+Queries stay float32 and documents are coded; a code at the end of the model is ignored. Codes are fitted on the
+documents and, if `outside` names text, on sentences of that text, without seeing the documents. The spectrum code is
+also fitted on the other text with only the mean of the documents.
+With `classify`, pairs of decoded vectors are classified, too. Writes `results.json`, `run.json`, `results.md`,
 `report.html` and a plot to the folder `out`.
 """
 
@@ -68,7 +68,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a code scored: reciprocal ranks of queries, and by task cosines of STS pairs and classes found (0 or 1)."""
+    """The scores of a code: reciprocal ranks of queries; by task cosines of STS pairs, and correct classes (0 or 1)."""
 
     ranks: np.ndarray
     cosines: Mapping[str, np.ndarray]
@@ -77,7 +77,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Fit:
-    """What codes are fitted on: its name, its whitening with the γ that is used, and rows for those that need them."""
+    """The data of a fit: its name, its whitening with the γ in use, and rows for codes that need rows."""
 
     name: str
     rows: np.ndarray
@@ -88,7 +88,7 @@ class Fit:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     names = choices("codes", config.codes, (*CODES, *TRAINED, *FLOATS))
-    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are held against it
+    names = tuple(sorted(names, key=lambda name: name != "spectrum"))  # the others are compared with it
     sizes = sorted(integers("bytes", config.bytes))
     rotated = sorted(set(sizes) & set(integers("opq_bytes", config.opq_bytes)))
     gammas = () if config.gamma == "auto" else fractions("gamma", config.gamma)
@@ -144,7 +144,7 @@ def encode(
     tasks: tuple[str, ...],
     classify: tuple[str, ...],
 ) -> Searched:
-    """All vectors; of the queries those with gold, as many as the config says."""
+    """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
     _, asked, gold = measure.asked(data, config.queries)
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
@@ -157,17 +157,17 @@ def encode(
 
 
 def first_sentences(where: str, rows: int) -> list[str]:
-    """The first sentence of each of so many passages, or of as many as there are."""
+    """The first sentence of each passage, for `rows` passages or all there are."""
     passages = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
     return [passage.partition(". ")[0] for passage in itertools.islice(passages, rows)]
 
 
 def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bool) -> Iterator[Fit]:
-    """What is fitted on each set of rows, with every γ given, or the one that the kind of encoder asks for."""
+    """The fits on each set of rows, with every given γ or the default γ for the kind of encoder."""
     for name, rows in fitted_on.items():
         moments = Moments().update(rows)
         for gamma in gammas or (SpectrumCode.usual_gamma(moments, tuned),):
-            with Notes().of("", ""):  # few rows are no news here: small k and γ are what is compared
+            with Notes().of("", ""):  # few rows are expected: small k and γ are compared
                 fit = Fit(name, rows, Whitening.from_moments(moments, gamma=gamma), tuned)
                 yield fit
                 if name == "outside":
@@ -176,7 +176,7 @@ def fits(fitted_on: Mapping[str, np.ndarray], gammas: Sequence[float], tuned: bo
 
 
 def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first: bool) -> Iterator[tuple[str, int]]:
-    """Every code at every size, OPQ at its own; the raw vectors once, the codes of one size at that."""
+    """Every code at every size, OPQ at its own sizes, and the raw vectors once; codes of one size at that size."""
     if first:
         yield RAW, 0
     for name in names:
@@ -187,9 +187,9 @@ def settings(names: tuple[str, ...], sizes: list[int], rotated: list[int], first
 def measured(
     name: str, size: int, fit: Fit, searched: Searched, encoder: Encoder, config: ConfigDict, known: set
 ) -> tuple[dict[str, Any], Scored] | None:
-    """A row's fields, and what each query and each pair scored; None where there is no such code of that size.
+    """A row's fields, and the scores of each query and each pair; None if there is no such code of that size.
 
-    `known` has the codes that were measured: of RaBitQ, for one, several sizes come to the same bytes.
+    `known` has the codes already measured, because several sizes of RaBitQ, for instance, give the same bytes.
     """
     started = time.perf_counter()
     try:
@@ -243,7 +243,7 @@ def measured(
 
 
 def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | Comparator, np.ndarray, int]:
-    """The documents in an index that is exact but for their code, the queries for it, and the bytes per document."""
+    """An exact index of the coded documents, the queries for it, and the bytes per document."""
     documents, queries = searched.documents, searched.queries
     if name in (RAW, *FLOATS):
         change = reduction(name, size // 2, fit)
@@ -282,7 +282,7 @@ def computed(name: str, size: int, fit: Fit) -> Code:
 
 
 def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
-    """A code that FAISS trains on the rows of the fit, behind their whitening, with the documents in it."""
+    """A code that FAISS trains on the rows of the fit, after their whitening, with the documents in it."""
     own = np.arange(len(documents))
     rows = own if fit.rows is documents else len(documents) + np.arange(len(fit.rows))
     index = build_index(fit.rows, "faiss-flat", whitening=fit.whitening, codes=name, bytes=size, ids=rows)
@@ -293,7 +293,7 @@ def trained(name: str, size: int, fit: Fit, documents: np.ndarray) -> Index:
 
 
 def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
-    """The first results in the order of their float16 vectors."""
+    """The first results, reordered by their float16 vectors."""
     queries = jaxwhiten.normalize(searched.queries)
     scores = np.stack(
         [searched.copies[found].astype(np.float32) @ query for found, query in zip(ids, queries, strict=True)]
@@ -302,7 +302,7 @@ def rescored(ids: np.ndarray, searched: Searched) -> np.ndarray:
 
 
 def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarray:
-    """What is left of vectors where no side of a comparison stays float32."""
+    """The vectors as a comparison sees them if neither side stays float32."""
     if name in (RAW, *FLOATS):
         return reduction(name, size // 2, fit)(vectors)
     code = computed(name, size, fit)
@@ -310,7 +310,7 @@ def both_sides(name: str, size: int, fit: Fit, vectors: np.ndarray) -> np.ndarra
 
 
 def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """What queries score by the spectrum code of so many bytes, or of the next more; None where there is none."""
+    """Scores of queries by the spectrum code with as many bytes, or the next more; None if there is no such code."""
     enough = [held for held in of_spectrum if held >= size]
     return of_spectrum[min(enough)] if enough else None
 
@@ -318,7 +318,7 @@ def at_equal_bytes(size: int, of_spectrum: Mapping[int, np.ndarray]) -> np.ndarr
 def intervals(
     scored: Scored, raw: Scored, spectrum: np.ndarray | None, tasks: Sequence[TaskIndex], config: ConfigDict
 ) -> dict[str, Any]:
-    """The differences to float32 and to a spectrum code, paired, and the accuracies, with intervals, all in points."""
+    """Paired differences to float32 and to a spectrum code, and accuracies, with intervals, all × 100."""
 
     def points(values: np.ndarray) -> results.Estimate:
         return estimate(100 * values, config.bootstrap, config.seed)
@@ -344,7 +344,7 @@ def make_header(
     outside: int,
     isoscore: float,
 ) -> results.CodesHeader:
-    """What `run.json` says about the rows; `outside` is how many sentences of other text there were."""
+    """The header in `run.json`; `outside` is the number of sentences of other text."""
     data, queries = searched.data, len(searched.queries)
     return results.CodesHeader(
         isoscore=isoscore,

@@ -1,4 +1,4 @@
-"""What both evaluations share: settings, encoder, the header of a run, and warnings as notes."""
+"""Shared parts of the evaluations: settings, encoder, the header of a run, and warnings as notes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PACKAGES = ("jax", "flax", "numpy", "scipy", "tokenizers")
 
 @dataclass(frozen=True)
 class Settings:
-    """What both programs take from a config."""
+    """The settings that both programs take from a config."""
 
     poolings: tuple[str, ...]  # for `expand_poolings`
     whitenings: tuple[str, ...]
@@ -101,7 +101,7 @@ def load_encoder(config: ConfigDict, pooling: str) -> Encoder:
 
 
 class Notes:
-    """Warnings of fits as notes of a run: each text once, with the fits and poolings it is about."""
+    """Collects warnings of fits as notes of a run: each text once, with the fits and poolings it concerns."""
 
     def __init__(self) -> None:
         self._places: dict[str, dict[str, dict[str, None]]] = {}  # text, pooling, fits
@@ -132,13 +132,13 @@ class Notes:
 
 
 def say(text: str) -> None:
-    """A line on stderr, from the process that writes."""
+    """Prints a line on stderr in the process that writes."""
     if distributed.is_writer():
         print(text, file=sys.stderr, flush=True)
 
 
 def python() -> str:
-    """Python as it is typed from this folder."""
+    """The Python command to type in this folder."""
     found = Path(sys.executable)
     return str(found.relative_to(Path.cwd())) if found.is_relative_to(Path.cwd()) else "python"
 
@@ -170,14 +170,14 @@ def header_fields(config: ConfigDict, encoder: Encoder, encoding: results.Encodi
 
 
 def finish(run: Run[Any, Any], out: Path, started: float, **changes: Any) -> Run[Any, Any]:
-    """The run with a complete header, as it is saved."""
+    """The run with a complete header, ready to be saved."""
     run = run.with_header(complete=True, seconds=time.perf_counter() - started, machine=machine(), **changes)
     run.save(out)
     return run
 
 
 def machine() -> results.Machine:
-    """Cores, devices and system, and the most memory this process has held so far."""
+    """Cores, devices and system, and the peak memory of this process so far."""
     devices = jax.local_devices()
     return results.Machine(
         cores=hardware.cores(),
@@ -190,7 +190,7 @@ def machine() -> results.Machine:
 
 
 def versions() -> dict[str, str]:
-    """Versions of this project, Python and the packages that bear on the numbers."""
+    """Versions of this project, Python and the packages that affect the numbers."""
     optional = [name for name in ("faiss-cpu", "faiss-gpu", "openvino") if any(metadata.distributions(name=name))]
     found = {name: metadata.version(name) for name in (*_PACKAGES, *optional)}
     return {"jaxwhiten": jaxwhiten.__version__, "python": platform.python_version(), **found}

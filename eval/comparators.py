@@ -1,6 +1,6 @@
-"""Codes that FAISS trains, to compare with those of an index: `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
+"""Codes that FAISS trains, for comparison with the codes of an index: `opq`, `rabitq`, `eden`, `sq4` and `sq8`.
 
-They are searched as the codes of an index are: behind the whitening, by the distance to what they stand for.
+They are searched like the codes of an index: after the whitening, by the distance to the decoded vectors.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _SEED = 1234
 
 
 def factory(name: str, size: int, k: int) -> tuple[str, int, int]:
-    """What `faiss.index_factory` calls a code of whitened vectors of k columns.
+    """The description for `faiss.index_factory` of a code of whitened vectors of k columns.
 
     Args:
       name: One of `COMPARATORS`.
-      size: Bytes per vector, at most.
+      size: Maximum bytes per vector.
       k: Columns.
 
     Returns:
-      The string, the columns that are coded (more than k: padded with zeros), and the bytes per vector.
+      The description, the number of coded columns (if more than k, padded with zeros), and the bytes per vector.
 
     Raises:
-      InputError: It cannot be had in so many bytes.
+      InputError: The code does not fit into `size` bytes.
     """
     if name == "opq":
         if size > k:
@@ -91,7 +91,7 @@ class Comparator:
         self._index.add(self.prepare(documents))
 
     def prepare(self, x: np.ndarray) -> np.ndarray:
-        """Raw vectors as they are coded and searched for."""
+        """Raw vectors in the form that is coded and searched."""
         for step in self._chain:
             x = step.apply(x)
         return x

@@ -1,4 +1,4 @@
-"""Tables over several runs, for `eval.tables`: codes over tasks, rules for γ over encoders, ways to another encoder."""
+"""Tables over several runs, for `eval.tables`: codes over tasks, rules for γ over encoders, maps between encoders."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ RULES: dict[str, Callable[[CodesHeader, CodeRow], float]] = {
 
 
 def regrets(run: CodesRun) -> dict[str, list[float]]:
-    """By rule, what each size loses against the best γ of the run, in points; between its γ by interpolation."""
+    """By rule, the loss of each size against the best γ of the run, × 100; between measured γ by interpolation."""
     rows = [row for row in run.rows if row.code == _CODE]
     sizes = sorted({row.bytes for row in rows})
     found: dict[str, list[float]] = {name: [] for name in RULES}
@@ -87,7 +87,7 @@ def _who(run: CodesRun) -> str:
 
 
 def regret_table(runs: Sequence[CodesRun]) -> Table:
-    """What each rule for γ loses against the best γ of the same encoder, corpus and size: the largest of the sizes."""
+    """The largest loss over sizes of each rule for γ, against the best γ of the same encoder, corpus and size."""
     cells, worst = [], []
     for run in runs:
         header, told = run.header, next(row for row in run.rows if row.code == _CODE)
@@ -135,7 +135,7 @@ def _points(row: UpgradeRow) -> str:
 
 
 def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Each way from an encoder to another, the maps with the most pairs; what the old index finds, and what to do."""
+    """Each way from one encoder to another, with maps from the most pairs; the old index's recall, and advice."""
     cells, heads = [], list[str]()
     for data, pair, rows in _pairs(runs):
         most = max(row.n_fit for row in rows)
@@ -154,7 +154,7 @@ def upgrade_table(runs: Sequence[UpgradeRun]) -> Table:
 
 
 def intervals_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Differences to staying and to everything, with their intervals, of what is embedded on read and everything."""
+    """Differences to staying and to embedding everything, with intervals, for embedding on read and everything."""
     cells = []
     for data, pair, rows in _pairs(runs):
         for row in rows:
@@ -170,7 +170,7 @@ def intervals_table(runs: Sequence[UpgradeRun]) -> Table:
 
 
 def maps_table(runs: Sequence[UpgradeRun]) -> Table:
-    """Every map by the number of its pairs, as differences to staying."""
+    """Every map by its number of pairs, as differences to staying."""
     cells, counts = [], sorted({row.n_fit for run in runs for row in run.rows if row.n_fit})
     for data, pair, rows in _pairs(runs):
         stay = f"{100 * rows[0].mrr_at_10:.2f}"

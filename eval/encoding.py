@@ -1,4 +1,4 @@
-"""Encoding that the evaluations share."""
+"""Encoding, shared by the evaluations."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ ALL_PAIRS = "layers:*"  # every pair of two hidden states, WhiteningBERT's grid
 
 
 def pooling_names(value: Any) -> tuple[str, ...]:
-    """The poolings a config names, each once; `IDF` and `ALL_PAIRS` are left for `expand_poolings`."""
+    """The poolings that a config names, each once; `IDF` and `ALL_PAIRS` remain for `expand_poolings`."""
     names = (name if name in (IDF, ALL_PAIRS) else canonical(name) for name in words("poolings", value))
     return tuple(dict.fromkeys(names))
 
 
 def first_plain(names: Sequence[str]) -> str:
-    """A pooling to load an encoder with: the first that depends on nothing else, or the mean."""
+    """The pooling to load an encoder with: the first that depends on nothing else, or the mean."""
     return next((name for name in names if name not in (IDF, ALL_PAIRS)), "mean")
 
 
 def expand_poolings(names: Sequence[str], encoder: Encoder, sentences: Sequence[str]) -> tuple[str, ...]:
-    """The poolings with `IDF` counted on these sentences, and `ALL_PAIRS` as the pairs this encoder has."""
+    """The poolings with `IDF` counted on these sentences, and `ALL_PAIRS` replaced by this encoder's layer pairs."""
     found: list[str] = []
     for name in names:
         if name == ALL_PAIRS:

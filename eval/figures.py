@@ -19,7 +19,7 @@ HEAT_MAP_PAIRS = 14
 
 
 def shown_task(tasks: Sequence[TaskIndex]) -> int:
-    """The task that stands for all where only one is shown: STS-B, or the first."""
+    """The task shown where only one can be shown: STS-B, or the first."""
     return next((i for i, task in enumerate(tasks) if task.name == "STS-B"), 0)
 
 
@@ -48,7 +48,7 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _legible_pairs(first: Sequence[str], second: Sequence[str], gold: np.ndarray) -> list[int]:
-    """Pairs for the heat map: short sentences that occur once, the human scores spread from high to low."""
+    """Pairs for the heat map: short sentences that occur once, with human scores from high to low."""
     seen = Counter(itertools.chain(first, second))
     pairs = [
         i

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: of a mean, of every score of `eval.sts`, and of the differences to raw vectors."""
+"""Bootstrap intervals of means, of every score of `eval.sts`, and of differences to raw vectors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def with_ends(value: float, samples: np.ndarray) -> results.Estimate:
 def resampled(
     similarities: Sequence[Mapping[str, np.ndarray]], tasks: Sequence[TaskIndex], aggregate: str, config: ConfigDict
 ) -> dict[str, np.ndarray]:
-    """The scores [rows, resamples] of every task, and under `"average"` their mean; tasks are resampled apart.
+    """The scores [rows, resamples] of every task, and under `"average"` their mean; tasks are resampled separately.
 
-    `similarities` are those of the test pairs, by row and task.
+    `similarities` has the similarities of the test pairs, by row and task.
     """
     samples: dict[str, np.ndarray] = {}
     for number, task in enumerate(tasks):
@@ -42,15 +42,15 @@ def resampled(
 def with_intervals(
     rows: Sequence[results.STSRow], samples: Mapping[str, np.ndarray], aggregate: str
 ) -> list[results.STSRow]:
-    """The rows with intervals of one aggregate, from what `resampled` drew: of every task, and of their mean.
+    """Adds intervals of one aggregate to rows, from the resamples of `resampled`: for every task and for their mean.
 
     Rows share the resamples, so the difference of a row to the raw row of its pooling is a paired bootstrap: it is kept
-    in `versus_raw`. `versus_words` is the same to TF-IDF fitted on the same texts, and of raw vectors to the first one.
+    in `versus_raw`. `versus_words` is the difference to TF-IDF fitted on the same texts; raw rows use the first TF-IDF.
     """
     scores = [row.scores(aggregate) for row in rows]
 
     def estimates(number: int, base: int | None = None) -> dict[str, results.Estimate]:
-        """Of a row, or of its difference to another."""
+        """The interval of a row, or of its difference to another row."""
         found = {}
         for name, drawn in samples.items():
             value, of_row = scores[number][name], drawn[number]

@@ -1,4 +1,4 @@
-"""How long a search takes and how much of the exact result it finds."""
+"""The time of a search, and its recall of the exact results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def single_milliseconds(search: Callable[[Any], Any], queries: Sequence[Any]) ->
 
 
 class Exact:
-    """Exact neighbours of prepared queries in stored (whitened, normalised) vectors, to hold other indexes against."""
+    """Exact neighbours of prepared queries in stored (whitened, normalised) vectors, as the reference for indexes."""
 
     def __init__(self, documents: np.ndarray, queries: np.ndarray, k: int, backend: str):
         self.documents, self.queries = documents, queries

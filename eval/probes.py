@@ -1,8 +1,8 @@
-"""Tasks that ask for more than words, made from the STS tasks and the NLI rows at hand, for `eval.sts`.
+"""Tasks that need more than words, made from the available STS tasks and NLI rows, for `eval.sts`.
 
-`swapped` has the pairs that people score 4 and more twice, each also with two words of its second sentence swapped. To
-words without an order both are the same, so that they score 0. PAWS (Zhang et al. 2019) swaps words, too, and has
-people judge what comes of it; here a swap counts as another meaning, which not every one is.
+`swapped` contains the pairs that people score 4 or more twice: unchanged, and with two words of the second sentence
+swapped. Models without word order cannot distinguish the two and score 0. PAWS (Zhang et al. 2019) swaps words, too,
+but lets people judge the result; here every swap counts as a change of meaning, which is not always true.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def load_probe(name: str, data_dir: str | None) -> STSTask:
 
 
 def overlap(a: str, b: str) -> float:
-    """The share of the words of both texts that are in both."""
+    """The share of the words of both texts that occur in both."""
     first, second = (set(_WORD.findall(text.lower())) for text in (a, b))
     return len(first & second) / max(1, len(first | second))
 
 
 def swapped(text: str, rng: np.random.Generator) -> str | None:
-    """The text with two of its longer words in each other's place; None where it has no two such words."""
+    """The text with two of its longer words swapped; None if it has no two such words."""
     words = [found for found in _WORD.finditer(text) if len(found[0]) > 3]
     first = {word[0].lower(): word for word in words}
     if len(first) < 2:
@@ -57,7 +57,7 @@ def _chosen(pairs: Pairs, rows: np.ndarray) -> Pairs:
 
 
 def _overlapping(data_dir: str | None, quarter: Callable[[np.ndarray], np.ndarray]) -> Pairs:
-    """Of each task the quarter of the pairs with the least, or the most, words in common."""
+    """For each task the quarter of the pairs with the fewest, or the most, words in common."""
     pairs = _sts(data_dir)
     shared = np.array([overlap(a, b) for a, b in zip(pairs.sentence1, pairs.sentence2, strict=True)])
     subsets = np.array(pairs.subset)

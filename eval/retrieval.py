@@ -2,7 +2,7 @@
 
 `python -m eval.retrieval [--config configs/quora.py] [--config.key=value ...]`
 
-Texts are encoded once and kept in the cache, so that a run that was killed goes on where it stopped. Writes
+Texts are encoded once and kept in the cache, so that a killed run resumes where it stopped. Writes
 `results.json`, `run.json`, `results.md` and plots to the folder `out`. With `--distributed` several processes encode,
 each its share, and the first one searches and writes.
 """
@@ -55,7 +55,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Searches:
-    """What is searched, and how much of it besides the whole: rows of queries, and the options of each backend."""
+    """The data of a search, the rows of queries for its parts, and the options of each backend."""
 
     data: RetrievalData
     exact: np.ndarray  # queries that are searched exactly, too
@@ -154,10 +154,10 @@ def main(config: ConfigDict) -> None:
 def whitened(
     whitening: str, vectors: Vectors, nli: Moments | None, settings: Settings, ks: Sequence[int], notes: Notes
 ) -> Iterator[tuple[dict[str, Any], Whitening | None]]:
-    """The fields of every setting of a pooling and a whitening, with what goes inside the index.
+    """The fields of every setting of a pooling and a whitening, with the map for the index.
 
-    `target` is fitted on documents and queries. Without whitening, and centred alone, there is one setting, at the full
-    dimension.
+    `target` is fitted on documents and queries. Without whitening, or with centring alone, there is one setting at the
+    full dimension.
     """
     setting = {"model": vectors.model, "pooling": vectors.pooling, "whitening": whitening}
     setting |= {"transductive": whitening in ("target", CENTRED)}
@@ -243,7 +243,7 @@ def score_words(
 ) -> Iterator[tuple[results.RetrievalRow, np.ndarray]]:
     """For each fit a row of a baseline of `eval.words`, and the reciprocal rank of each query with gold.
 
-    Documents, queries and what is fitted on are rows of the counts. Nothing is searched one by one.
+    Documents, queries and texts of the fit are rows of the counts. No query is searched alone.
     """
     for whitening, rows in fitted_on.items():
         started = time.perf_counter()
@@ -279,7 +279,7 @@ def score_words(
 
 
 def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str, float]:
-    """The figures of a row that tell what was found."""
+    """The quality figures of a row."""
     return {
         "mrr_at_10": float(ranks.mean()) if len(ranks) else math.nan,
         **{f"recall_at_{k}": metrics.recall_at_k(ids, gold, k) for k in (1, 10, 100)},
@@ -288,7 +288,7 @@ def quality(ids: np.ndarray, ranks: np.ndarray, gold: metrics.Gold) -> dict[str,
 
 
 def rerank(ids: np.ndarray, searches: Searches) -> results.Reranked:
-    """The first results of queries with gold, as found and as the cross-encoder orders them."""
+    """The first results of queries with gold, in their order and in the cross-encoder's order."""
     scored, queries, gold = measure.asked(searches.data, searches.reranked)
     found, documents = ids[scored, : searches.depth], searches.data.documents
     searches.reranker.rerank(queries[:20], documents, found[:20])  # nothing is compiled while the clock runs
@@ -328,7 +328,7 @@ def backend_options(backend: str, config: ConfigDict) -> dict[str, Any]:
 def examples(
     queries: Sequence[str], kept: Iterable[tuple[results.RetrievalRow, Index]], encoder: Encoder
 ) -> tuple[results.Example, ...]:
-    """The first results of a few queries from each index kept."""
+    """The first results of a few queries from each kept index."""
     found = []
     for row, index in kept if queries else ():
         hits = search_text(index, encoder, list(queries), min(3, index.size))
@@ -341,7 +341,7 @@ def examples(
 def make_header(
     config: ConfigDict, encoder: Encoder, searches: Searches, encoding: results.Encoding, settings: Settings
 ) -> results.RetrievalHeader:
-    """What `run.json` says about the rows."""
+    """The header in `run.json`."""
     data = searches.data
     return results.RetrievalHeader(
         title=f"Retrieval on {data.name}: {encoder.name}",

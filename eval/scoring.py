@@ -41,7 +41,7 @@ class Fits:
 
 @dataclass
 class _Tally:
-    """A row while its tasks are scored, one after another."""
+    """A row whose tasks are scored one after another."""
 
     seconds: float = 0.0
     tasks: dict[str, results.TaskScores] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def fit(whitening: str, encoded: Encoded, nli: Moments | None, k: int, notes: No
 
 
 def with_params(whitening: Whitening, **changes: Any) -> Whitening:
-    """`whitening.with_params`, without the warnings its fit has given already."""
+    """`whitening.with_params`, without repeating the warnings of its fit."""
     with Notes().of("", ""):
         return whitening.with_params(**changes)
 
@@ -103,9 +103,9 @@ def score(
     """Rows of one pooling and whitening.
 
     Without whitening there is one row, at the full dimension. Otherwise there is one for each k and each of
-    `parameters`, those of the whitening but k: the vectors are transformed once, to the largest k, and the smaller are
-    prefixes. `measured` is the task whose sentences' geometry is measured; `ranking` asks for the ranks of similar
-    pairs.
+    `parameters`, the whitening's parameters except k: the vectors are transformed once, to the largest k, and smaller
+    ones are prefixes. `measured` is the task whose sentences' geometry is measured; `ranking` asks for the ranks of
+    similar pairs.
     """
     raw = fits.whitening == "none"
     widths = [encoded.x.shape[1]] if raw else ks
@@ -136,9 +136,9 @@ def score(
 def score_method(
     name: str, encoded: Encoded, ks: Sequence[int], notes: Notes, measured: TaskIndex | None = None, seed: int = 0
 ) -> Iterator[Scored]:
-    """Rows of a method under one pooling: one for each k where it can reduce the dimension, else one.
+    """Rows of a method under one pooling: one for each k if it can reduce the dimension, else one.
 
-    It is fitted on the sentences `target` is fitted on, task by task. `measured` is as in `score`.
+    It is fitted on the same sentences as `target`, task by task. `measured` is as in `score`.
     """
     known = make_method(name).get_params()
     fixed = {"seed": seed} if "seed" in known else {}
@@ -163,10 +163,10 @@ def score_method(
 def score_words(
     name: str, counts: csr_matrix, tasks: Sequence[TaskIndex], fits: Mapping[str, np.ndarray | None]
 ) -> Iterator[Scored]:
-    """Rows of a baseline of `eval.words`, one for each fit: cosines of what its documents are weighed as.
+    """Rows of a baseline of `eval.words`, one for each fit: cosines of weighted counts of words.
 
-    `counts` are of the unique sentences first. `fits` has by name the rows of it that words are counted on; None for
-    the sentences that `target` is fitted on, task by task.
+    `counts` begins with the unique sentences. `fits` has, by name, the rows on which words are counted; None for the
+    sentences that `target` is fitted on, task by task.
     """
     for whitening, rows in fits.items():
         tally, fit_seconds = _Tally(), 0.0
@@ -205,7 +205,7 @@ def _positive(task: TaskIndex) -> np.ndarray:
 
 
 def _file_bytes(method: Any) -> int:
-    """The size of a fitted method's file: the memory it takes beside the vectors."""
+    """The size of a fitted method's file: the memory it takes in addition to the vectors."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "method.safetensors")
         method.save(path)

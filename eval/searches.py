@@ -1,9 +1,9 @@
-"""Searches made from the data at hand, for `eval.codes` and `eval.retrieval`, beside those of `load_retrieval`.
+"""Searches made from data at hand, for `eval.codes` and `eval.retrieval`, in addition to those of `load_retrieval`.
 
 `wikipedia-N`: the first sentences of the first N passages of text/enwiki, each found by the sentence that follows it.
 `snli`: SNLI's entailed hypotheses, found by their premises; captions of photographs, so a narrow corpus.
-`sts`: the second sentences of the STS tasks' test pairs, found by the first ones where people score 4 and more.
-`templated`: sentences of one template, found by a paraphrase in another; narrower still, and written here.
+`sts`: the second sentences of the STS tasks' test pairs, found by the first ones if people score the pair 4 or more.
+`templated`: sentences of one template, found by a paraphrase in another; narrower still, and generated here.
 """
 
 from __future__ import annotations

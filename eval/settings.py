@@ -1,4 +1,4 @@
-"""Config values as the command line gives them, as checked tuples: `"256,128"`, `256` and `(256, 128)` alike."""
+"""Config values from the command line as checked tuples: `"256,128"`, `256` and `(256, 128)` are all accepted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def words(key: str, value: Any) -> tuple[str, ...]:
 
 
 def choices(key: str, value: Any, valid: Sequence[str]) -> tuple[str, ...]:
-    """`words`, each one of the valid names."""
+    """`words`, each checked against the valid names."""
     found = words(key, value)
     for name in found:
         if name not in valid:
@@ -46,9 +46,9 @@ def fractions(key: str, value: Any) -> tuple[float, ...]:
 
 
 def parameters(config: ConfigDict) -> tuple[dict[str, Any], ...]:
-    """Every combination of the parameters of `Whitening` that a config lists; dimensions are listed apart.
+    """Every combination of the parameters of `Whitening` that a config lists; dimensions are listed separately.
 
-    A combination has β and γ, and of the others those that are not at their defaults.
+    A combination has β and γ, and all other parameters that differ from their defaults.
     """
     listed = {}
     for knob in WHITENING:

@@ -1,10 +1,10 @@
-"""Static encoders distilled from a teacher, beside model2vec's: quality, speed and size, and what each step is worth.
+"""Static encoders distilled from a teacher, compared with model2vec's: quality, speed, size, and effect of each step.
 
 `python -m eval.static [--config configs/static.py] [--config.key=value ...]`
 
 Every setting is scored on the test pairs of the STS tasks, with paired intervals of its difference to model2vec at the
-same dimensions, and of each changed step to the setting it was changed in. Writes `results.json`, `run.json`,
-`results.md` and `report.html` to the folder `out`.
+same dimensions, and of each changed step to the unchanged setting. Writes `results.json`, `run.json`, `results.md` and
+`report.html` to the folder `out`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REPEATS, _FIRST = 3, 10
 
 @dataclass(frozen=True)
 class Scored:
-    """What every setting is scored on."""
+    """The data on which every setting is scored."""
 
     sentences: list[str]
     tasks: list[TaskIndex]
@@ -72,7 +72,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Setting:
-    """An encoder to be scored: what it is called, what encodes, and its size."""
+    """An encoder to be scored: its name, its function, and its size."""
 
     model: str
     method: str
@@ -119,7 +119,7 @@ def main(config: ConfigDict) -> None:
 
 
 def sentences_of(where: str, passages: int) -> Iterator[str]:
-    """The sentences of so many passages, spread evenly over them; 0 for all."""
+    """The sentences of this many passages, evenly spaced; 0 for all."""
     every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
     step = max(1, sum(1 for _ in every) // passages) if passages else 1
     every = itertools.chain.from_iterable(Corpus(corpus_files(where)).blocks(4096))
@@ -128,7 +128,7 @@ def sentences_of(where: str, passages: int) -> Iterator[str]:
 
 
 def read(config: ConfigDict, tasks: Sequence[str], dev: Sequence[str], text: list[str]) -> Scored:
-    """Tasks, search and the sentences against the clock."""
+    """The tasks, the search, and the sentences to time."""
     folder = config.data_dir or None
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     loaded = (load_sts(name, folder) for name in dev)
@@ -168,7 +168,7 @@ def ours(name: str, method: str, k: int, static: Encoder, base: str = PEER, alon
 
 
 def peer(name: str, k: int) -> Setting:
-    """model2vec's own distillation, with its defaults but for the size; float32, so that its bytes are not an issue."""
+    """model2vec's own distillation, with its defaults except the size; float32, so that bytes are comparable."""
     from model2vec.distill import distill
 
     from benchmarks.harness import keeping_tokenizer_threads
@@ -255,7 +255,7 @@ def speed(setting: Setting, texts: list[str]) -> float:
 def with_intervals(
     rows: Sequence[results.StaticRow], bases: Sequence[str | None], samples: np.ndarray
 ) -> list[results.StaticRow]:
-    """The rows with intervals of their STS average, and of its difference to that of their base; paired.
+    """Adds intervals of the STS average, and of its paired difference to the average of the base, to rows.
 
     `samples` are the averages [rows, resamples].
     """
@@ -271,7 +271,7 @@ def with_intervals(
 
 
 def make_header(config: ConfigDict, teacher: Encoder, scored: Scored) -> results.StaticHeader:
-    """What `run.json` says about the rows."""
+    """The header in `run.json`."""
     data, encoding = scored.data, results.Encoding(0.0, len(scored.sentences), 0)
     return results.StaticHeader(
         title="Static encoders beside model2vec",

@@ -117,7 +117,7 @@ def make_header(
     encoding: results.Encoding,
     settings: Settings,
 ) -> results.STSHeader:
-    """What `run.json` says about the rows."""
+    """The header in `run.json`."""
     fitted_on = {"target": "fitted on both sides of all scored pairs of the task, all splits"}
     if nli is not None:
         sources = ", ".join(f"{source.name} {source.rows:,}" for source in nli.sources)

@@ -1,8 +1,8 @@
-"""Puts the tables of finished runs into Markdown files, between comments that say which table of which run.
+"""Puts the tables of finished runs into Markdown files, between comments that name the run and the table.
 
     python -m eval.tables README.md docs/evidence/methods.md
 
-A place for a table is written so, and what is between the two comments is replaced:
+A place for a table looks like this; the text between the two comments is replaced:
 
     <!-- table methods difference_table pooling=mean -->
     <!-- end -->
@@ -11,15 +11,15 @@ The words are the run's name below runs/, a table of `jaxwhiten.report`, and con
 `best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
 joined by ` + ` make one table, if their columns are the same.
 
-A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from the
-lowest end of theirs to the highest.
+A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from their
+lowest end to their highest.
 
 A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
 `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions are `COLUMN=PATTERN` and
 `columns=PATTERN`: regular expressions that a row's cell, or a column's name, matches; `_` stands for a space.
 
-What a run found is kept beside the documents, in docs/runs/NAME, without sentences of data sets: there a run is looked
-for that runs/ no longer has, so that every table can be made again from what is in the repository.
+The results of a run are also kept in docs/runs/NAME, without sentences of data sets, and read from there if runs/ no
+longer has the run, so that every table can be made again from the repository.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PLACE = re.compile(r"(<!-- table (?P<words>[^>]*?) -->\n)(?P<old>.*?)(?=<!-- en
 
 
 def keep(run: report.Run, folder: Path) -> report.Run:
-    """Saves what the repository keeps of a run: its rows and header, but no sentences, searches or folders of data.
+    """Saves the part of a run that the repository keeps: rows and header without sentences, searches or data folders.
 
     Returns:
-      The run as it was saved.
+      The saved run.
     """
     config = run.header.config
     own = {key: "" for key in ("data_dir", "cache") if key in config}  # folders of the machine it was made on
@@ -63,7 +63,7 @@ def keep(run: report.Run, folder: Path) -> report.Run:
 
 
 def load(name: str) -> report.Run | list[report.Run] | benchmarks.Result | None:
-    """The run of a name from runs/, which is then kept in docs/runs/, or the one kept there; None without either."""
+    """The run of a name from runs/, which is then copied to docs/runs/, or the copy there; None if there is neither."""
     if "{" in name:
         parts = [part.split(",") for part in re.split(r"[{}]", name)]
         runs = [load("".join(words)) for words in itertools.product(*parts)]
@@ -93,7 +93,7 @@ def over_seeds(runs: Sequence[report.Run], name: str) -> report.Run:
 
 
 def _joined(values: Sequence[Any]) -> Any:
-    """What the same place of several runs comes to; what is no figure is that of the first."""
+    """The combination of the same cell of several runs; a value that is no number is taken from the first run."""
     first = values[0]
     if any(value is None for value in values):
         return None
@@ -111,7 +111,7 @@ def _joined(values: Sequence[Any]) -> Any:
 def table_of(
     run: report.Run | list[report.Run] | benchmarks.Result, view: str, conditions: Sequence[str]
 ) -> report.Table | None:
-    """The table of a run that the words of a place ask for; None where the run has nothing to show in it."""
+    """The table of a run that the words of a place ask for; None if the run has nothing to show in it."""
     if isinstance(run, list):
         if view not in compared.VIEWS:
             raise unknown_name("table", view, compared.VIEWS)
@@ -139,7 +139,7 @@ def table_of(
 
 
 def joined(tables: Sequence[report.Table]) -> report.Table:
-    """The rows of all tables below each other.
+    """The rows of all tables, one table below the other.
 
     Raises:
       InputError: Their columns differ.
@@ -153,7 +153,7 @@ def joined(tables: Sequence[report.Table]) -> report.Table:
 
 
 def fill(path: Path) -> list[str]:
-    """Fills every place of a file; returns the runs that are not there."""
+    """Fills every place of a file; returns the runs that are missing."""
     missing = []
 
     def new(match: re.Match[str]) -> str:

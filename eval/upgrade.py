@@ -1,11 +1,11 @@
-"""Another encoder over an index that is there: what staying, mapping, fusing, embedding on read and all over give.
+"""Another encoder over an existing index: the quality of staying, mapping, fusing, embedding on read or everything.
 
 `python -m eval.upgrade [--config configs/upgrade.py] [--config.key=value ...]`
 
-For every ordered pair of encoders: the old one as it is (stay); old documents mapped to where the new encoder's queries
-are (map); the scores of both added (fuse); the old index's first documents embedded and scored by the new encoder (on
-read, `jaxwhiten.search.Upgraded`); all embedded (everything). Writes `results.json` and `run.json` to the folder `out`,
-and prints a table and what to do.
+For every ordered pair of encoders: the old one unchanged (stay); old documents mapped to the space of the new encoder's
+queries (map); the sum of both scores (fuse); the old index's first documents embedded and scored by the new encoder (on
+read, `jaxwhiten.search.Upgraded`); all documents embedded (everything). Writes `results.json` and `run.json` to the
+folder `out`, and prints a table and an advice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Side:
 
 
 class Recorded:
-    """Stands for an encoder whose vectors of some texts are known, and are read by the texts' numbers."""
+    """Stands in for an encoder whose vectors are known; texts are given by their numbers."""
 
     def __init__(self, label: str, documents: np.ndarray, queries: np.ndarray) -> None:
         self.vectors = np.concatenate([documents, queries])
@@ -119,7 +119,7 @@ def main(config: ConfigDict) -> None:
 def encoded(
     said: str, config: ConfigDict, store: EmbeddingStore, documents: Sequence[str], queries: Sequence[str]
 ) -> Side:
-    """The vectors by an encoder as the config names it."""
+    """The vectors by an encoder that the config names."""
     model, pooling, *more = said.split()
     if more not in ([], ["whitened"]):
         raise InputError(f"config.encoders: {said!r} is not MODEL POOLING or MODEL POOLING whitened.")
@@ -193,7 +193,7 @@ def measured(
 
 
 def mapped(kind: str, old: Side, new: Side, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Old documents and new queries in one space, of unit length, by a map that is fitted on some of the documents."""
+    """Old documents and new queries in one space, at unit length, by a map fitted on some of the documents."""
     x, y = old.documents[pairs], new.documents[pairs]
     if kind == PEER:
         peer = optional("isotrieve.mapping.linear", "bench-more", f"The map {kind}", package="isotrieve").RidgeMapping()
@@ -224,7 +224,7 @@ def standard(scores: np.ndarray) -> np.ndarray:
 
 
 def advice(rows: Sequence[results.UpgradeRow]) -> str:
-    """What to do, in a sentence."""
+    """The advice, in a sentence."""
     everything, reads = rows[-1], [row for row in rows if row.method == ON_READ]
     gain = everything.versus_stay
     if gain is None or gain.low <= 0:

@@ -1,10 +1,10 @@
-"""What finished runs of `eval.sts` and `eval.retrieval` come to, in one line each.
+"""One line of summary and advice for each finished run of `eval.sts` or `eval.retrieval`.
 
     python -m eval.verdict "Un-tuned encoder=runs/demo-search" "Tuned encoder=runs/demo"
 
-Each word is LABEL=FOLDER. The lines are written from the rows of the runs: raw vectors, whitened ones at half the size
-or, where that is no gain, at full size, and PCA (γ = 0) at the fewest dimensions. Which advice follows depends on the
-paired intervals to the raw vectors.
+Each word is LABEL=FOLDER. The lines are made from the rows of the runs: raw vectors, whitened vectors at half the size
+or, if that is no gain, at full size, and PCA (γ = 0) at the fewest dimensions. The advice depends on the paired
+intervals to the raw vectors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def verdict(label: str, run: Run) -> str:
 
 
 def _figures(run: Run) -> tuple[Callable, Callable, str]:
-    """How a row's score is written, its paired difference to the raw row, and what the score is."""
+    """The text of a row's score, its paired difference to the raw row, and the name of the score."""
     if run.header.program == "eval.retrieval":
         return lambda row: f"{row.mrr_at_10:.3f}", lambda row: _known(row.versus_raw), "MRR@10"
     tasks, aggregate, key = run.header.tasks, run.header.aggregate, run.header.scored[-1]

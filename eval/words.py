@@ -1,7 +1,7 @@
-"""Controls that know words and no encoder: TF-IDF of words or of the encoder's own tokens, and BM25.
+"""Controls that use words and no encoder: TF-IDF of words or of the encoder's own tokens, and BM25.
 
-A text is a sparse row of counts with a column for each word. What idf and the mean length are counted on is given as
-rows, too.
+A text is a sparse row of counts with a column for each word. The texts that idf and the mean length are counted on are
+given as rows, too.
 
 References:
   Spärck Jones 1972, "A statistical interpretation of term specificity and its application in retrieval".
@@ -34,7 +34,7 @@ _BATCH = 1024  # queries whose similarities to all documents are held at once
 
 
 def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
-    """How often each text (row) has each word or token (column)."""
+    """The count of each word or token (column) in each text (row)."""
     if name == "tfidf-pieces":
         ids = encoder.tokenizer(texts)
         kept = ~np.isin(ids.flat, list(encoder.tokenizer.special_ids))
@@ -45,24 +45,23 @@ def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
 
 
 def fits(whitenings: Sequence[str], target: Sequence[int] | None, texts: int, rows: int) -> dict[str, Any]:
-    """By the whitenings of a run the rows of counts that words are counted on: `target`, or those behind the texts."""
+    """By the whitenings of a run, the rows on which words are counted: `target`, or those after the texts."""
     known = {"target": target, "nli": np.arange(texts, rows)}
     return {name: known[name] for name in whitenings if name in known}
 
 
 def beside(found: Mapping[str, T], whitening: str) -> T | None:
-    """What TF-IDF came to under the fit of a row, or under its first fit where it has no such; None without TF-IDF."""
+    """The result of TF-IDF under the fit of a row, or under its first fit if that is missing; None without TF-IDF."""
     return found.get(whitening, next(iter(found.values()), None))
 
 
 def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, csr_matrix]:
-    """The rows as queries and as documents: their products are the similarities.
+    """The rows as queries and as documents, whose products are the similarities.
 
     Args:
       name: One of `WORDS`.
-      counts: Of the texts.
-      fit: Counts of the texts that idf, and for BM25 the mean length, are taken from. A word that is in none of them
-        is as rare as can be.
+      counts: Counts of the texts.
+      fit: Counts of the texts for idf and, for BM25, for the mean length. A word in none of them has the highest idf.
     """
     if name != "bm25":
         weights = scikit_learn().TfidfTransformer(sublinear_tf=True).fit(fit).transform(counts)
@@ -77,14 +76,14 @@ def weigh(name: str, counts: csr_matrix, fit: csr_matrix) -> tuple[csr_matrix, c
 
 
 def cosines(x: csr_matrix, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The cosine of each pair of rows; 0 where one has no words."""
+    """The cosine of each pair of rows; 0 if a row has no words."""
     norms = np.sqrt(np.asarray(x.multiply(x).sum(axis=1)).ravel())
     products = np.asarray(x[left].multiply(x[right]).sum(axis=1)).ravel()
     return products / np.maximum(norms[left] * norms[right], np.finfo(np.float64).tiny)
 
 
 def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> np.ndarray:
-    """The k documents of the highest products with each query, best first, equal ones by number; -1 for none."""
+    """The k documents with the highest products with each query, best first, ties by number; -1 for missing ones."""
     found = []
     for start in range(0, queries.shape[0], _BATCH):
         scores = (queries[start : start + _BATCH] @ documents.T).toarray()
@@ -97,5 +96,5 @@ def nearest(queries: csr_matrix, documents: csr_matrix, k: int) -> np.ndarray:
 
 
 def scikit_learn() -> Any:
-    """Its features of texts; MissingDependencyError without it."""
+    """A module of scikit-learn for features of texts; MissingDependencyError if it is not installed."""
     return optional("sklearn.feature_extraction.text", "eval", "config.baselines", "scikit-learn")

@@ -1,4 +1,4 @@
-"""What the training programs share: rows from a config, the run from a plan to the best parameters, and its results."""
+"""Shared parts of the training programs: rows from a config, the run of a plan, and its results."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.runtime import distributed, hardware
 
 T = TypeVar("T")
-# What is shown or kept, not computed: a resumed run may change it.
+# Settings of display and storage, which a resumed run may change.
 SHOWN_ONLY = ("output", "log_every", "save_every", "keep", "progress")
 
 
 def make_recipe(config: ConfigDict, shown_only: tuple[str, ...], **found: Any) -> dict[str, Any]:
-    """What decides the result: the config without what is only shown, and what was found on reading data and model."""
+    """Everything that determines the result: the config without display settings, and facts about data and model."""
     left_out = SHOWN_ONLY + shown_only
     return {name: value for name, value in config.to_dict().items() if name not in left_out} | found
 
 
 def count(params: Any) -> int:
-    """Numbers in a tree of arrays."""
+    """The number of values in a tree of arrays."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
-    """The rows that `config.data` names, in the form the objective takes."""
+    """The rows that `config.data` names, in the form that the objective takes."""
     alone = objective.columns == (1, 1)
     if data.file and not data.columns:
         return text_examples(data.file, split=data.split_sentences, skip_bad_rows=data.skip_bad_rows)
@@ -60,13 +60,13 @@ def load_examples(data: ConfigDict, objective: training.Objective) -> Examples:
 
 
 def splits(config: ConfigDict) -> dict[str, tuple[str, str]]:
-    """What a run is scored on, by the name of its score."""
+    """The data on which a run is scored, by the name of the score."""
     named = [(task, "test") for task in config.test] + [(config.dev, "dev")] * bool(config.dev)
     return {f"{task} {split}": (task, split) for task, split in named}
 
 
 def mined(config: ConfigDict, columns: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """First sentences of pairs, and a hard negative for each, as many as the config wants."""
+    """First and second sentences of pairs with a hard negative each, as many as the config asks for."""
     if len(columns) != 2:
         raise InputError(f"Negatives are mined for pairs; the rows have {len(columns)} sentences.")
     data, miner = config.data, Encoder.from_pretrained(config.data.miner)
@@ -76,13 +76,13 @@ def mined(config: ConfigDict, columns: Sequence[Sequence[str]]) -> tuple[list[st
 
 
 def read(kind: type[T], config: ConfigDict, **more: Any) -> T:
-    """A dataclass of arguments from the keys of a config that have its fields' names."""
+    """A dataclass of arguments, filled from the config keys with the names of its fields."""
     names = {field.name for field in dataclasses.fields(kind)} & set(config) - set(more)
     return kind(**{name: config[name] for name in names}, **more)
 
 
 def check_run(config: ConfigDict) -> None:
-    """Refuses the numbers of a run before anything is read."""
+    """Raises InputError for invalid numbers of a run before anything is read."""
     if not config.steps and config.epochs <= 0:
         raise InputError(f"{spelled('epochs', config.epochs)}: must be above 0.")
     read(training.Optimization, config, steps=config.steps or 1)
@@ -100,10 +100,10 @@ def train_rows(
     shown_only: tuple[str, ...] = ("test",),
     **facts: Any,
 ) -> bool:
-    """Trains a plan on tokenised rows, from its start or its latest checkpoint, and writes and prints what came of it.
+    """Trains a plan on tokenised rows, from its start or its latest checkpoint; writes and prints the results.
 
     `export` gets the trained parameters, the recipe and the scores, in the process that writes. `began` is a time of
-    `time.perf_counter`. False if the run was asked to stop.
+    `time.perf_counter`. Returns False if the run was asked to stop.
     """
     io.check_folder(Path(config.output) / "model")  # before the work of training it
     size, buckets, seed = config.batch_size, config.buckets, config.seed

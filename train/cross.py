@@ -6,7 +6,7 @@
 Rows with classes are learnt by softmax, rows with scores by the cross-entropy of one sigmoid. The output folder holds
 the checkpoints, metrics.jsonl, loss.png and, when the run is finished, results.json, report.html and `model/`: a folder
 for `CrossEncoder.from_pretrained`, `jaxwhiten search --rerank` and sentence-transformers' CrossEncoder. SIGTERM or
-Ctrl-C saves and ends the program with exit code 0; the same command goes on from there.
+Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from jaxwhiten.text import BulkTokenizer
 from train import common
 from train.common import check_run, mined, splits, train_rows
 
-# What labels the rows have, and an objective of train.sbert that takes such rows.
+# The kind of labels, and an objective of train.sbert that takes such rows.
 LABELS = {"classes": "softmax", "scores": "cosine", "positives": "mnr"}
 
 
 def main(config: ConfigDict) -> None:
-    """One run, from its start or its latest checkpoint to the exported model."""
+    """Runs one training, from its start or its latest checkpoint to the exported model."""
     began = time.perf_counter()
     check_run(config)
     held_out = {score: named(config, *split) for score, split in splits(config).items()}
@@ -57,7 +57,7 @@ def main(config: ConfigDict) -> None:
 
 
 def named(config: ConfigDict, name: str, split: str) -> Examples:
-    """A split of an STS task, or a source of NLI rows, whatever its split."""
+    """A split of an STS task, or a source of NLI rows with all its splits."""
     folder = config.data.folder or None
     if name in STS_TASKS:
         return sts_examples(load_sts(name, folder).splits[split], *config.data.score_range)
@@ -65,7 +65,7 @@ def named(config: ConfigDict, name: str, split: str) -> Examples:
 
 
 def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples:
-    """The training rows without those that share a text with what the model is scored on, and with negatives."""
+    """The training rows, with negatives, and without rows that share a text with the data of the scores."""
     if config.labels not in LABELS:
         raise unknown_name("kind of labels", config.labels, LABELS)
     objective = training.OBJECTIVES[LABELS[config.labels]]
@@ -92,7 +92,7 @@ def load_examples(config: ConfigDict, held_out: dict[str, Examples]) -> Examples
 
 
 def plain(text: str) -> str:
-    """A text by its letters and digits alone: what counts as the same text."""
+    """A key of a text, its letters and digits: texts with equal keys count as the same text."""
     return re.sub(r"[\W_]+", "", text.lower())
 
 

@@ -1,12 +1,11 @@
-"""Trains a masked language model: from random weights, or on from an encoder, on text of one's own.
+"""Trains a masked language model on the user's text, from random weights or from an encoder.
 
     python -m train.mlm --config configs/mlm_small.py --config.data=TEXT
     python -m train.mlm --config configs/mlm_adapt.py --config.data=TEXT --config.model=FOLDER
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `train.sbert` and transformers'
-`AutoModelForMaskedLM`. SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command goes on from
-there.
+`AutoModelForMaskedLM`. SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from train.common import check_run, count, make_recipe, read
 
 
 def main(config: ConfigDict) -> None:
-    """One run, from its start or its latest checkpoint to the exported model."""
+    """Runs one training, from its start or its latest checkpoint to the exported model."""
     if config.dtype == "auto":
         config.dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
     check_run(config)

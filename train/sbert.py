@@ -5,7 +5,7 @@
 
 The output folder holds the checkpoints, metrics.jsonl, TensorBoard events, loss.png and, when the run is finished,
 results.json, report.html and `model/`: a folder for `Encoder.from_pretrained`, `eval.sts` and sentence-transformers.
-SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command goes on from there.
+SIGTERM or Ctrl-C saves and ends the program with exit code 0; the same command resumes the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from train.common import check_run, count, load_examples, mined, splits, train_r
 
 
 def main(config: ConfigDict) -> None:
-    """Trains what the config says: one run, or its stages one after the other."""
+    """Trains as the config says: one run, or several stages one after the other."""
     stages = config.get("stages", ())
     runs = [config[name] for name in stages] or [config]
     for run in runs:
@@ -39,7 +39,7 @@ def main(config: ConfigDict) -> None:
 
 
 def train_sentences(config: ConfigDict) -> bool:
-    """One run, from its start or its latest checkpoint to the exported model; False if it was asked to stop."""
+    """Runs one training, from its start or its latest checkpoint to the exported model; False if asked to stop."""
     began = time.perf_counter()
     pooling, objective = check_pooling(config.pooling), training.find_objective(config.objective)
     model, sizes, folder = load_model(config.model, dtype=config.dtype, remat=config.remat)
@@ -103,7 +103,7 @@ def train_sentences(config: ConfigDict) -> bool:
 
 
 def with_negatives(config: ConfigDict, pairs: Examples) -> Examples:
-    """Triplets: each first sentence with its second, once for every negative that is mined for it."""
+    """Triplets: each pair, repeated with every negative that was mined for its first sentence."""
     owners, negatives = mined(config, sides := list(pairs.columns.values()))
     positive = dict(zip(*sides, strict=True))
     columns = {"anchor": owners, "positive": [positive[text] for text in owners], "negative": negatives}

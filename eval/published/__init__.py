@@ -1,4 +1,4 @@
-"""Published scores and figures, and how far a run is from them. The numbers lie in the CSV files beside this one."""
+"""Published scores and figures, and the differences of a run to them. The CSV files of this folder hold the numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SETTING = ("model", "pooling", "whitening", "k", "aggregate", "backend", "nlist
 
 @dataclass(frozen=True)
 class Published:
-    """One published row: its setting and where it comes from, as the file writes them, and its figures."""
+    """One published row: its setting and source, as in the file, and its figures."""
 
     setting: dict[str, str]
     figures: dict[str, float]
@@ -24,7 +24,7 @@ class Published:
 
 @functools.cache
 def read(folder: str = "") -> tuple[Published, ...]:
-    """Every published row of a folder of CSV files; what the comments of a file say belongs to all its rows."""
+    """Every published row of a folder of CSV files; the comments of a file apply to all its rows."""
     rows = []
     for path in sorted((Path(__file__).parent / folder).glob("*.csv")):
         lines = path.read_text(encoding="utf-8").splitlines()

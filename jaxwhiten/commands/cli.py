@@ -1,7 +1,7 @@
-"""The command `jaxwhiten`: one word per task.
+"""The command `jaxwhiten`, with one subcommand per task.
 
-The module of a word has `add_arguments(parser)` and `run(args)`, which returns an exit code or None for 0. It is
-imported when its word is given, and imports nothing heavy before `run`.
+The module of a subcommand has `add_arguments(parser)` and `run(args)`, which returns an exit code, or None for 0. It is
+imported when its command is given, and imports nothing heavy before `run`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMMANDS = {
 def parser(command: str | None = None) -> tuple[Parser, dict[str, str]]:
     """The command line, and the flags of one command by their names.
 
-    Its arguments are known only if it is named, so that the others are not imported.
+    Only the named command has its arguments, so that the other commands are not imported.
     """
     top = Parser(
         prog="jaxwhiten", description="Sentence vectors from any BERT-family encoder, whitened: better and smaller."
@@ -63,7 +63,7 @@ def _module(command: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command: 0, or the exit code of the error, which is reported in one line on stderr."""
+    """Runs one command. Returns 0, or the exit code of an error, which is reported in one line on stderr."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in arguments if not word.startswith("-")), None)
     try:
@@ -81,14 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except JaxwhitenError as error:
         return say(error)
     except BrokenPipeError:
-        # The reader (head, less) closed the pipe: no more is written, not even when Python ends.
+        # The reader (head, less) closed the pipe: nothing more is written, not even when Python ends.
         _close_stdout()
         return 0
     except OSError as error:
         say(error)
         try:
             sys.stdout.flush()
-        except OSError:  # it is stdout that cannot be written to
+        except OSError:  # stdout itself cannot be written to
             _close_stdout()
         return 1
     except MemoryError as error:
@@ -108,17 +108,17 @@ def say(error: Exception, who: str = "") -> int:
 
 
 def one_line(text: object) -> str:
-    """A message without its line ends."""
+    """A message without line breaks."""
     return " ".join(str(text).split())
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning in one line on stderr, in place of `warnings.showwarning`."""
+    """Prints a warning in one line on stderr; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(message)}", file=sys.stderr)
 
 
 def program() -> NoReturn:
-    """The console script: `main`, and the end of the process."""
+    """The console script: runs `main` and ends the process."""
     interrupts.handle()
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

@@ -1,4 +1,4 @@
-"""`jaxwhiten embed INPUT... --output DIR`: a corpus to parts on disk, which `fit` and `index` read."""
+"""`jaxwhiten embed INPUT... --output DIR`: embeds a corpus into parts on disk, which `fit` and `index` read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`jaxwhiten search INDEX QUERY...`: the texts of an index nearest to each query, from a loaded index."""
+"""`jaxwhiten search INDEX QUERY...`: finds the texts of an index nearest to each query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
 
-# Control characters, ends of lines, changes of direction and halves of characters: a terminal would act on them.
+# Control characters, line ends, direction changes and surrogates, which a terminal would act on.
 _ACTIVE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_index(path: str, model: str | None = None, engine: str | None = None) -> tuple[Index, Encoder]:
-    """An index, and the encoder that it says its texts were encoded with; `model` says where that is now.
+    """An index, and the encoder of its texts; `model` is the encoder's current place, if it has moved.
 
-    In float32 one `engine` may take the place of another.
+    For float32 vectors, another `engine` may be chosen.
     """
     from jaxwhiten.search import load_index
 
@@ -50,7 +50,7 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
 
 
 def encoder_of(encoding: Mapping[str, Any], path: str, model: str | None = None, engine: str | None = None) -> Encoder:
-    """The encoder that an index says it was encoded with, likewise."""
+    """The encoder that an index records, by the same rules."""
     from jaxwhiten.encoding import Encoder
 
     told = {"dtype": "float32", "engine": "jax"} | dict(encoding)
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
         find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
     reranker = CrossEncoder.from_pretrained(args.rerank) if args.rerank else None
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
-    # From stdin each query is answered before the next is read.
+    # From stdin, each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):
         (hits,) = find([query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
@@ -98,5 +98,5 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _shown(text: str) -> str:
-    """A text on one line of a terminal, which it cannot act on."""
+    """A text on one line, with characters escaped that a terminal would act on."""
     return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -4,7 +4,7 @@
     vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])  # float32 [2, 384]
     encoder.whiten(corpus, k=128).save("small")  # a sentence-transformers folder that gives 128 numbers
 
-Batches are split over all local devices. A vector depends on its own sentence only: not on its neighbours, the batch
+Batches are split over all local devices. A vector depends only on its own sentence, not on other sentences, the batch
 size or the order.
 """
 
@@ -52,25 +52,25 @@ if TYPE_CHECKING:
 
 
 class Encoder:
-    """A BERT-family encoder with its tokenizer and a head: what is done after the hidden states.
+    """A BERT-family encoder with its tokenizer and a head: the steps after the hidden states.
 
-    Usually made by `from_pretrained`; the constructor takes the parts, for models made in memory.
+    Usually made by `from_pretrained`; the constructor is for models made in memory.
 
     Args:
       model: A Flax NNX encoder (`jaxwhiten.models`).
-      tokenizer_folder: Where its tokenizer lies.
-      pooling, head: Default pooling, a name of `jaxwhiten.POOLINGS`, or a head in its place.
-      max_length: Longest sentence in tokens, special tokens counted; longer ones are cut.
-      name: What the model is called in results and provenance.
-      prompts: Texts to be put in front of sentences, by name.
-      default_prompt_name: The prompt put in front of a sentence unasked.
-      similarity_fn_name: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`: what `similarity` computes.
+      tokenizer_folder: The folder of its tokenizer.
+      pooling, head: The default pooling, a name of `jaxwhiten.POOLINGS`, or a head instead.
+      max_length: Maximum sentence length in tokens, special tokens included; longer sentences are truncated.
+      name: Name of the model in results and provenance.
+      prompts: Texts to put in front of sentences, by name.
+      default_prompt_name: The prompt used if none is named.
+      similarity_fn_name: The similarity of `similarity`: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
       device: `"cpu"`, `"gpu"`, `"tpu"`, `"gpu:1"` or a JAX device; by default all local ones of JAX's platform.
-      engine: What runs the model: `"jax"`, or `"openvino"`, on CPUs; or an `Engine` that holds the model already.
+      engine: `"jax"`, or `"openvino"` on CPUs, or an `Engine` that already holds the model.
 
     Attributes:
       pooling: The name of `head`; `"auto"` for a head that does more than a pooling.
-      dtype: What matrix products run in, `"float32"`, `"bfloat16"` or `"int8"`.
+      dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
     """
 
@@ -120,20 +120,20 @@ class Encoder:
         """Reads an encoder from a local folder or the hub.
 
         Args:
-          model: Folder or hub id; plain Hugging Face and sentence-transformers layouts, whitened ones included.
-          pooling: `"auto"` for all that a sentence-transformers folder does after its Transformer, and the mean with a
-            warning where the folder does not say; or a name of `jaxwhiten.POOLINGS`.
-          max_length: Longest sentence in tokens; by default what the folder says with `"auto"`, else 64.
+          model: Folder or hub id, in the layout of Hugging Face or sentence-transformers, with or without a whitening.
+          pooling: `"auto"` for all steps that a sentence-transformers folder has after its Transformer, or the mean,
+            with a warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`.
+          max_length: Maximum sentence length in tokens; by default the folder's with `"auto"`, else 64.
           dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
-            `"int8"`, where the folder has such weights (`jaxwhiten.export.save_int8`).
+            `"int8"`, if the folder has such weights (`jaxwhiten.export.save_int8`).
           revision: Commit, tag or branch on the hub.
-          prompts: Prompts beside the folder's, or in their place where they have the same name.
-          default_prompt_name: The prompt put in front of a sentence unasked; by default the folder's with `"auto"`.
-          truncate_dim: Columns kept of every vector; by default what the folder says with `"auto"`, else all.
-          similarity_fn_name, device, engine: As in the constructor; the similarity is by default the folder's.
+          prompts: Prompts in addition to the folder's; they override prompts of the same name.
+          default_prompt_name: The prompt used if none is named; by default the folder's with `"auto"`.
+          truncate_dim: Columns kept of every vector; by default the folder's number with `"auto"`, else all.
+          similarity_fn_name, device, engine: As in the constructor; by default the folder's similarity.
 
         Raises:
-          ModelError: The folder cannot be read; the message names the file or tensor and says what to do.
+          ModelError: The folder cannot be read; the message names the file or tensor and a remedy.
           MissingDependencyError: The engine is not installed.
         """
         folder = loading.resolve_folder(model, revision=revision)
@@ -165,7 +165,7 @@ class Encoder:
         )
 
     def _with_head(self, head: Head) -> Encoder:
-        """This encoder with another head by default; weights and compiled programs are shared."""
+        """This encoder with another default head; weights and compiled programs are shared."""
         result = copy.copy(self)
         result._set_head(head)
         return result
@@ -183,7 +183,7 @@ class Encoder:
             raise ModelError(f"{self.name}: {error}") from error
 
     def _named(self, name: str, prompt: str | None = None) -> ReadyHead:
-        """The head of a pooling, checked and on the devices, behind a prompt; `"auto"` is the encoder's own head."""
+        """The head of a pooling, checked and placed on the devices; `"auto"` is the encoder's own head."""
         if name not in self._ready:
             if name == AUTO and self.pooling != AUTO:
                 raise InputError("Pooling 'auto' has no answer here: name a pooling, or load the folder with 'auto'.")
@@ -200,13 +200,13 @@ class Encoder:
         return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
-        """How vectors are made: what an index or a whitening keeps, and what must agree when they meet again.
+        """How vectors are made: facts that an index or a whitening stores, and that must agree when it is used.
 
         Args:
-          pooling, prompt: Where they are others than the head's own.
+          pooling, prompt: If they differ from the head's own.
 
         Returns:
-          model, fingerprint, pooling, max_length, dtype; engine where it is not JAX, prompt where it is another.
+          model, fingerprint, pooling, max_length, dtype; engine if it is not JAX, prompt if it is not the default.
         """
         pooling = canonical(pooling or self.pooling)
         facts: dict[str, Any] = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
@@ -220,7 +220,7 @@ class Encoder:
         return self._engine.model()
 
     def with_pooling(self, pooling: str) -> Encoder:
-        """An encoder with another pooling by default, and no default prompt; weights are shared."""
+        """An encoder with another default pooling and without a default prompt; weights are shared."""
         return self._with_head(self._named(canonical(pooling)).head)
 
     def then(self, *steps: Step) -> Encoder:
@@ -233,7 +233,7 @@ class Encoder:
         Args:
           whitening: A fitted whitening of this encoder's vectors.
           normalize: Whether the whitened vectors are scaled to unit length.
-          where: What the whitening is called in messages, such as its file.
+          where: Name of the whitening in messages, such as its file.
 
         Raises:
           MismatchError: The whitening was fitted on vectors of another encoder, pooling or width.
@@ -243,11 +243,11 @@ class Encoder:
         return encoder.then(Normalize()) if normalize else encoder
 
     def with_code(self, code: Code) -> Encoder:
-        """An encoder whose compiled program ends with a code: bytes leave the device, the vectors never do.
+        """An encoder whose compiled program ends with a code: only bytes leave the device.
 
         Args:
-          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`), of those of `without_code` where it has a
-            code, whose place it takes. Queries are encoded by `without_code`.
+          code: A fitted code of this encoder's vectors (`jaxwhiten.codes`). If the encoder has a code already, the new
+            one replaces it and is of the vectors of `without_code`. Queries are encoded by `without_code`.
 
         Raises:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
@@ -257,15 +257,15 @@ class Encoder:
         return floats.then(*code_steps(code))
 
     def without_code(self) -> Encoder:
-        """This encoder up to the vectors that its code codes: what queries are encoded by; itself without a code."""
+        """This encoder without its code, for encoding queries; itself if it has no code."""
         return self if self.head.code is None else self._with_head(self.head.without_code())
 
     def before_whitening(self) -> Encoder:
-        """This encoder up to its whitening: what gives the vectors that it was fitted on; itself without one."""
+        """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening says that it was fitted on other vectors than this encoder's."""
+        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another encoder."""
         check_provenance(where, whitening.provenance, self.encoding())
         if whitening.n_features_in_ != self.dimension:
             raise MismatchError(
@@ -273,7 +273,7 @@ class Encoder:
             )
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
-        """Counts in how many sentences each token occurs; gives the name of the pooling that weighs tokens by it."""
+        """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
         weights = inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size).astype(np.float32)
         table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
@@ -285,7 +285,7 @@ class Encoder:
         return self._default_prompt_name if self.head.form.prompt else None
 
     def prompt_for(self, role: str) -> str | None:
-        """The prompt of a `"query"` or a `"document"`; None, for the default one, where neither has a prompt."""
+        """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
         return prompt_for(self.prompts, role)
 
     @overload
@@ -315,26 +315,26 @@ class Encoder:
 
         Args:
           sentences: Any number of strings, or one; an empty string is encoded as `[CLS] [SEP]`.
-          pooling: A name, or several; default `self.pooling`. One forward pass serves all that read the sentence as
-            it is; one that rewrites it, such as `promptbert`, takes its own.
-          prompt_name: The prompt of `self.prompts` to put in front of every sentence, in place of the default one.
-          prompt: That text itself, in place of a name.
+          pooling: A name, or several; default `self.pooling`. One forward pass serves all poolings that read the
+            sentence unchanged; a pooling that rewrites it, such as `promptbert`, needs its own.
+          prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
+          prompt: The text of a prompt, instead of a name.
           normalize_embeddings: Whether the vectors are scaled to unit length.
           truncate_dim: Columns kept of every vector; all by default.
-          precision: None for what the head gives; `"float32"` for its vectors, without a code at its end; a fitted code
-            of these vectors; or `"int8"`, `"uint8"`, `"binary"` or `"ubinary"` for what sentence-transformers gives.
-            As there, the ranges of int8 and uint8 are those of the sentences given; a fitted code keeps its own.
-          batch_size: At most this many sentences per batch; by default a token budget decides.
-          show_progress: True or False; None shows a bar on a terminal when it takes over a second.
-          show_progress_bar, convert_to_numpy, convert_to_tensor: As sentence-transformers calls them; there are arrays
-            only.
+          precision: None for the head's own result; `"float32"` for its vectors without a final code; a fitted code
+            of these vectors; or `"int8"`, `"uint8"`, `"binary"` or `"ubinary"` as in sentence-transformers. As there,
+            int8 and uint8 take ranges from the given sentences; a fitted code keeps its own ranges.
+          batch_size: Maximum sentences per batch; by default a token budget decides.
+          show_progress: True or False; None shows a bar on a terminal if encoding takes over a second.
+          show_progress_bar, convert_to_numpy, convert_to_tensor: Arguments of sentence-transformers; results are
+            always arrays.
 
         Returns:
-          float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] of a head with a code; one row
-          without its first axis for one string; for several poolings a dict of such arrays by name.
+          float32 [n, d] in the order of the sentences, or a `CodedArray` [n, bytes] if the head has a code. For a
+          single string, one row without the first axis. For several poolings, a dict of such arrays by name.
 
         Raises:
-          InputError: An item is not a string, an unknown name, or more columns than there are. Nothing was encoded.
+          InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
         """
         if convert_to_tensor or not convert_to_numpy:
             raise InputError(
@@ -356,14 +356,14 @@ class Encoder:
         return next(iter(found.values())) if single else found
 
     def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the prompt `query`; with none where there is no such prompt, not even the default one.
+        """`encode` with the prompt `query`, or with no prompt at all, not even the default one, if it does not exist.
 
-        A `prompt_name` or `prompt` takes its place.
+        A `prompt_name` or `prompt` overrides it.
         """
         return self.encode(sentences, **self._in_role("query", options))
 
     def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
-        """`encode` with the first prompt there is of `document`, `passage` and `corpus`, as `encode_query`."""
+        """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
         return self.encode(sentences, **self._in_role("document", options))
 
     def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -371,10 +371,10 @@ class Encoder:
         return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
 
     def warm_up(self, longest: int = 64) -> Encoder:
-        """Compiles what one sentence of up to `longest` tokens takes, so that no query waits for it.
+        """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits for compilation.
 
         Args:
-          longest: Tokens of the longest query; `max_length` where it is less.
+          longest: Tokens of the longest query, at most `max_length`.
 
         Returns:
           This encoder.
@@ -401,10 +401,10 @@ class Encoder:
 
         Args:
           sentences: Read lazily, at most two blocks ahead.
-          block_size: Sentences per block; they are sorted by length within it.
+          block_size: Sentences per block; they are sorted by length within a block.
 
         Yields:
-          For each block, in input order, what `encode` would return for it, up to an item that is not a string.
+          For each block, in input order, the result of `encode`; InputError at an item that is not a string.
         """
         heads, single = self._chosen(pooling, prompt_name, prompt)
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
@@ -417,7 +417,7 @@ class Encoder:
     def _chosen(
         self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
     ) -> tuple[dict[str, ReadyHead], bool]:
-        """The heads to compute, under the names the caller asked for them, and whether one array is wanted."""
+        """The heads to compute, by the names that the caller used, and whether to return a single array."""
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
         single = pooling is None or isinstance(pooling, str)
@@ -427,15 +427,15 @@ class Encoder:
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
-        """How alike all n vectors are to all m, by `similarity_fn_name`; distances are negative, codes are decoded."""
+        """Similarities of all n vectors to all m, by `similarity_fn_name`; distances are negated, codes decoded."""
         return similarity.similarity(embeddings1, embeddings2, self.similarity_fn_name)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, " n"]:
-        """How alike each of n vectors is to that of the same number in the other array."""
+        """Similarities of n vectors to the vectors with the same index in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
     def moments(self, sentences: Iterable[str]) -> Moments:
-        """Moments of the vectors of sentences, read once in bounded memory; an accelerator's vectors stay there."""
+        """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
         total, heads = Moments(), {"": self._named(self.pooling)}
         texts = checked_blocks(sentences, BLOCK * (self._engine.devices if self._engine.reduces else 1))
         for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, progress(sentences)):
@@ -443,12 +443,12 @@ class Encoder:
         return total
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
-        """Fits a whitening and puts it behind this encoder, as `with_whitening` does.
+        """Fits a whitening and appends it to this encoder, as `with_whitening` does.
 
         Args:
           rows: Sentences, read once and encoded in bounded memory; or vectors of this encoder.
-          k: Dimensions kept; None for all.
-          **params: `beta`, `gamma`, `shrinkage` and others of `jaxwhiten.Whitening`.
+          k: Number of dimensions kept; None for all.
+          **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
         fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
@@ -457,11 +457,11 @@ class Encoder:
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
         """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.
 
-        `from_pretrained` and sentence-transformers read it, and both give the vectors of this encoder.
+        `from_pretrained` and sentence-transformers read it; both give the vectors of this encoder.
 
         Args:
-          folder: Not the model's own. New, empty, or one that jaxwhiten made, which is replaced as a whole.
-          card: Text of README.md; none is written without it.
+          folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole; not the model's own.
+          card: Text of README.md; None writes none.
           dtype: Type of the stored weights; by default this encoder's.
         """
         self.check_folder(folder)
@@ -473,7 +473,7 @@ class Encoder:
         return Path(folder)
 
     def check_folder(self, folder: str | Path) -> None:
-        """InputError for a folder that `save` may not write to, before anything is computed."""
+        """Raises InputError for a folder that `save` may not write to, before anything is computed."""
         if Path(folder).exists() and Path(self.name).exists() and Path(folder).samefile(self.name):
             raise InputError(f"{folder}: is the model's own folder; name another one.")
         io.check_folder(folder)

@@ -1,4 +1,4 @@
-"""What runs an encoder: JAX, or OpenVINO, which has bfloat16 and int8 products for CPUs. A new engine is a file."""
+"""Engines that run an encoder: JAX, or OpenVINO with bfloat16 and int8 products on CPUs. Each engine is one file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Engine(Protocol):
     """A model ready to run in batches, with any heads.
 
     Attributes:
-      name: In `ENGINES`.
-      facts: What the engine adds to how vectors were made (`Encoder.encoding`).
-      dtype: What matrix products run in.
-      devices: How many there are; the rows of a batch are dealt out to them in turn.
-      mesh: Of JAX's devices, in one axis `data`.
+      name: Its name in `ENGINES`.
+      facts: Entries that the engine adds to `Encoder.encoding`.
+      dtype: Dtype of matrix products.
+      devices: The number of devices; the rows of a batch are dealt out to them in turn.
+      mesh: The mesh of JAX's devices, with one axis `data`.
       layout: How sentences are cut into batches.
-      in_flight: Batches to have started before the oldest is waited for.
-      reduces: Whether vectors of which only moments are wanted are reduced where they are.
+      in_flight: The number of batches to start before waiting for the oldest.
+      reduces: Whether vectors are reduced on the devices if only their moments are needed.
     """
 
     name: ClassVar[str]
@@ -55,25 +55,25 @@ class Engine(Protocol):
     ) -> None: ...
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
-        """Starts one batch with the placed steps of each head, and gives a handle on it.
+        """Starts one batch with the placed steps of each head, and returns a handle.
 
-        A batch that is `alone` has no other beside it: all cores may serve it, and nothing is gained by a thread.
+        A batch that is `alone` runs without others, so that all cores may serve it and a thread gains nothing.
         """
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
-        """Waits for a batch, and gives its vectors by the names of the heads, [sentences there is room for, d].
+        """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d].
 
-        Without `to_host`, engines that have `reduces` give them where they are, [row of its device, device, ..., d].
+        Without `to_host`, engines with `reduces` leave them on the devices, [row of its device, device, ..., d].
         """
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
-        """The vectors of all sentences for those heads that need no batches."""
+        """The vectors of all sentences for heads that need no batches."""
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether what a batch raised says that there was no room for it."""
+        """Whether an error of a batch means that it did not fit into memory."""
 
     def place(self, tree: Any) -> Any:
-        """Parameters as `start` takes them."""
+        """Converts parameters to the form that `start` takes."""
 
     def model(self) -> Any:
         """The Flax module, sharing its parameters."""
@@ -82,7 +82,7 @@ class Engine(Protocol):
         """SHA-256 of what vectors depend on, with other bytes before it and after it."""
 
     def save_beside(self, folder: Path) -> None:
-        """Writes what a model folder needs for this engine beside the model."""
+        """Writes the engine's own files to a model folder."""
 
 
 DEFAULT = "jax"
@@ -100,7 +100,7 @@ def engine_class(name: str) -> Any:
 
 
 def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
-    """The dtype of an engine's matrix products, None for its default, and that the model is to be loaded in."""
+    """The dtype of an engine's matrix products, None for its default, and the dtype in which to load the model."""
     return engine_class(name).checked_dtype(dtype)
 
 
@@ -112,15 +112,15 @@ def engine_for(
     dtype: str | None = None,
     folder: Path | None = None,
 ) -> Engine:
-    """An engine with a model in it; a table of token vectors has one of its own, by the name of JAX's.
+    """An engine with a model; a table of token vectors has its own engine under the name of JAX's.
 
     Args:
-      name: In `ENGINES`.
+      name: A name in `ENGINES`.
       model: The Flax module.
-      max_length: Longest input in tokens.
+      max_length: Maximum input length in tokens.
       device: See `forward.local_devices`.
-      dtype: What matrix products run in, checked; None for the engine's default.
-      folder: The model's, where the engine's own files lie.
+      dtype: Dtype of matrix products, checked; None for the engine's default.
+      folder: The model's folder, for engines with files of their own.
     """
     dtype = dtype or checked_dtype(name)[0]
     if model.module != STATIC:

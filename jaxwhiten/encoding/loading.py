@@ -1,4 +1,4 @@
-"""What a model folder says about its encoder, and the tokenizer that belongs to a model."""
+"""Reads head, settings and maximum length from a model folder, and makes the tokenizer of a model."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ DEFAULT_MAX_LENGTH = 64
 
 
 class PoolingWarning(UserWarning):
-    """A model folder that does not say how its vectors are pooled."""
+    """A model folder does not define how its vectors are pooled."""
 
 
 def read_parts(folder: Path, config: EncoderConfig, name: str, auto: bool) -> tuple[Settings, Head | None, int]:
-    """The settings, the head and the longest sentence of a folder; `name` is what messages call it.
+    """The settings, the head and the maximum sentence length of a folder, which messages call `name`.
 
-    Without `auto`, or where the folder has no head, what goes with a head is left out of the settings.
+    Without `auto`, or if the folder has no head, settings that belong to a head are left out.
     """
     settings = Settings.read(folder)
-    if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name one of multi-vector models
+    if settings.similarity_fn_name not in SIMILARITIES:  # a folder may name a similarity of multi-vector models
         settings = dataclasses.replace(settings, similarity_fn_name=None)
     if auto and says_head(folder):
         head, longest = read_head(folder, config)

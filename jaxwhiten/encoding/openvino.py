@@ -1,8 +1,8 @@
-"""The compiled function in OpenVINO: the ONNX graph of encoder and pooling, at a CPU's fastest precision.
+"""The forward pass in OpenVINO: the ONNX graph of encoder and pooling, at a CPU's fastest precision.
 
-Batches run side by side, one core each: with 2 cores that took 0.8 of the CPU time of one batch after the other on
-both. Lengths and heights are taken as they come, for OpenVINO compiles no program per shape. Steps after the pooling
-are a graph of their own in float32, whatever the encoder runs in; a code is quantised on the host.
+Batches run in parallel on one core each; on 2 cores this took 0.8 of the CPU time of one batch after the other on both
+cores. Batches keep their own lengths and heights, because OpenVINO compiles no program per shape. Steps after the
+pooling are a separate graph in float32, independent of the encoder's dtype. Codes are quantised on the host.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 _PURPOSE = "The engine OpenVINO"
 _EXTRA = "openvino"
-_FEW_TOKENS = 64  # of a batch alone, up to which it has a program of its own in float32
+_FEW_TOKENS = 64  # a single batch of up to this many tokens has its own program in float32
 _PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
 @functools.cache
 def core() -> Any:
-    """OpenVINO's own state, one in a process; MissingDependencyError without OpenVINO."""
+    """The OpenVINO core, one per process; MissingDependencyError without OpenVINO."""
     with silenced():
         return optional("openvino", _EXTRA, _PURPOSE).Core()
 
@@ -55,25 +55,25 @@ def version() -> str:
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU has instructions for products of bfloat16."""
+    """Whether this CPU has instructions for bfloat16 products."""
     return "BF16" in core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 class _How(NamedTuple):
-    """What a graph is compiled for: one batch alone, by one stream, and few tokens (`Graph.apart`)."""
+    """The use that a graph is compiled for: a single batch, on one stream; few tokens (`Graph.apart`)."""
 
     alone: bool = False
     few: bool = False
 
 
 class _Compiled(NamedTuple):
-    """A compiled graph, and its requests that nobody uses: one serves one thread at a time."""
+    """A compiled graph and its idle requests; a request serves one thread at a time."""
 
     graph: Any
     idle: list[Any]
 
     def request(self) -> Any:
-        """A request, to be put back among the idle ones."""
+        """A request; the caller puts it back among the idle ones."""
         try:
             return self.idle.pop()
         except IndexError:
@@ -81,7 +81,7 @@ class _Compiled(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What is done with one of the pooled outputs of a graph."""
+    """A head: the pooled output it reads, its steps after the pooling, and its code."""
 
     pooled: int
     tail: _Compiled | None
@@ -89,13 +89,13 @@ class _Head(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """A compiled graph, and the heads it serves."""
+    """A compiled graph and the heads that it serves."""
 
     compiled: _Compiled
     heads: dict[str, _Head]
 
 
-_Handle = tuple[_Program, Any, dict[str, np.ndarray]]  # a program, its request, and the inputs that it reads
+_Handle = tuple[_Program, Any, dict[str, np.ndarray]]  # a program, its request, and the request's inputs
 
 
 class OpenVINOEngine:
@@ -125,7 +125,7 @@ class OpenVINOEngine:
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """The dtype of matrix products, by default bfloat16 where the CPU multiplies it natively, and of the model."""
+        """The dtype of matrix products, by default bfloat16 if the CPU supports it, and the dtype of the model."""
         if dtype is not None and dtype not in DTYPES:
             raise unknown_name("dtype", dtype, DTYPES)
         native = has_bfloat16()
@@ -176,7 +176,7 @@ class OpenVINOEngine:
             self._quantised.save(folder)
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
-        """One short sentence needs no plan and no padding."""
+        """Encodes one short sentence directly, without a plan and without padding."""
         if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= _FEW_TOKENS:
             return {}
         check_process()
@@ -184,7 +184,7 @@ class OpenVINOEngine:
         return self.fetch(self._started(ids, np.ones_like(ids), heads, alone=True))
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> _Handle:
-        """Starts one batch, of its own height and length; several may run at a time."""
+        """Starts one batch at its own height and length; several may run in parallel."""
         ids, lengths = batch.trimmed(tokens.lengths).arrays(tokens, self.config.pad_token_id)
         mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
         return self._started(ids.astype(np.int64), mask, heads, alone)
@@ -199,7 +199,7 @@ class OpenVINOEngine:
         request = program.compiled.request()
         inputs = {"input_ids": ids, "attention_mask": mask}
         (request.infer if alone else request.start_async)(inputs, share_inputs=True)
-        return program, request, inputs  # which are kept until the request has ended: they are not copied
+        return program, request, inputs  # kept until the request has ended, because inputs are not copied
 
     def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
         program, request, _ = handle
@@ -210,7 +210,7 @@ class OpenVINOEngine:
         return {name: _finished(pooled[head.pooled], head) for name, head in program.heads.items()}
 
     def _program(self, heads: Heads, how: _How) -> _Program:
-        """The program for heads: those of the same pooling share its output."""
+        """The program for heads; heads with the same pooling share its output."""
         key = how, *((name, _key(steps)) for name, steps in heads.items())
         if key not in self._programs:
             poolings: dict[Any, tuple[Step, ...]] = {}
@@ -272,7 +272,7 @@ class OpenVINOEngine:
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Has what OpenVINO raises in the block be a ModelError that names the int8 weights, where there are any."""
+        """Turns errors of OpenVINO in the block into a ModelError that names the int8 weights, if there are any."""
         try:
             yield
         except Exception as error:
@@ -296,14 +296,14 @@ class OpenVINOEngine:
         return core().read_model(finished.SerializeToString()), encoder.hidden_states
 
     def compile(self, model: Any, alone: bool = False) -> Any:
-        """A graph compiled for this engine's precision, with one stream per core; for one batch alone with one."""
+        """A graph compiled at this engine's precision, with one stream per core, or one stream for a single batch."""
         dtype = "float32" if self.dtype == "int8" and not has_bfloat16() else self.dtype
         hints = {"NUM_STREAMS": 1 if alone else cores(), "INFERENCE_NUM_THREADS": cores()}
         return core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": _PRECISIONS.get(dtype, "bf16"), **hints})
 
 
 def _width(steps: tuple[Step, ...], width: int) -> int:
-    """The width of vectors behind steps."""
+    """The width of vectors after steps."""
     return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
 

@@ -84,7 +84,7 @@ class ZScore(_ColumnMethod):
     """Subtracts the mean and divides each column by its standard deviation (divisor n): (x − μ) / σ.
 
     A variance below `variance_floor` times the largest is replaced by that floor, so that columns without variance stay
-    small. `Whitening` treats directions likewise.
+    small. `Whitening` does the same for directions.
 
     Args:
       variance_floor: Relative floor, 0 to 1.

@@ -1,7 +1,7 @@
 """Attention that does not write all scores to memory: by a kernel on TPUs and GPUs, by blocks of queries on CPUs.
 
-Plain attention (`layers.SelfAttention`) writes [batch, heads, length, length] scores to memory; a kernel does not, and
-cannot give the attention maps. Its products are bfloat16's, so float32 models keep plain attention.
+Plain attention (`layers.SelfAttention`) writes [batch, heads, length, length] scores to memory. A kernel does not, and
+so cannot return attention maps. Its products are in bfloat16, so float32 models keep plain attention.
 
 References:
   Dao et al. 2022, "FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness". The kernels are JAX's
@@ -24,10 +24,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxwhiten.models.positions import neighbours
 
-BLOCK = 128  # what lengths have to be a multiple of; at this length plain attention reads less
+BLOCK = 128  # lengths must be a multiple of it; at this length plain attention reads less
 
-# Scores that a CPU's cache holds while they are made, scaled and multiplied: at 512 tokens that takes half the time of
-# all scores at once, at 2,048 four tenths, and memory grows with the length alone.
+# Scores that stay in a CPU's cache while they are made, scaled and multiplied. Compared with all scores at once this
+# takes half of the time at 512 tokens and 0.4 of it at 2,048, and memory grows linearly with the length.
 _SCORES, _STEP = 3 << 19, 16
 
 Heads = Float[Array, "rows heads length head"]
@@ -39,9 +39,9 @@ class Splash:
     """JAX's splash attention within segments.
 
     Attributes:
-      window: Distance to either side that attention reaches; None for everywhere.
-      causal: Whether tokens see none of those after them.
-      interpret: Whether to run it on a device that is no TPU, slowly.
+      window: Distance to either side that attention reaches; None for no limit.
+      causal: Whether tokens attend only to themselves and earlier tokens.
+      interpret: Whether to run it, slowly, on a device that is no TPU.
     """
 
     window: int | None = None
@@ -49,7 +49,7 @@ class Splash:
     interpret: bool = False
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
-        """The mixed values of each head; tokens attend to those of the same segment."""
+        """The attended values of each head; tokens attend only to tokens of the same segment."""
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
         from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
@@ -68,7 +68,7 @@ class Splash:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Fused:
-    """JAX's dot-product attention within segments, by cuDNN, which reads who sees whom in place of writing maps.
+    """JAX's dot-product attention within segments, by cuDNN, which takes a mask and writes no attention maps.
 
     Attributes:
       window, causal: As in `Splash`.
@@ -89,7 +89,7 @@ class Fused:
         return mixed.swapaxes(1, 2)
 
     def runs_on(self, device: jax.Device, dtype: DTypeLike, head: int) -> bool:
-        """Whether it compiles for a device: cuDNN may be missing there, or refuse the size of the heads."""
+        """Whether it compiles for a device: cuDNN may be missing there, or not support the size of the heads."""
         place = jax.sharding.SingleDeviceSharding(device)
         heads = jax.ShapeDtypeStruct((1, 1, 2 * BLOCK, head), dtype, sharding=place)
         segment = jax.ShapeDtypeStruct((1, 2 * BLOCK), "int32", sharding=place)
@@ -109,9 +109,9 @@ def by_queries(
     mask: Bool[Array, "rows 1 queries length"],
     bias: Float[Array, "1 heads length length"] | None,
 ) -> tuple[Heads, Float[Array, "rows heads length"]]:
-    """The mixed values and the diagonals of maps, on a CPU of one block of queries after the other.
+    """The attended values and the diagonals of attention maps; on a CPU computed block by block of queries.
 
-    `attend` gives them for some queries with their rows of mask and bias, and the number of the first.
+    `attend` computes both for some queries, given their rows of mask and bias and the number of the first query.
     """
     rows, heads, length, _ = query.shape
     size = max(_SCORES // (rows * heads * mask.shape[3]) // _STEP, 1) * _STEP
@@ -140,9 +140,9 @@ def by_queries(
     return lax.platform_dependent(query, mask, bias, cpu=by_blocks, default=whole)
 
 
-@functools.cache  # a probe of a device compiles a program
+@functools.cache  # probing a device compiles a program
 def kernel_for(device: jax.Device, dtype: str, head: int) -> Kernel | None:
-    """The kernel for a device, a dtype of matrix products and a size of heads; None where plain attention serves."""
+    """The kernel for a device, a dtype of matrix products and a size of heads; None if plain attention is used."""
     if dtype != "bfloat16":
         return None
     if device.platform == "tpu":

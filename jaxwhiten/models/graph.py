@@ -31,7 +31,7 @@ class Graph:
     """The nodes and constants of a graph. Values are referred to by their names.
 
     Args:
-      purpose: What needs the package onnx, for the message if it is not installed.
+      purpose: The feature that needs the package onnx, for the message if it is not installed.
       extra: The extra that installs it.
       apart: Whether GELUs are written in a form that OpenVINO does not fuse with the product before them. For a few
         tokens this saves a third of the time of float32 products; for many, the extra pass over memory costs more.

@@ -137,7 +137,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def load_config(folder: Path) -> EncoderConfig:
-    """Reads `config.json`; ModelError where keys are missing, or what it says is not supported or out of range."""
+    """Reads `config.json`; ModelError if keys are missing, or a value is not supported or out of range."""
     raw = read_json(folder / "config.json")
     with naming(folder / "config.json"):
         model_type = raw.get("model_type")
@@ -154,7 +154,7 @@ def load_config(folder: Path) -> EncoderConfig:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Has errors of the block be a ModelError that names the file."""
+    """Turns errors in the block into a ModelError that names the file."""
     try:
         yield
     except (ModelError, InputError) as error:
@@ -171,7 +171,7 @@ def load_model(
       dtype: Dtype of matrix products, `"float32"` or `"bfloat16"`.
       revision: Commit, tag or branch on the hub.
       remat: Whether to recompute activations in the backward pass, for training with less memory.
-      narrow: Whether parameters have that dtype, too; otherwise they are float32, as training takes them.
+      narrow: Whether parameters have that dtype, too; otherwise they are float32, as needed for training.
 
     Returns:
       The model, its configuration, and the folder of its weights.
@@ -201,7 +201,7 @@ def load_model(
 def _abstract(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDef[Any], nnx.State[Any, Any]]:
     """The module with shapes only: nothing is allocated before the shapes of the weights are checked."""
     module, state = _traced(config, dtype, remat)
-    return module, jax.tree.map(lambda shape: shape, state)  # a state of its own, which is filled in
+    return module, jax.tree.map(lambda shape: shape, state)  # a copy, which will be filled
 
 
 @functools.lru_cache(maxsize=16)
@@ -236,7 +236,7 @@ def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "f
 
     Args:
       model: An encoder of this package.
-      folder: New, empty, or one that jaxwhiten made, which is replaced as a whole.
+      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
       dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
     """
     family = FAMILIES[model.config.model_type]
@@ -261,7 +261,7 @@ def hashed(parts: Iterable[bytes]) -> str:
 
 
 def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:
-    """Reads the part of a module that is a family's head (an nnx filter) from a folder, into the module."""
+    """Reads a family's head from a folder into the part of a module that an nnx filter selects."""
     state = nnx.state(module, part)
     family = FAMILIES[config.model_type].head(form)
     nnx.replace_by_pure_dict(state, checkpoint.load_parameters(folder, family, state))

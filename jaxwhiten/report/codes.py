@@ -1,4 +1,4 @@
-"""What a run of `eval.codes` looks like: quality against bytes as a table per fit and a plot."""
+"""Views of a run of `eval.codes`: quality against bytes, as a table per fit and as a plot."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def _caption(run: CodesRun) -> str:
 
 
 def bytes_table(run: CodesRun) -> Table | None:
-    """Differences of the MRR@10 to float32, in points: a row per code and fit, a column per size.
+    """Differences of the MRR@10 to float32, × 100: a row per code and fit, a column per size.
 
-    With `AHEAD` where a code leads the spectrum code of as many bytes, and with the bytes where they are fewer than the
-    column's. None where no row has a difference.
+    `AHEAD` marks a code that leads the spectrum code of as many bytes. Cells with fewer bytes than the column name
+    their bytes. None if no row has a difference.
     """
     raw = _raw(run)
     if raw is None:
@@ -68,7 +68,8 @@ def bytes_table(run: CodesRun) -> Table | None:
 
 
 def spectrum_table(run: CodesRun) -> Table | None:
-    """Differences of the MRR@10 to the spectrum code of as many bytes, or the next more, in points; None if no row has.
+    """Differences of the MRR@10, × 100, to the spectrum code with as many bytes, or the next more; None if no row has
+    one.
 
     A row per code and fit, a column per size.
     """
@@ -106,7 +107,7 @@ def _by_size(
 
 
 def classification_table(run: CodesRun) -> Table | None:
-    """Accuracy of pairs of decoded vectors and its difference to float32, in points: two columns per task."""
+    """Accuracy on pairs of decoded vectors and its difference to float32, in per cent: two columns per task."""
     rows = [row for row in run.rows if row.accuracy]
     if not rows:
         return None
@@ -126,7 +127,7 @@ def _accuracy(found: Estimate | None) -> str:
 
 
 def figures_table(run: CodesRun) -> Table:
-    """Everything that was measured, one line per code, size and fit."""
+    """All measurements, one line per code, size and fit."""
     protocol = run.header.protocol
     caption = (
         f"{_caption(run)} Rescored: {protocol['rescored'] or 'not run'}. STS: {protocol['sts'] or 'not run'}. build:"

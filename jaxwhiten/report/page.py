@@ -1,4 +1,4 @@
-"""`report.html`: a run on one page that needs nothing else: no network, no other file, any screen."""
+"""`report.html`: a run on one self-contained page, without network or other files, for any screen."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jaxwhiten.report.table import Table
 
 PAGE = "report.html"
 _RUN = ("program", "date", "model", "fingerprint", "dimension", "dtype", "seed", "seconds", "encoding")
-# The page may show what is inside it and load nothing.
+# The page may show only its own content and load nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def write_page(
     path: io.PathLike, title: str, lead: Sequence[str], sections: Iterable[str], notes: Sequence[str] = ()
 ) -> Path:
-    """Writes a page: title, lines below it, warnings, and what `section` made."""
+    """Writes a page: title, lines below it, warnings, and sections made by `section`."""
     files = resources.files("jaxwhiten.report")
     style, script = ((files / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     warnings = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
@@ -42,24 +42,24 @@ def write_page(
 
 
 def section(head: str, *parts: str) -> str:
-    """A part of the page under its own head, or nothing where it has nothing to show."""
+    """A part of the page under its own head; empty if it has nothing to show."""
     body = "\n".join(part for part in parts if part)
     return f"<section>\n<h2>{html.escape(head)}</h2>\n{body}\n</section>" if body else ""
 
 
 def folded(summary: str, *parts: str) -> str:
-    """Parts that are shown on a click; nothing where there are none."""
+    """Parts that a click shows; empty if there are none."""
     body = "\n".join(part for part in parts if part)
     return f"<details>\n<summary>{html.escape(summary)}</summary>\n{body}\n</details>" if body else ""
 
 
 def tables(*views: Table | None) -> str:
-    """Tables one below the other; None is left out."""
+    """Tables one below the other, without those that are None."""
     return "\n".join(view.html() for view in views if view is not None)
 
 
 def picture(path: io.PathLike, caption: str) -> str:
-    """A PNG, inside the page."""
+    """A PNG, embedded in the page."""
     data = base64.b64encode(Path(path).read_bytes()).decode("ascii")
     caption = html.escape(caption)
     image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
@@ -67,12 +67,12 @@ def picture(path: io.PathLike, caption: str) -> str:
 
 
 def verbatim(text: str) -> str:
-    """Text as it is, in a typewriter's letters."""
+    """Unformatted text in a fixed-width font."""
     return f"<pre>{html.escape(text)}</pre>" if text else ""
 
 
 def facts(values: Mapping[str, Any]) -> str:
-    """Names and values, those inside others by their path; None and what is empty is left out."""
+    """Names and values, nested values by their path; None and empty values are omitted."""
     rows = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>\n" for name, value in _flat(values) if value
     )
@@ -80,7 +80,7 @@ def facts(values: Mapping[str, Any]) -> str:
 
 
 def made(header: Any) -> list[str]:
-    """How a run was made: protocol, configuration, machine and versions, from the header of an evaluation."""
+    """How a run was made, from the header of an evaluation: protocol, configuration, machine and versions."""
     values = asdict(header)
     run = {name: values[name] for name in _RUN} | values["machine"]
     parts = {"Protocol": values["protocol"], "Configuration": values["config"], "Run": run, "Versions": header.versions}

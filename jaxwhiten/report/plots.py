@@ -57,7 +57,7 @@ def plot_scores(run: STSRun, path: Path) -> Path | None:
 
 
 def plot_spectrum(run: STSRun, path: Path) -> Path | None:
-    """The spectra of the poolings, where the run holds them."""
+    """The spectra of the poolings, if the run has them."""
     poolings = dict.fromkeys(row.pooling for row in run.rows)
     spectra = {name: run.figures[f"spectrum/{name}"] for name in poolings if f"spectrum/{name}" in run.figures}
     if not spectra:
@@ -68,7 +68,7 @@ def plot_spectrum(run: STSRun, path: Path) -> Path | None:
 
 
 def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence[int], title: str) -> None:
-    """Descending eigenvalues by name, relative to their mean, and the variance that the first of them hold."""
+    """Descending eigenvalues by name, relative to their mean, and the share of the variance of the first k."""
     with new_figure(path, 8.4, 3.7) as figure:
         left, right = figure.subplots(1, 2)
         shares: list[float] = []
@@ -91,13 +91,13 @@ def draw_spectra(path: PathLike, spectra: Mapping[str, np.ndarray], ks: Sequence
 
 
 def _cell(value: float) -> str:
-    """A cosine in three characters or four."""
+    """A cosine in three or four characters."""
     text = f"{value:.2f}".replace("-", "−").replace("0.", ".", 1)
     return ".00" if text == "−.00" else text
 
 
 def plot_similarity(run: STSRun, path: Path) -> Path | None:
-    """Cosine of every first with every second sentence of a few pairs, where the run holds similarities."""
+    """Cosines of the first and second sentences of a few pairs, all with all, if the run has similarities."""
     about = run.header.similarity
     if about is None:
         return None
@@ -128,7 +128,7 @@ def plot_similarity(run: STSRun, path: Path) -> Path | None:
 
 
 def plot_tuning(tuning: Tuning, title: str, path: PathLike) -> None:
-    """Score against k, one panel per β, one line per γ; thin lines are the held-out pairs."""
+    """Score against k, one panel per β, one line per γ; thin lines show the held-out pairs."""
     rows = tuning.rows
     betas, gammas = sorted({row.beta for row in rows}), sorted({row.gamma for row in rows})
     held = tuning.baseline.held_out is not None

@@ -1,6 +1,6 @@
-"""How each program measures, in words for captions: the `protocol` of a run's header."""
+"""How each program measures, as text for captions: the `protocol` of a run's header."""
 
-from typing import NotRequired, TypedDict  # without `annotations` of the future, for a TypedDict reads NotRequired
+from typing import NotRequired, TypedDict  # without `annotations` of the future, because a TypedDict reads NotRequired
 
 
 class _WordsProtocol(TypedDict, total=False):
@@ -8,7 +8,7 @@ class _WordsProtocol(TypedDict, total=False):
 
 
 class STSProtocol(_WordsProtocol):
-    """How `eval.sts` scores; `whitening` says by name what each was fitted on, `words` what each baseline is."""
+    """How `eval.sts` scores; `whitening` describes the texts of each fit, `words` each baseline, by name."""
 
     max_length: int
     empty_sentence: str

@@ -1,4 +1,4 @@
-"""What an evaluation finds, as typed rows under a header; `Run` keeps them in a folder."""
+"""The results of an evaluation as typed rows with a header; `Run` stores them in a folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from jaxwhiten.report.protocols import CodesProtocol, RetrievalProtocol, StaticProtocol, STSProtocol
 
 FORMAT_VERSION = 2
-SIGNIFICANT = "∗"  # beside a difference that is more than chance; Markdown leaves this sign alone
+SIGNIFICANT = "∗"  # follows a significant difference; Markdown does not interpret this sign
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure or a difference with its confidence interval; NaN where undefined."""
+    """A figure or a difference with its confidence interval; NaN if undefined."""
 
     value: float
     low: float
@@ -21,43 +21,43 @@ class Estimate:
 
     @property
     def mark(self) -> str:
-        """`SIGNIFICANT` where the interval leaves out 0, a space elsewhere."""
+        """`SIGNIFICANT` if the interval excludes 0, else a space."""
         return SIGNIFICANT if self.low > 0 or self.high < 0 else " "
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One setting; what it scored is in the subclasses."""
+    """One setting; subclasses add its scores."""
 
     model: str
     pooling: str
-    whitening: str  # "none", what the whitening was fitted on, or a name in `jaxwhiten.methods`
+    whitening: str  # "none", the text that the whitening was fitted on, or a name in `jaxwhiten.methods`
     k: int
     beta: float | None  # of the whitening; 0 for raw vectors, None for another method
-    gamma: float | None  # likewise
+    gamma: float | None  # as for beta
     n_fit: int  # rows the method was fitted on
     transductive: bool  # whether it was fitted on the sentences it is tested on
-    further: dict[str, float | str] | None = None  # parameters of the whitening that are not at their defaults
+    further: dict[str, float | str] | None = None  # parameters of the whitening that differ from their defaults
 
     @property
     def has_knobs(self) -> bool:
-        """Whether β and γ mean something: not for raw vectors and other methods."""
+        """Whether β and γ apply: not to raw vectors or other methods."""
         return self.whitening != "none" and self.beta is not None
 
     @property
     def parameters(self) -> dict[str, str]:
-        """β, γ and further parameters of the whitening as text, by their signs; empty where there are none."""
+        """β, γ and further parameters of the whitening as text, by symbol; empty if there are none."""
         values = {"β": self.beta, "γ": self.gamma, **(self.further or {})} if self.has_knobs else {}
         return {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
 
     @property
     def knobs(self) -> str:
-        """The parameters, to be put behind a setting's name; empty where there are none."""
+        """The parameters as text to append to a setting's name; empty if there are none."""
         return "".join(f", {name}={value}" for name, value in self.parameters.items())
 
     @property
     def label(self) -> str:
-        """The whitening, with a sign where it is transductive."""
+        """The whitening, marked if it is transductive."""
         return self.whitening + " †" * self.transductive
 
     @property
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How high the partners of similar pairs rank, in points; see `jaxwhiten.metrics.partner_ranks`."""
+    """How high the partners of similar pairs rank, × 100; see `jaxwhiten.metrics.partner_ranks`."""
 
     queries: int
     hits_at_1: float
@@ -78,7 +78,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """Spearman × 100 of one STS task; `low` and `high` are the interval of the aggregate shown."""
+    """Spearman × 100 on one STS task; `low` and `high` are the interval of the displayed aggregate."""
 
     all: float
     mean: float
@@ -96,7 +96,7 @@ class TaskScores:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The shape of the vectors behind a row; see `jaxwhiten.metrics.geometry`."""
+    """The geometry of the vectors of a row; see `jaxwhiten.metrics.geometry`."""
 
     task: str
     n: int
@@ -112,30 +112,30 @@ class Geometry:
 class STSRow(Row):
     """One setting of `eval.sts`."""
 
-    seconds: float  # of fitting, comparing and scoring, over all tasks
+    seconds: float  # for fitting, comparing and scoring, over all tasks
     fit_seconds: float
     bytes: int  # of one fitted method's file
     tasks: dict[str, TaskScores]
     geometry: Geometry | None = None
     average_interval: Estimate | None = None
-    versus_raw: dict[str, Estimate] | None = None  # by task, and under "average" for their mean
-    versus_words: dict[str, Estimate] | None = None  # likewise, the difference to TF-IDF
+    versus_raw: dict[str, Estimate] | None = None  # by task; "average" is the difference of their means
+    versus_words: dict[str, Estimate] | None = None  # the same for the difference to TF-IDF
 
     def scores(self, aggregate: str) -> dict[str, float]:
-        """The score of each task, and under `"average"` their mean; NaN where one of them is undefined."""
+        """The score of each task, and their mean as `"average"`, which is NaN if a score is undefined."""
         found = {name: scores.under(aggregate) for name, scores in self.tasks.items()}
         return found | {"average": sum(found.values()) / len(found)}
 
     def average(self, aggregate: str) -> float:
-        """The mean of the tasks under one aggregate."""
+        """The mean score of the tasks under one aggregate."""
         return self.scores(aggregate)["average"]
 
 
 @dataclass(frozen=True)
 class Reranked:
-    """What a cross-encoder makes of the first `depth` results of some queries with gold.
+    """Re-ranking of the first `depth` results by a cross-encoder, for some queries with gold.
 
-    By measure the means before and after, and their paired differences; `ms` are milliseconds per query in a batch.
+    Means before and after, and their paired differences, by measure; `ms` is milliseconds per query in a batch.
     """
 
     model: str
@@ -178,7 +178,7 @@ class RetrievalRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class CodeRow(Row):
-    """One code of `eval.codes`; `whitening` is what it was fitted on, differences are in points."""
+    """One code of `eval.codes`; `whitening` names the fit, differences are × 100."""
 
     code: str
     bytes: int  # per document
@@ -187,16 +187,16 @@ class CodeRow(Row):
     ndcg_at_10: float
     build_us: float  # microseconds per document to fit or train, code and add
     search_ms: float
-    rescored_mrr_at_10: float | None = None  # of the first results, scored again by float16 vectors
-    sts: float | None = None  # mean of the tasks on sentences coded on both sides; None for codes that FAISS trains
-    sts_versus_raw: Estimate | None = None  # difference of that to float32 vectors
-    isoscore: float | None = None  # of the vectors that it was fitted on
-    usual_gamma: float | None = None  # the γ that `SpectrumCode` would take of itself
-    spectemp: float | None = None  # SpecTemp's γ for its k columns
+    rescored_mrr_at_10: float | None = None  # of the first results, rescored by float16 vectors
+    sts: float | None = None  # mean of the tasks, with both sides coded; None for codes that FAISS trains
+    sts_versus_raw: Estimate | None = None  # difference of `sts` to float32 vectors
+    isoscore: float | None = None  # of the vectors that the code was fitted on
+    usual_gamma: float | None = None  # the γ that `SpectrumCode` takes by default
+    spectemp: float | None = None  # SpecTemp's γ for the code's k columns
     versus_raw: Estimate | None = None  # difference of the MRR@10 to float32 vectors
-    versus_spectrum: Estimate | None = None  # to the spectrum code of the fit with as many bytes, or else the next more
+    versus_spectrum: Estimate | None = None  # to the spectrum code of this fit with as many bytes, or the next more
     accuracy: dict[str, Estimate] | None = None  # of classified pairs by task, in per cent
-    accuracy_versus_raw: dict[str, Estimate] | None = None  # difference of that to float32 vectors
+    accuracy_versus_raw: dict[str, Estimate] | None = None  # difference of `accuracy` to float32 vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +208,11 @@ class StaticRow(Row):
     sts: float  # their mean
     megabytes: float  # of the table of token vectors, or of the teacher's parameters in float32
     dev: float | None = None
-    mrr_at_10: float | None = None  # None where a row is there for its STS only, like the next
+    mrr_at_10: float | None = None  # None, like the next field, if only STS was measured for the row
     sentences_per_second: float | None = None
     interval: Estimate | None = None
     versus: Estimate | None = None
-    base: str | None = None  # the method of the same teacher and dimensions that `versus` is the difference to
+    base: str | None = None  # the method, of the same teacher and dimensions, that `versus` compares with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,16 +222,16 @@ class UpgradeRow(Row):
     new: str  # the other encoder
     method: str
     mrr_at_10: float
-    candidates: int | None = None  # of the old index per query, on read
-    old_recall: float | None = None  # of the documents wanted, among so many candidates
-    embedded: float | None = None  # texts per query
+    candidates: int | None = None  # taken from the old index per query
+    old_recall: float | None = None  # share of relevant documents among these candidates
+    embedded: float | None = None  # texts embedded per query
     versus_stay: Estimate | None = None  # differences of the MRR@10, in points
     versus_everything: Estimate | None = None
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a run was made, and the most memory its process held."""
+    """The machine of a run, and the peak memory of its process."""
 
     cores: int
     devices: int
@@ -243,7 +243,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How long encoding took, and of how many unique sentences and NLI rows."""
+    """The time of encoding, and the numbers of unique sentences and NLI rows."""
 
     seconds: float
     sentences: int
@@ -253,7 +253,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Published:
-    """Published figures of a setting beside those of this run, by name; `note` is the aggregate or the machine."""
+    """Published figures of a setting and those of this run, by name; `note` names the aggregate or the machine."""
 
     setting: str
     source: str
@@ -264,13 +264,13 @@ class Published:
 
     @property
     def difference(self) -> dict[str, float]:
-        """Ours minus published, to two digits."""
+        """This run minus published, to two digits."""
         return {name: round(self.ours[name] - value, 2) for name, value in self.published.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What produced the rows. Each program's own has its `protocol`, too: how it measures, in words for captions."""
+    """How the rows were made. The header of each program adds a `protocol`: how it measures, as text for captions."""
 
     program: str
     title: str
@@ -286,16 +286,16 @@ class Header:
     config: dict[str, Any]
     warnings: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
-    complete: bool = False  # whether the last row is there
-    seconds: float | None = None  # of the whole run, when it is complete
-    resamples: int = 0  # of the bootstrap intervals, which hold `level` of them; 0 for none
+    complete: bool = False  # whether all rows are there
+    seconds: float | None = None  # of the whole run, once it is complete
+    resamples: int = 0  # of the bootstrap intervals at `level`; 0 for none
     level: float = 0.95
     format_version: int = FORMAT_VERSION
 
 
 @dataclass(frozen=True)
 class SimilarityFigure:
-    """What the heat map of similarities shows: the setting, and the first sentences with their human scores."""
+    """The setting of the heat map of similarities, and its first sentences with their human scores."""
 
     pooling: str
     whitening: str
@@ -307,7 +307,7 @@ class SimilarityFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class STSHeader(Header):
-    """`spectrum` names the sentences of the spectra in the figures, `protocol["whitening"]` what each was fitted on."""
+    """`spectrum` names the sentences behind the spectra; `protocol["whitening"]` describes each fit."""
 
     program: str = "eval.sts"
     tasks: tuple[str, ...]
@@ -320,13 +320,13 @@ class STSHeader(Header):
 
     @property
     def scored(self) -> tuple[str, ...]:
-        """What a row has a score for: the tasks, and of several their `"average"`."""
+        """Names of the scores of a row: the tasks, and `"average"` if there are several."""
         return (*self.tasks, *(["average"] if len(self.tasks) > 1 else []))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What was searched, and what was met on reading it."""
+    """The data that was searched, with statistics from reading it."""
 
     name: str
     documents: int

@@ -1,4 +1,4 @@
-"""What a run of `eval.retrieval` looks like: its tables, two plots, `results.md` and `report.html`."""
+"""Views of a run of `eval.retrieval`: its tables, two plots, `results.md` and `report.html`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRANSDUCTIVE_NOTE = (
     "† transductive: the whitening was fitted on the documents and queries searched (never on which belong together)."
 )
 _MARKERS = "osD^vPX*"
-_QUALITY = {  # the figures of rows that are better when higher
+_QUALITY = {  # figures for which higher is better
     "MRR@10": "mrr_at_10",
     "recall@1": "recall_at_1",
     "recall@10": "recall_at_10",
@@ -58,7 +58,7 @@ def _table(run: RetrievalRun, figures: views.Columns, caption: str, **options: A
 
 
 def quality_table(run: RetrievalRun) -> Table:
-    """What is found: the paper's MRR@10 and other measures, and how much of the exact result the index gives."""
+    """Quality: the paper's MRR@10 and other measures, and the index's recall of the exact results."""
     header, data, protocol = run.header, run.header.dataset, run.header.protocol
     caption = (
         f"{data.name}: {data.documents:,} documents, {data.queries:,} queries, of which "
@@ -92,9 +92,9 @@ def quality_table(run: RetrievalRun) -> Table:
 
 
 def encoder_table(run: RetrievalRun) -> Table:
-    """MRR@10 per row with the encoder's name, for tables that join several runs; and the paired difference, if any.
+    """MRR@10 per row with the encoder's name and any paired difference, for tables that join several runs.
 
-    Raw rows differ from the encoder that the run was told to compare with, whitened ones from their own raw vectors.
+    Raw rows are compared with the encoder that the config names, whitened rows with raw vectors of the same encoder.
     """
 
     def beside(row: RetrievalRow) -> str:
@@ -118,7 +118,7 @@ def _difference(gain: Estimate) -> str:
 
 
 def cost_table(run: RetrievalRun) -> Table:
-    """What it takes: time of batched and of single searches, memory, and building."""
+    """Costs: time of batched and of single searches, memory, and build time."""
     protocol = run.header.protocol
     caption = (
         f"ms/query: {protocol['time']}; +whitening: {protocol['time_with_whitening']}. p50, p99: {protocol['single']}, "
@@ -129,7 +129,7 @@ def cost_table(run: RetrievalRun) -> Table:
 
 
 def rerank_table(run: RetrievalRun) -> Table | None:
-    """What re-ranking by a cross-encoder changes; None where nothing was re-ranked."""
+    """The effect of re-ranking by a cross-encoder; None if nothing was re-ranked."""
     rows = [(row, row.reranked) for row in run.rows if row.reranked]
     if not rows:
         return None
@@ -149,7 +149,7 @@ def rerank_table(run: RetrievalRun) -> Table | None:
 
 
 def published_table(run: RetrievalRun) -> Table | None:
-    """Published figures and this run's, or None where no row is the same setting."""
+    """Published figures and this run's, or None if no row has the same setting."""
     matches, cells = run.header.published, []
     for match in matches:
         for setting, label, figures in ((match.setting, match.source, match.published), ("", "this run", match.ours)):

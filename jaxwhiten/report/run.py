@@ -1,8 +1,8 @@
-"""A run of an evaluation, and the folder it is kept in: the one place where results become JSON and come back.
+"""A run of an evaluation and its folder: the one place that converts results to JSON and back.
 
-`results.json` is a list of rows, one per setting; `run.json` is the header: protocol, versions, machine;
-`figures.safetensors` holds the arrays behind the plots. Tables, plots and pages are views of these three and can be
-made again. In JSON an undefined score is null, and a field whose default is None is left out where it is None.
+`results.json` is a list of rows, one per setting. `run.json` is the header: protocol, versions, machine.
+`figures.safetensors` holds the arrays behind the plots. Tables, plots and pages are views of these files and can be
+made again. In JSON an undefined score is null; a field that is None by default is omitted when it is None.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RowT = TypeVar("RowT", bound=results.Row)
 
 @dataclass(frozen=True)
 class Run(Generic[HeaderT, RowT]):
-    """Everything an evaluation found: rows, what produced them, and the arrays behind the plots by name."""
+    """All results of an evaluation: rows, the header that describes them, and the arrays behind the plots by name."""
 
     header: HeaderT
     rows: list[RowT] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Run(Generic[HeaderT, RowT]):
         return dataclasses.replace(self, header=dataclasses.replace(self.header, **changes))
 
     def parameters(self) -> list[dict[str, str]]:
-        """The parameters of the whitenings in the rows, every combination once."""
+        """The parameters of the whitenings in the rows, each combination once."""
         found = [row.parameters for row in self.rows if row.has_knobs]
         return [parameters for i, parameters in enumerate(found) if parameters not in found[:i]]
 

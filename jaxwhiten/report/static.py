@@ -1,4 +1,4 @@
-"""What a run of `eval.static` looks like: sizes beside the peer, and what each step is worth."""
+"""Views of a run of `eval.static`: sizes compared with the peer, and the contribution of each step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sizes_table(run: StaticRun) -> Table | None:
 
 
 def steps_table(run: StaticRun) -> Table | None:
-    """What each step is worth: it is changed, and all others left as they are."""
+    """The contribution of each step: only this step is changed."""
     rows = [row for row in run.rows if row.mrr_at_10 is None]
     bases = {row.base for row in rows}
     what = f"Difference: to the method {', '.join(sorted(filter(None, bases)))} of the same teacher and dimensions."

@@ -1,4 +1,4 @@
-"""What a run of `eval.sts` looks like: its tables, `results.md` with the plots, and `report.html`."""
+"""Views of a run of `eval.sts`: its tables, `results.md` with the plots, and `report.html`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _caption(run: STSRun) -> str:
 
 
 def sts_table(run: STSRun) -> Table:
-    """The main table: rows are settings, columns the tasks and their average; notes explain the sign of rows."""
+    """The main table: rows are settings, columns the tasks and their average; notes explain the marks of rows."""
     header = run.header
     scores = {name: [row.scores(header.aggregate)[name] for row in run.rows] for name in header.scored}
     notes = [*_transductive(run), *([SAMPLE_NOTE] if header.sample else []), *header.warnings]
@@ -88,7 +88,7 @@ def average_table(run: STSRun) -> Table:
 
 
 def _vectors(row: STSRow) -> str:
-    """What was done to the vectors of a row, in words where there are any; nothing to baselines of words."""
+    """The transformation of a row's vectors as text; empty for baselines on words."""
     if not row.has_knobs:
         return {"none": "raw", "target": "", "nli": ""}.get(row.whitening, row.whitening)
     names = {", β=1, γ=1": "whitened", ", β=1, γ=0": "PCA"}
@@ -96,9 +96,9 @@ def _vectors(row: STSRow) -> str:
 
 
 def gain_table(run: STSRun) -> Table:
-    """What a whitening adds to each pooling: the mean of the tasks raw, whitened, and their difference.
+    """The gain of whitening for each pooling: the mean of the tasks raw and whitened, and their difference.
 
-    Of several whitenings of a pooling the first row is taken.
+    If a pooling has several whitenings, the first row counts.
     """
     aggregate, cells = run.header.aggregate, []
     averages = {row.pooling: row.average(aggregate) for row in run.rows if row.whitening == "none"}
@@ -113,14 +113,14 @@ def gain_table(run: STSRun) -> Table:
 
 
 def _by_setting(run: STSRun, rows: Sequence[STSRow], figures: dict[str, Any], caption: str, **options: Any) -> Table:
-    """A line for each row, its name with β and γ where they differ between rows."""
+    """A line for each row, named with β and γ if these differ between rows."""
     several = len(run.parameters()) > 1
     columns: views.Columns = {"setting": lambda row: row.name + row.knobs * several, **figures}
     return views.table(rows, columns, 1, caption, **options)
 
 
 def interval_table(run: STSRun) -> Table | None:
-    """Confidence intervals of every score, or None where the run has none."""
+    """Confidence intervals of every score, or None if the run has none."""
     header = run.header
     if not header.resamples or not run.rows:
         return None
@@ -133,15 +133,15 @@ def interval_table(run: STSRun) -> Table | None:
 
 
 def difference_table(run: STSRun) -> Table | None:
-    """What each setting adds to the raw vectors of its pooling, and whether that is more than chance.
+    """The difference of each setting to the raw vectors of its pooling, with its significance.
 
-    None for a run without bootstrap or without raw rows beside others.
+    None for a run without bootstrap, or without raw rows to compare with.
     """
     return _differences(run, "versus_raw", f"the raw vectors of the same pooling, {run.header.aggregate}")
 
 
 def words_table(run: STSRun) -> Table | None:
-    """What each setting adds to TF-IDF fitted on the same texts; None for a run without that baseline."""
+    """The difference of each setting to TF-IDF fitted on the same texts; None for a run without that baseline."""
     other = "TF-IDF whose idf is counted on the texts that the whitening was fitted on"
     return _differences(run, "versus_words", other)
 
@@ -166,7 +166,7 @@ def _differences(run: STSRun, field: str, other: str) -> Table | None:
 
 
 def published_table(run: STSRun) -> Table | None:
-    """Published scores and how far this run is from them, or None where nothing published matches a row."""
+    """Published scores and the differences of this run to them, or None if nothing published matches a row."""
     tasks, matches, cells = run.header.tasks, run.header.published, []
     for match in matches:
         label = f"{match.setting} ({match.note})"
@@ -181,7 +181,7 @@ def published_table(run: STSRun) -> Table | None:
 
 
 def geometry_table(run: STSRun) -> Table | None:
-    """The geometry of the vectors behind every row, or None where none was measured."""
+    """The geometry of the vectors of every row, or None if none was measured."""
     about = next((row.geometry for row in run.rows if row.geometry), None)
     if about is None:
         return None
@@ -194,7 +194,7 @@ def geometry_table(run: STSRun) -> Table | None:
 
 
 def ranking_table(run: STSRun) -> Table | None:
-    """MRR of the partners of similar pairs, and the mean over the tasks; None where they were not searched for."""
+    """MRR of the partners of similar pairs, and the mean over the tasks; None if partners were not searched for."""
     tasks = run.header.tasks
     rows = [row for row in run.rows if all(row.tasks[task].ranking for task in tasks)]
     if not rows:
@@ -214,7 +214,7 @@ def ranking_table(run: STSRun) -> Table | None:
 
 
 def cost_table(run: STSRun) -> Table | None:
-    """Rows fitted on, seconds and the size of the fitted method, or None where the run compares no methods."""
+    """Rows of the fit, seconds and the size of the fitted method, or None if the run compares no methods."""
     if all(row.beta is not None for row in run.rows):
         return None
     caption = (
@@ -230,7 +230,7 @@ def _table(rows: Sequence[STSRow], figures: views.Columns, caption: str) -> Tabl
 
 
 def _other_aggregates(run: STSRun) -> str:
-    """The main table under them, which need no new scores."""
+    """The main table under the other aggregates, which need no new scores."""
     others = [name for name in AGGREGATE_NAMES if name != run.header.aggregate]
     tables = page.tables(*(sts_table(run.with_header(aggregate=name)) for name in others))
     return page.folded("Under the other aggregates", tables)

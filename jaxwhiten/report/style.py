@@ -1,4 +1,4 @@
-"""How every plot looks: colours, grid, the axis of dimensions; figures without a display, files written whole."""
+"""The style of all plots: colours, grid, axes. Figures need no display; files are written atomically."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from jaxwhiten import io
 
-# Okabe and Ito's colours, which stay apart for colour-blind readers.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555", "#56B4E9", "#E69F00", "#000000")
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,
@@ -25,7 +25,7 @@ STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> Iterator[Any]:
-    """An empty matplotlib figure of so many inches; behind the block it is a PNG, written whole or not at all."""
+    """An empty matplotlib figure of this size in inches; after the block it is written atomically as a PNG."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -50,7 +50,7 @@ def new_panels(path: io.PathLike, titles: Sequence[str]) -> Iterator[tuple[Any, 
 
 
 def scale_k(axis: Any, ks: Sequence[int]) -> None:
-    """Makes the horizontal axis one of dimensions, with a tick at each of `ks`."""
+    """Makes the horizontal axis an axis of dimensions, with a tick at each of `ks`."""
     axis.set_xscale("log", base=2)
     axis.set_xticks(ks, [str(k) for k in ks])
     axis.minorticks_off()
@@ -58,9 +58,9 @@ def scale_k(axis: Any, ks: Sequence[int]) -> None:
 
 
 def scale_amounts(axis: Any) -> None:
-    """Makes the horizontal axis logarithmic, its ticks plain numbers, also where the data span less than a decade.
+    """Makes the horizontal axis logarithmic with plain numbers as ticks, even if the data span less than a decade.
 
-    Called when all is drawn.
+    To be called after everything is drawn.
     """
     from matplotlib import ticker
 

@@ -11,39 +11,39 @@ from pathlib import Path
 
 
 def number(value: int | float | None, digits: int = 2, signed: bool = False) -> str:
-    """A number as a cell; a dash where it is missing or undefined."""
+    """A number as a cell; a dash if it is missing or undefined."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{round(value, digits) + 0.0:{'+' * signed},.{digits}f}"  # + 0.0: no "-0.00"
 
 
 def shorten(text: str, length: int) -> str:
-    """The text, cut to a length."""
+    """The text, shortened to a length."""
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def model_name(model: str) -> str:
-    """A model's last name; that of the run for the `model` folder it wrote."""
+    """The last part of a model's name; for a `model` folder that a run wrote, the name of the run."""
     return Path(model.removesuffix("/model")).name
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, to be shown in any medium."""
+    """Cells as text, for any medium."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    text_columns: int = 1  # how many, from the left, hold words; the others hold numbers
+    text_columns: int = 1  # number of columns, from the left, that hold words; the others hold numbers
     caption: str = ""
     notes: Sequence[str] = ()
     groups: Sequence[object] = ()  # for each row; a rule is drawn between groups
     best: frozenset[tuple[int, int]] = frozenset()  # cells (row, column) that hold the best value of their column
-    key_columns: int | None = None  # how many, from the left, name a row; those of words where it is not given
+    key_columns: int | None = None  # number of columns, from the left, that name a row; by default `text_columns`
 
     def text(self, width: int = 100) -> str:
-        """For a terminal; a wider table is cut into several, each with the columns in front that name a row.
+        """As text for a terminal; a table that is too wide is split, and each part repeats the columns that name a row.
 
-        Words that all rows share stand above the table instead.
+        Words that all rows share are printed above the table instead.
         """
         keys, (same, common) = self.text_columns if self.key_columns is None else self.key_columns, self._shared()
         names = [c for c in range(keys) if c not in same]
@@ -81,7 +81,7 @@ class Table:
         return "\n".join([*lines, rule])
 
     def markdown(self) -> str:
-        """As Markdown, the best value of each column in bold."""
+        """As Markdown, with the best value of each column in bold."""
         marks = ["---" if c < self.text_columns else "---:" for c in range(len(self.columns))]
         body = [
             [f"**{cell}**" if (r, c) in self.best else cell.replace("|", "\\|") for c, cell in enumerate(row)]

@@ -1,4 +1,4 @@
-"""What a run of a training program looks like: `report.html` beside its results."""
+"""The view of a run of a training program: `report.html` in the folder of its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the views of all evaluations share: columns declared once, `results.md` with the plots, and the closing text."""
+"""Shared parts of all views: columns declared once, `results.md` with the plots, and the closing text."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from jaxwhiten.report.table import Table, number
 MARKDOWN = "results.md"
 _PLOTS = ("score_by_k", "spectrum", "similarity", "quality_by_memory", "quality_by_time", "quality_by_bytes")
 Plots = Mapping[str, tuple[Callable[[Any, Path], Path | None], str, str]]  # file name -> function, caption, section
-Cell = str | Callable[[Any], str]  # an attribute of the row as it is, or what makes text of the row
+Cell = str | Callable[[Any], str]  # the name of an attribute of the row, or a function from the row to text
 Columns = Mapping[str, Cell]  # by their heads
 
 
 def figure(name: str, digits: int = 2) -> Cell:
-    """A number of the row, by its path, such as `"geometry.isoscore"`."""
+    """A cell with a number of the row, by its path, such as `"geometry.isoscore"`."""
     get = attrgetter(name)
     return lambda row: number(get(row), digits)
 
 
 def change(found: Estimate | None, digits: int = 2) -> str:
-    """A difference as a cell, with its mark; empty without one."""
+    """A difference as a cell, with its mark; empty if there is none."""
     return number(found.value, digits, signed=True) + found.mark if found else ""
 
 
 def ends(found: Estimate | TaskScores | None, digits: int = 2, signed: bool = False) -> str:
-    """An interval as a cell, `a–b`, or of a difference `+a to +b`."""
+    """An interval as a cell: `a–b`, or `+a to +b` for a difference."""
     if found is None:
         return number(None)
     return (" to " if signed else "–").join(number(end, digits, signed) for end in (found.low, found.high))
 
 
 def setting_columns(run: Run[Any, Any]) -> dict[str, Cell]:
-    """The columns that name a setting; the parameters of whitenings only where they differ between rows."""
+    """The columns that name a setting; parameters of whitenings are included only if they differ between rows."""
     columns: dict[str, Any] = {"pooling": "pooling", "whitening": "label", "k": "k"}
     parameters = run.parameters()
     if len(parameters) > 1:
@@ -60,10 +60,10 @@ def table(
     best: Mapping[str, Sequence[float]] = {},
     **options: Any,
 ) -> Table:
-    """A line for each row; `options` are those of `Table`.
+    """A line for each row; `options` are passed to `Table`.
 
-    Rows whose attributes `group` are the same stand together. `best` has by head the values of columns whose highest is
-    marked, unless there is one row only.
+    Rows with equal attributes `group` form a group. `best` has the values of columns, by head, whose highest value is
+    marked, unless there is only one row.
     """
     cells = [
         [str(getattr(row, cell)) if isinstance(cell, str) else cell(row) for cell in columns.values()] for row in rows
@@ -78,17 +78,17 @@ def table(
 
 @dataclass(frozen=True)
 class Views:
-    """How the runs of one program are shown."""
+    """The views of the runs of one program."""
 
-    tables: Mapping[str, Callable[[Any], Table | None]]  # by the section of the page, as are the other three
+    tables: Mapping[str, Callable[[Any], Table | None]]  # by section of the page, as are plots, texts and folded
     plots: Plots
-    subject: Callable[[Any], str]  # what a run is about, for the head of the page
-    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # shown as they are; empty ones left out
+    subject: Callable[[Any], str]  # the subject of a run, for the head of the page
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # shown verbatim; empty ones are omitted
     folded: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)  # HTML below the table
-    unprinted: Sequence[str] = ()  # sections that the terminal does not show
+    unprinted: Sequence[str] = ()  # sections that are not printed in the terminal
 
     def write(self, run: Run[Any, Any], folder: io.PathLike) -> list[Path]:
-        """Writes `results.md`, `report.html` and the plots of a run, where they have something to show.
+        """Writes `results.md`, `report.html` and the plots of a run that have something to show.
 
         Returns:
           The files written, `results.md` and `report.html` first.
@@ -123,7 +123,7 @@ class Views:
         return [folder / MARKDOWN, written, *(path for path, *_ in drawn)]
 
     def text(self, run: Run[Any, Any], files: Sequence[Path]) -> str:
-        """What a program prints when it is done: tables, texts, the time taken and the names of the files written."""
+        """The text that a program prints at its end: tables, texts, the time taken and the files written."""
         header = run.header
         tables = [view(run) for section, view in self.tables.items() if section not in self.unprinted]
         shown = [table.text() for table in tables if table]
@@ -135,13 +135,13 @@ class Views:
 
 
 def remove_views(folder: io.PathLike) -> None:
-    """Removes the tables and plots of an earlier run, so that none of them stands beside newer results."""
+    """Removes the tables and plots of an earlier run, so that they are not mistaken for newer results."""
     for name in (MARKDOWN, page.PAGE, *(f"{name}.png" for name in _PLOTS)):
         Path(folder, name).unlink(missing_ok=True)
 
 
 def _provenance(header: Header) -> str:
-    """When, where and with what the run was made, for the foot of `results.md`."""
+    """When, where and with which versions the run was made, for the end of `results.md`."""
     encoding, machine, memory = header.encoding, header.machine, header.machine.peak_rss_gb
     of = f"{encoding.sentences:,} unique sentences"
     of += f" and those of {encoding.nli_rows:,} NLI rows" if encoding.nli_rows else ""

@@ -1,4 +1,4 @@
-"""A corpus to vectors and moments: parts on disk that a killed run goes on with, here or on Ray."""
+"""A corpus to vectors and moments: parts on disk, which a killed run resumes, on this machine or on Ray."""
 
 from jaxwhiten.runners.local import embed_files
 from jaxwhiten.runners.parts import Parts, Plan

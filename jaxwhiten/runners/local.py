@@ -1,4 +1,4 @@
-"""Files to parts on this machine, or on Ray's actors."""
+"""Embeds files into parts, on this machine or by Ray's actors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ def embed_files(
     show_progress: bool | None = None,
     **how: Any,
 ) -> dict[str, Any]:
-    """Embeds files into parts; a run that was killed goes on with what is missing.
+    """Embeds files into parts; a killed run resumes with the missing parts.
 
-    `runner` is `"local"` or `"ray"`, whose `workers` get copies of the encoder; `how` are `float16`, and `part_rows`,
-    `moments` and `skip_bad` of `Plan`. Gives the rows written, the dead ones left out, and the plan's hash. DataError
-    names file and line of a bad row, MismatchError both hashes where the folder holds parts of another plan.
+    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are `float16`, and
+    `part_rows`, `moments` and `skip_bad` of `Plan`. Returns the numbers of rows written and of bad rows left out, and
+    the plan's hash. DataError names file and line of a bad row; MismatchError names both hashes if the folder holds
+    parts of another plan.
     """
     check_name("runner", runner, ("local", "ray"))
     parts = Parts(folder, Plan.of(encoder, list(sources), **how))
@@ -43,7 +44,7 @@ def embed_files(
         for record in written:
             rows += record["rows"]
             bytes_read += record["end"][1] - record["start"][1]
-            if bytes_read:  # of text files: time left by the rows that their bytes hold so far
+            if bytes_read:  # for text files, remaining rows are estimated from rows per byte so far
                 bar.total = round(sum(source["size"] for source in parts.plan.inputs) * rows / bytes_read)
             bar.update(record["rows"])
     return parts.finish()

@@ -1,8 +1,8 @@
-"""Parts of an embedded corpus: Parquet files, each whole or absent, and what is recorded of them.
+"""Parts of an embedded corpus: Parquet files, each complete or absent, and their records.
 
-A folder holds `plan.json`, what all parts depend on, written first; for each part its moments where they are asked for,
-its vectors, and then its record, by which it counts as done; and `manifest.json`, written when all parts are there. To
-go on, a run reads the records: as many as there are parts, however many rows.
+A folder holds `plan.json`, which is written first and names everything that all parts depend on; for each part its
+moments if they are requested, its vectors, and its record, which marks the part as done; and `manifest.json`, which is
+written after all parts. To resume, a run reads only the records: one per part, for any number of rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What every part depends on: `Encoder.encoding`, whose fingerprint covers the head, and `Source.facts`."""
+    """Everything that parts depend on: `Encoder.encoding`, whose fingerprint includes the head, and `Source.facts`."""
 
     encoding: dict[str, Any]
     dimension: int
@@ -45,7 +45,7 @@ class Plan:
 
     @classmethod
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
-        """The plan to embed files with an encoder, behind its prompt for documents."""
+        """The plan to embed files with an encoder and its prompt for documents."""
         encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
         if encoder.head.code is not None:
             encoding["code"] = encoder.head.code.name
@@ -63,7 +63,7 @@ class Plan:
 class Parts:
     """A folder of parts and its plan.
 
-    FormatError where it holds no plan and none is given, MismatchError where its parts were made by another.
+    FormatError if the folder has no plan and none is given; MismatchError if its parts were made by another plan.
     """
 
     def __init__(self, folder: io.PathLike, plan: Plan | None = None):
@@ -85,7 +85,7 @@ class Parts:
         self.plan = plan
 
     def begin(self, encoder: Encoder) -> None:
-        """Writes the plan, and the code before it, where there is none."""
+        """Writes the code, if there is one, and then the plan, unless the folder has a plan already."""
         if not (self.folder / _PLAN).is_file():
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Parts:
         return self.folder / f"part-{number:06d}{ending}"
 
     def records(self) -> dict[int, dict[str, Any]]:
-        """What is recorded of the parts that are done, by number; a record whose part is gone does not count."""
+        """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
         try:
             if finished.is_file():
@@ -110,7 +110,7 @@ class Parts:
             raise FormatError(f"{self.folder}: its records cannot be read ({error}). Embed it again.") from error
 
     def missing(self) -> Iterator[Chunk]:
-        """The chunks of the corpus that no part holds yet."""
+        """The chunks of the corpus that have no part yet."""
         done = {number: (Position(*part["end"]), part["last"]) for number, part in self.records().items()}
         return chunks(self.plan.sources(), self.plan.part_rows, self.plan.skip_bad, done)
 
@@ -144,7 +144,7 @@ class Parts:
         return record
 
     def finish(self) -> dict[str, Any]:
-        """Writes the dead letters and then the manifest, of all parts; gives the manifest."""
+        """Writes the list of bad rows and then the manifest of all parts; returns the manifest's totals."""
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
         if dead:
@@ -196,12 +196,12 @@ class Parts:
             yield table["id"].to_pylist(), with_code(vectors, self.code)
 
     def all(self) -> tuple[list[str], np.ndarray]:
-        """`blocks` as one, in memory."""
+        """All `blocks` concatenated in memory."""
         ids, vectors = zip(*self.blocks(), strict=True)
         return [id for some in ids for id in some], np.concatenate(vectors)
 
     def moments(self) -> Moments:
-        """The moments of all vectors: merged from the parts' where they were kept, else in one pass."""
+        """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
         total = Moments()
         for number, record in sorted(self._finished().items()) if self.plan.moments else ():
             path = self._file(number, ".moments.safetensors")

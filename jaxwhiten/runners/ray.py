@@ -1,4 +1,4 @@
-"""Ray: parts by actors, and Ray Data sets embedded and fitted.
+"""Ray: parts written by actors, and Ray Data sets embedded and fitted.
 
 import ray
 from jaxwhiten.runners.ray import embed, fit
@@ -20,15 +20,15 @@ from jaxwhiten.runners.rows import Chunk
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
 
-_LOADING = ("pooling", "max_length", "dtype", "engine")  # what tells a worker how to load the encoder
+_LOADING = ("pooling", "max_length", "dtype", "engine")  # attributes with which a worker loads the encoder
 
 
 def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
-    """Parts written by actors, each with an encoder of its own; at most two chunks wait for each."""
+    """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
     ray = optional("ray", "ray", "Running on Ray")
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
-    # A worker that dies is started again, and its chunk written again under the same name.
+    # A worker that dies is restarted, and writes its chunk again under the same name.
     actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Worker)
     how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
     told = how, encoder.encoding(), str(parts.folder.absolute())
@@ -51,7 +51,7 @@ def _next(ray: Any, busy: dict[Any, Any], idle: list[Any]) -> dict[str, Any]:
 
 
 class _Worker:
-    """An encoder in a process of its own that writes parts."""
+    """Writes parts with an encoder in its own process."""
 
     def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
         self.encoder, self.parts = batches.loaded(how, encoding), Parts(folder)
@@ -72,7 +72,7 @@ def embed(
     ray_options: dict[str, Any] | None = None,
     **how: Any,
 ) -> Any:
-    """Embeds a Ray Data set by actors, one encoder each.
+    """Embeds a Ray Data set by actors, with one encoder each.
 
     Args:
       dataset: A Ray Data set with a column of texts.

@@ -1,4 +1,4 @@
-"""Rows of a corpus' files in chunks of fixed size, from any position on: what a part is made of."""
+"""Rows of a corpus' files in chunks of fixed size, from any position; each chunk becomes a part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDS = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of texts: lines, or a column of a table, beside it one of ids."""
+    """A file of texts: lines, or a column of a table, optionally with a column of ids."""
 
     path: str
     format: str = "txt"
@@ -28,7 +28,7 @@ class Source:
     ids: str | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What tells the file from another under its name: its size, and a hash of its first and last bytes."""
+        """Facts that identify the contents under a name: the size, and a hash of the first and last bytes."""
         try:
             with open(self.path, "rb") as file:
                 size = Path(self.path).stat().st_size
@@ -41,14 +41,14 @@ class Source:
 
 
 class Position(NamedTuple):
-    """Behind a line of a file, counted from 1, and the byte where the next one begins; tables have no byte."""
+    """The position after a line, counted from 1, and the byte where the next line begins; tables have no byte."""
 
     line: int = 0
     byte: int = 0
 
 
 class Row(NamedTuple):
-    """A row and the position behind it; `text` is None where `error` says why."""
+    """A row and the position after it; `text` is None if the row is bad, and `error` gives the reason."""
 
     text: str | None
     id: str
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows of one file, bad ones included; `last` of the file."""
+    """Rows of one file, including bad ones; `last` is whether they end the file."""
 
     number: int
     source: Source
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass
 class _Kept(BadRows):
-    """Bad rows, kept with their reasons until they are taken."""
+    """Collects bad rows and their reasons until `taken` is called."""
 
     rows: list[Row] = dataclasses.field(default_factory=list)
 
@@ -82,7 +82,7 @@ class _Kept(BadRows):
 
 
 def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
-    """The rows of a file behind a position. A text file is read from there on, a table from its beginning."""
+    """The rows of a file after a position. A text file is read from there, a table from its beginning."""
     bad, name = _Kept(source.path, skip_bad), Path(source.path).name
     if source.format == "txt":
         found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=start))
@@ -101,7 +101,7 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
 
 
 def chunks(sources: list[Source], size: int, skip_bad: bool, done: dict[int, tuple[Position, bool]]) -> Iterator[Chunk]:
-    """The chunks that are not `done`, which has the ends of those that are, by number, and whether of their file."""
+    """The chunks that are not in `done`, which maps numbers of chunks to their end and whether they end a file."""
     number = 0
     for source in sources:
         position, last = Position(), False

@@ -1,4 +1,4 @@
-"""Text to token ids, in bulk: a model folder's tokenizer, and ragged ids as flat arrays."""
+"""Text to token ids, in bulk: the tokenizer of a model folder, with ragged ids as flat arrays."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MASK_TOKENS = ("[MASK]", "<mask>")
 
 @dataclasses.dataclass(frozen=True)
 class TextForm:
-    """How a sentence is written before the model reads it.
+    """The form in which a sentence is given to the tokenizer.
 
-    Text in front of the sentence (`"query: {text}"`) is tokenised together with it, as sentence-transformers does with
-    its prompts. A template with anything behind the sentence, or with a mask token, is tokenised apart from it and put
-    around its tokens, as PromptBERT does.
+    A prompt in front of the sentence (`"query: {text}"`) is tokenised together with it, as in sentence-transformers. A
+    template with text after the sentence, or with a mask token, is tokenised separately and put around the sentence's
+    tokens, as in PromptBERT.
 
     Attributes:
-      template: Where `{text}` is the sentence and `{mask}` the tokenizer's mask token.
-      lower_case: Whether the sentence is lower-cased, whatever the tokenizer does.
+      template: A text in which `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token.
+      lower_case: Whether the sentence is lower-cased, independently of the tokenizer.
     """
 
     template: str = "{text}"
@@ -43,12 +43,12 @@ class TextForm:
 
     @property
     def prompt(self) -> str | None:
-        """The text in front, where there is nothing else; None for a template around the sentence."""
+        """The text in front of the sentence if the template has nothing else; None for other templates."""
         before, _, after = self.template.rpartition("{text}")
         return None if after or "{mask}" in before else before
 
     def with_prompt(self, text: str) -> TextForm:
-        """The form with this text in front of the sentence, in place of any that is there."""
+        """This form with the given text in front of the sentence, instead of the current one."""
         if self.prompt is None:
             if text:
                 raise InputError(f"The template {self.template!r} takes no prompt beside it, so not {text!r} either.")
@@ -66,12 +66,12 @@ class BulkTokenizer:
 
     Args:
       folder: Holds `tokenizer.json`, or the older `vocab.txt` and its companions.
-      max_length: Longest sentence in tokens, special tokens counted.
-      model_vocab: Rows of the model's word embedding, or None; a token id that has no row is refused.
+      max_length: Maximum sentence length in tokens, special tokens included.
+      model_vocab: Rows of the model's word embedding, or None; a token id without a row is an error.
       special_tokens: Whether sentences are put between the model's special tokens.
 
     Raises:
-      ModelError: No tokenizer in the folder, or one that cannot be read.
+      ModelError: The folder has no tokenizer, or it cannot be read.
     """
 
     def __init__(self, folder: Path, max_length: int, model_vocab: int | None = None, *, special_tokens: bool = True):
@@ -87,11 +87,11 @@ class BulkTokenizer:
     def __call__(self, sentences: Sequence[str], form: TextForm = PLAIN) -> TokenIds:
         """Token ids of the sentences, special tokens included.
 
-        A sentence that is too long is cut; the template that its form puts around it is kept.
+        A sentence that is too long is truncated; the template around it is kept.
 
         Raises:
-          ModelError: A template with a mask token, and the tokenizer has none; or a tokenizer that fails, gives ids
-            the model has no row for, or sentences that are too long.
+          ModelError: A template needs a mask token that the tokenizer does not have; or the tokenizer fails, or returns
+            ids without a row in the model or too many of them.
         """
         if form.lower_case:
             sentences = [sentence.lower() for sentence in sentences]
@@ -104,26 +104,26 @@ class BulkTokenizer:
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
         with _refusing(self.folder, "is damaged"):
-            if len(sentences) == 1:  # woken threads would take longer
+            if len(sentences) == 1:  # waking threads would take longer
                 return self._checked([tokenizer.encode(sentences[0]).ids])
             return self._checked([encoding.ids for encoding in tokenizer.encode_batch_fast(list(sentences))])
 
     @functools.cached_property
     def _table(self) -> WordTable | None:
-        """Where no special tokens are put around, and nothing but the tokenizer takes time, the words it has seen."""
+        """A table of known words, for tokenizers without special tokens, where tokenising takes most of the time."""
         if self._special_tokens:
             return None
         return WordTable.of(self._tokenizer, functools.partial(self._encoded, self._tokenizer), self.max_length)
 
     def prompt_length(self, prompt: str) -> int:
-        """Tokens that a prompt takes at the beginning of a sentence, [CLS] counted, as sentence-transformers counts."""
+        """The number of tokens of a prompt in front of a sentence, [CLS] included, as in sentence-transformers."""
         with _refusing(self.folder, "is damaged"):
             alone = self._tokenizer.encode(prompt)
             return len(alone.ids) - sum(alone.special_tokens_mask[-1:])
 
     @functools.lru_cache(maxsize=16)  # noqa: B019 - a tokenizer lives as long as its encoder
     def _around(self, template: str) -> Any:
-        """The tokenizer with a template as part of its special tokens."""
+        """A tokenizer that adds a template as part of its special tokens."""
         from tokenizers import Tokenizer
         from tokenizers.processors import TemplateProcessing
 
@@ -154,7 +154,7 @@ class BulkTokenizer:
         return tokenizer
 
     def _checked(self, ids: list[list[int]]) -> TokenIds:
-        """The ids as arrays. An embedding looked up beyond its last row would be NaN, or another token's."""
+        """The ids as arrays. Beyond the last row of an embedding, JAX would return NaN or another token's row."""
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         flat = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))  # OverflowError beyond int32
         if lengths.max(initial=0) > self.max_length:
@@ -171,7 +171,7 @@ class BulkTokenizer:
         return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
 
     def pairs(self, pairs: Sequence[Sequence[Any]]) -> TokenIds:
-        """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is cut first."""
+        """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is truncated first."""
         if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
             raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
         texts, special = checked_text(chain.from_iterable(pairs)), self._tokenizer.num_special_tokens_to_add(True)
@@ -187,7 +187,7 @@ class BulkTokenizer:
 
     @property
     def special_ids(self) -> set[int]:
-        """Ids of special tokens, the unknown one among them."""
+        """Ids of special tokens, including the unknown token."""
         return {i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special}
 
     @functools.cached_property
@@ -198,29 +198,29 @@ class BulkTokenizer:
 
     @property
     def mask_token_id(self) -> int | None:
-        """Its id, or None."""
+        """The id of the mask token, or None."""
         return None if self.mask_token is None else self._tokenizer.token_to_id(self.mask_token)
 
     @property
     def vocab_size(self) -> int:
-        """One more than the highest id the tokenizer can produce."""
+        """One more than the highest id that the tokenizer can produce."""
         return max(self._tokenizer.get_vocab().values(), default=-1) + 1
 
     @property
     def vocabulary(self) -> list[str]:
-        """All tokens, in the order of their ids; empty where an id has none."""
+        """All tokens, in the order of their ids; empty for ids without a token."""
         return [self._tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
 
     def to_json(self, form: TextForm = PLAIN) -> str:
-        """The tokenizer's own serialisation, without the truncation that `max_length` asks for.
+        """The tokenizer's own serialisation, without the truncation to `max_length`.
 
-        A template becomes part of the special tokens; a prompt is left to whoever calls the tokenizer.
+        A template becomes part of the special tokens; a prompt is left to the caller.
         """
         tokenizer = self._tokenizer if form.prompt is not None else self._around(form.template)
         return json.dumps({**json.loads(tokenizer.to_str()), "truncation": None}, sort_keys=True)
 
     def save(self, folder: Path, form: TextForm = PLAIN) -> None:
-        """Writes the tokenizer's files into a model folder; a template goes into `tokenizer.json`."""
+        """Writes the tokenizer's files to a model folder; a template goes into `tokenizer.json`."""
         if self._special_tokens:
             copy_tokenizer(self.folder, folder)
             if form.prompt is not None:
@@ -236,7 +236,7 @@ class BulkTokenizer:
 
 @contextlib.contextmanager
 def _refusing(folder: Path, fault: str) -> Iterator[None]:
-    """Turns whatever the tokenizers library raises, a panic of its Rust code included, into a ModelError."""
+    """Turns errors of the tokenizers library, including panics of its Rust code, into a ModelError."""
     try:
         yield
     except JaxwhitenError:
@@ -265,12 +265,12 @@ def _load(folder: Path) -> Any:
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
-    """The sentences as strings a tokenizer accepts.
+    """The sentences as strings that a tokenizer accepts.
 
-    Lone surrogates, which are not text and which no tokenizer takes, become U+FFFD.
+    Lone surrogates, which are not valid text, become U+FFFD.
 
     Args:
-      sentences: What the caller gave.
+      sentences: The sentences as given by the caller.
       first_index: Index of the first one, for messages.
     """
     if isinstance(sentences, str):
