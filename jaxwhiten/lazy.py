@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -48,7 +48,11 @@ def with_jax(run: Callable[[], None]) -> None:
         _waiting.append(run)
 
 
-def jit(function: C | None = None, **how: Any) -> Any:
+@overload
+def jit(function: C, **how: Any) -> C: ...
+@overload
+def jit(function: None = None, **how: Any) -> Callable[[C], C]: ...
+def jit(function: Any = None, **how: Any) -> Any:
     """`jax.jit`, also with its arguments as a decorator, made when the function is first called."""
     if function is None:
         return functools.partial(jit, **how)

@@ -213,8 +213,9 @@ def write_folder(
     settings = settings or Settings(similarity_fn_name="cosine")
     with io.whole_folder(folder) as whole:
         if model.module == STATIC:
-            from jaxwhiten.models.static import save_static
+            from jaxwhiten.models.static import StaticEncoder, save_static
 
+            assert isinstance(model, StaticEncoder)
             unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:

@@ -173,7 +173,7 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
 @functools.lru_cache(maxsize=64)
 def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
     """The compiled search for one k: transform, scores, best of each device, best of all."""
-    P = jax.sharding.PartitionSpec
+    P: Any = jax.sharding.PartitionSpec
 
     def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
         rows = documents.shape[0]
