@@ -11,9 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
-
-C = TypeVar("C", bound=Callable[..., Any])
+from typing import TYPE_CHECKING, Any, overload
 
 _waiting: list[Callable[[], None]] = []  # for JAX
 
@@ -49,9 +47,9 @@ def with_jax(run: Callable[[], None]) -> None:
 
 
 @overload
-def jit(function: C, **how: Any) -> C: ...
+def jit(function: Callable[..., Any], **how: Any) -> Callable[..., Any]: ...
 @overload
-def jit(function: None = None, **how: Any) -> Callable[[C], C]: ...
+def jit(function: None = None, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def jit(function: Any = None, **how: Any) -> Any:
     """`jax.jit`, also with its arguments as a decorator, made when the function is first called."""
     if function is None:

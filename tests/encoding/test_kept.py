@@ -1,7 +1,6 @@
 """What OpenVINO keeps between processes: equal vectors, keyed by the weights, and no JAX in a later process."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -25,9 +24,7 @@ from jaxwhiten import Encoder
 encoder = Encoder.from_pretrained({folder!r}, pooling="mean", engine="openvino", dtype="float32")
 vectors = encoder.encode({texts!r}).tolist(), encoder.encode({texts!r}[0]).tolist()
 """
-SEARCH = (
-    "import sys; from jaxwhiten.commands.cli import main; assert main(['search', {index!r}, 'A man.', '-k', '1']) == 0"
-)
+SEARCH = "import sys; from jaxwhiten.commands.cli import main; main(['search', {index!r}, 'A man.', '-k', '1'])"
 TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules)), {rest}]))"
 
 
@@ -40,9 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 def process(code, rest):
     text = code + TELL.format(heavy=HEAVY, rest=rest)
-    done = subprocess.run(
-        [sys.executable, "-c", text], check=True, env=os.environ.copy(), capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -79,9 +74,8 @@ def test_other_weights_are_another_entry(folder):
     after = Encoder.from_pretrained(folder, **reading)
     assert np.abs(after.encode(TEXTS) - vectors).max() > 1e-3
     assert after.fingerprint != before.fingerprint
-    np.testing.assert_allclose(
-        after.encode(TEXTS), Encoder.from_pretrained(folder, pooling="mean").encode(TEXTS), atol=2e-5
-    )
+    in_jax = Encoder.from_pretrained(folder, pooling="mean").encode(TEXTS)
+    np.testing.assert_allclose(after.encode(TEXTS), in_jax, atol=2e-5)
 
 
 def test_a_damaged_graph_is_made_again(folder, tmp_path):
