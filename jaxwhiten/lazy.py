@@ -11,9 +11,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
-
-R = TypeVar("R")
+from typing import TYPE_CHECKING, Any, overload
 
 _waiting: list[Callable[[], None]] = []  # for JAX
 
@@ -49,10 +47,10 @@ def with_jax(run: Callable[[], None]) -> None:
 
 
 @overload
-def jit(function: Callable[..., R], **how: Any) -> Callable[..., R]: ...
+def jit(function: Callable[..., Any], **how: Any) -> Callable[..., Any]: ...
 @overload
-def jit(**how: Any) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
-def jit(function: Callable[..., Any] | None = None, **how: Any) -> Any:
+def jit(function: None = None, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+def jit(function: Any = None, **how: Any) -> Any:
     """`jax.jit`, also with its arguments as a decorator, made when the function is first called."""
     if function is None:
         return functools.partial(jit, **how)

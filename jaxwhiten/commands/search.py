@@ -72,7 +72,6 @@ def run(args: argparse.Namespace) -> None:
     if not all(query.strip() for query in args.query):
         raise InputError("The query is empty: give a sentence to search for.")
 
-    from jaxwhiten.encoding import CrossEncoder
     from jaxwhiten.search import Upgraded, rerank_hits, search_text
     from jaxwhiten.search.upgraded import read_upgrade
 
@@ -81,7 +80,11 @@ def run(args: argparse.Namespace) -> None:
     if upgrade := read_upgrade(args.index, index.encoding):
         new = encoder_of(upgrade["new"], args.index)
         find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
-    reranker = CrossEncoder.from_pretrained(args.rerank) if args.rerank else None
+    reranker = None
+    if args.rerank:
+        from jaxwhiten.encoding import CrossEncoder
+
+        reranker = CrossEncoder.from_pretrained(args.rerank)
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
     # From stdin, each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):

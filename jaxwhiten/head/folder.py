@@ -216,6 +216,7 @@ def write_folder(
         if model.module == STATIC:
             from jaxwhiten.models.static import StaticEncoder, save_static
 
+            assert isinstance(model, StaticEncoder)
             unit_length = [module.kind for module in modules] == ["Normalize"]
             save_static(
                 cast(StaticEncoder, model), whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype

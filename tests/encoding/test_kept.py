@@ -1,0 +1,109 @@
+"""What OpenVINO keeps between processes: equal vectors, keyed by the weights, and no JAX in a later process."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Moments, Whitening, build_index
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.encoding import kept
+from jaxwhiten.head import Head, leaves
+from jaxwhiten.models import loading
+
+pytest.importorskip("openvino")
+HEAVY = ("jax", "jaxlib", "flax", "transformers", "onnx", "scipy", "matplotlib", "ml_collections", "huggingface_hub")
+TEXTS = ["A man plays a guitar.", "Birds wait on a wire, in the rain.", "No."]
+ENCODE = """
+import sys
+from jaxwhiten import Encoder
+encoder = Encoder.from_pretrained({folder!r}, pooling="mean", engine="openvino", dtype="float32")
+vectors = encoder.encode({texts!r}).tolist(), encoder.encode({texts!r}[0]).tolist()
+"""
+SEARCH = "import sys; from jaxwhiten.commands.cli import main; main(['search', {index!r}, 'A man.', '-k', '1'])"
+TELL = "\nimport json; print(json.dumps([sorted(set({heavy!r}) & set(sys.modules)), {rest}]))"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAXWHITEN_COMPILATION_CACHE", raising=False)
+    return shutil.copytree(loading.resolve_folder("jaxwhiten-tiny"), tmp_path / "model")
+
+
+def process(code, rest):
+    text = code + TELL.format(heavy=HEAVY, rest=rest)
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_later_process_imports_nothing_heavy_and_gives_the_same_vectors(folder):
+    code = ENCODE.format(folder=str(folder), texts=TEXTS)
+    first, later = (process(code, "[vectors, encoder.fingerprint]") for _ in range(2))
+    assert "jax" in first[0]
+    assert later == [[], first[1]]
+    encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
+    assert later[1] == [[encoder.encode(TEXTS).tolist(), encoder.encode(TEXTS[0]).tolist()], encoder.fingerprint]
+    assert encoder.fingerprint == Encoder.from_pretrained(folder, pooling="mean").fingerprint
+    assert encoder.model().config == encoder.config
+
+
+def test_a_search_imports_nothing_heavy(folder, tmp_path):
+    encoder = Encoder.from_pretrained(folder, pooling="mean", engine="openvino", dtype="float32")
+    index = build_index(encoder.encode(TEXTS), encoding=encoder.encoding(), documents=TEXTS)
+    index.save(tmp_path / "index")
+    code = SEARCH.format(index=str(tmp_path / "index"))
+    process(code, "0")
+    assert process(code, "0") == [[], 0]
+
+
+def test_other_weights_are_another_entry(folder):
+    reading = {"pooling": "mean", "engine": "openvino", "dtype": "float32"}
+    before = Encoder.from_pretrained(folder, **reading)
+    vectors = before.encode(TEXTS)
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    name = next(name for name in tensors if "word_embeddings" in name)
+    tensors[name] = tensors[name][::-1].copy()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    after = Encoder.from_pretrained(folder, **reading)
+    assert np.abs(after.encode(TEXTS) - vectors).max() > 1e-3
+    assert after.fingerprint != before.fingerprint
+    in_jax = Encoder.from_pretrained(folder, pooling="mean").encode(TEXTS)
+    np.testing.assert_allclose(after.encode(TEXTS), in_jax, atol=2e-5)
+
+
+def test_a_damaged_graph_is_made_again(folder, tmp_path):
+    reading = {"pooling": "mean", "engine": "openvino", "dtype": "float32"}
+    vectors = Encoder.from_pretrained(folder, **reading).encode(TEXTS)
+    graphs = list((tmp_path / "cache").rglob("graph.xml"))
+    assert graphs
+    for file in graphs:
+        file.write_text("damaged")
+    assert np.array_equal(Encoder.from_pretrained(folder, **reading).encode(TEXTS), vectors)
+    assert all(file.read_text() != "damaged" for file in (tmp_path / "cache").rglob("graph.xml"))
+
+
+def test_nothing_is_kept_where_nobody_wants_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_COMPILATION_CACHE", "0")
+    Encoder.from_pretrained(folder, pooling="mean", engine="openvino").encode(TEXTS)
+    assert kept.Kept.of(folder) is None
+    assert not (tmp_path / "cache" / "openvino").exists()
+
+
+@pytest.mark.parametrize("name", ["mean", "layers:0+1", "ditto:0+1"])
+def test_leaves_are_those_of_jax(name):
+    x = np.random.default_rng(0).standard_normal((200, 16)).astype(np.float32)
+    whitening, code = Whitening(8).fit(x), SpectrumCode(bytes=4).fit(Moments().update(x))
+    from jaxwhiten.head import Whiten, code_steps
+
+    steps = Head.named(name).then(Whiten.of(whitening), *code_steps(code)).steps
+    expected = [(jax.tree_util.keystr(path), leaf) for path, leaf in jax.tree.leaves_with_path(steps)]
+    found = list(leaves(steps))
+    assert [path for path, _ in found] == [path for path, _ in expected]
+    assert all(a is b for (_, a), (_, b) in zip(found, expected, strict=True))
