@@ -195,8 +195,8 @@ def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
 
 def bad(scratch: Path, static: str, many: int) -> dict[str, Any]:
     """Three rows that are no text among many: what is told of them."""
-    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: b"x" * 10_000_000 + b"\n"}
-    poison[many - 1] = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
+    long = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
+    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: long}
     texts, path = sentences(), scratch / "bad.jsonl"
     with open(path, "wb") as file:
         file.writelines(poison.get(i) or json.dumps({"text": next(texts)}).encode() + b"\n" for i in range(1, many + 1))
@@ -261,17 +261,18 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
         if "rates" in asked:
             print(f"rates, {args.rows:,} sentences, {MODEL}")
-            found["rates"] = {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)}
+            save("engines", {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)})
         if "memory" in asked:
             print("memory, static encoder")
             found["memory"] = memory(scratch, static, args.many)
         if "bad" in asked:
             found["bad_rows"] = bad(scratch, static, args.many)
-            print(found["bad_rows"])
+            print(found["bad_rows"], flush=True)
         if "resume" in asked:
             found["resume"] = resume(scratch, static)
-            print(found["resume"])
-    save("engines", found)
+            print(found["resume"], flush=True)
+    if found:
+        save("engines_scale", found)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,25 @@ def zipf_table(result: Result) -> Table:
     return Table((*counts, "query 1 to 100", hundreds, "old index"), rows, 1, notes=(machine(result),))
 
 
+def engines_table(result: Result) -> Table:
+    """A corpus on every engine beside plain `encode`."""
+    rows = []
+    for name, row in result["engines"].items():
+        off = [f"{row[key]:.0e}" if key in row else "" for key in ("vectors_off", "moments_off")]
+        cells = [number(row["rate"], 0), number(row.get("of_encode")), number(row["start_seconds"], 0), *off]
+        rows.append([name, *cells, number(row["driver_mb"], 0), number(row["worker_mb"] or None, 0)])
+    columns = ("engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
+    return Table((*columns, "driver, MB", "worker, MB"), rows, 1, notes=(machine(result),))
+
+
+def engines_memory_table(result: Result) -> Table:
+    """The most that the driver and a worker held, by rows."""
+    found = sorted(result["memory"], key=lambda row: row["runner"])
+    names = ("rows", "seconds", "driver_mb", "worker_mb")
+    rows = [[row["runner"], *(number(row[name] or None, 0) for name in names)] for row in found]
+    return Table(("runner", "rows", "seconds", "driver, MB", "worker, MB"), rows, 2, notes=(machine(result),))
+
+
 def memory_table(result: Result) -> Table:
     """How far a process grows, per million vectors."""
     counts = {"fit": result["rows"], "index": result["rows"], "encode": result["sentences"]}
@@ -351,6 +370,8 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "latency_table": latency_table,
     "callers_table": callers_table,
     "documents_table": documents_table,
+    "engines_table": engines_table,
+    "engines_memory_table": engines_memory_table,
     "memory_table": memory_table,
     "sizes_table": sizes_table,
     "zipf_table": zipf_table,
