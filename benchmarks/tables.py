@@ -185,12 +185,8 @@ def databases_table(result: Result) -> Table:
 def database_times_table(result: Result) -> Table:
     """Seconds to fill a database and milliseconds of a query, beside our index."""
     rows = [
-        [
-            row["database"],
-            *(number(row[key], 1) for key in ("bytes", "build_seconds")),
-            number(row["p50_ms"]),
-            number(row["p99_ms"]),
-        ]
+        [row["database"], number(row["bytes"], 1), number(row["build_seconds"], 1)]
+        + [number(row["p50_ms"]), number(row["p99_ms"])]
         for row in result["times"]
     ]
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
@@ -234,13 +230,13 @@ def zipf_table(result: Result) -> Table:
 
 def engines_table(result: Result) -> Table:
     """A corpus on every engine beside plain `encode`."""
-    rows = []
-    for name, row in result["engines"].items():
-        off = [f"{row[key]:.0e}" if key in row else "" for key in ("vectors_off", "moments_off")]
-        cells = [number(row["rate"], 0), number(row.get("of_encode")), number(row["start_seconds"], 0), *off]
-        rows.append([name, *cells, number(row["driver_mb"], 0), number(row["worker_mb"] or None, 0)])
+    rows = [
+        [name, number(row["rate"], 0), number(row.get("of_encode")), number(row["start_seconds"], 0)]
+        + [_figure(row.get(key, "")) for key in ("vectors_off", "moments_off")]
+        for name, row in result["engines"].items()
+    ]
     columns = ("engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
-    return Table((*columns, "driver, MB", "worker, MB"), rows, 1, notes=(machine(result),))
+    return Table(columns, rows, 1, notes=(machine(result),))
 
 
 def engines_memory_table(result: Result) -> Table:
@@ -329,12 +325,8 @@ def _whitening_transform(result: Result) -> Iterator[tuple[str, str, Mapping[str
 
 
 def _train_throughput(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-    setting = result["setting"]
-    yield (
-        f"a training step of {setting['data']}, batch {setting['batch_size']}",
-        "sentence-transformers",
-        result["ratio"],
-    )
+    what = f"a training step of {result['setting']['data']}, batch {result['setting']['batch_size']}"
+    yield what, "sentence-transformers", result["ratio"]
 
 
 def _search_scale(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
