@@ -184,9 +184,9 @@ def databases_table(result: Result) -> Table:
 
 def database_times_table(result: Result) -> Table:
     """Seconds to fill a database and milliseconds of a query, beside our index."""
+    held = ((1, ("bytes", "build_seconds")), (2, ("p50_ms", "p99_ms")))
     rows = [
-        [row["database"], number(row["bytes"], 1), number(row["build_seconds"], 1)]
-        + [number(row["p50_ms"]), number(row["p99_ms"])]
+        [row["database"], *(number(row[key], digits) for digits, pair in held for key in pair)]
         for row in result["times"]
     ]
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
