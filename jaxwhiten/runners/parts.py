@@ -102,8 +102,7 @@ class Parts:
             if finished.is_file():
                 found = json.loads(finished.read_text(encoding="utf-8"))["parts"]
             else:
-                files = sorted(self.folder.glob("part-*.json"))
-                found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+                found = [json.loads(file.read_text(encoding="utf-8")) for file in self.folder.glob("part-*.json")]
             return {part["part"]: part for part in found if self._file(part["part"], ".parquet").is_file()}
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise FormatError(f"{self.folder}: its records cannot be read ({error}). Embed it again.") from error
@@ -148,9 +147,8 @@ class Parts:
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
         if dead:
-            io.write_text(
-                self.folder / _DEAD, "".join(json.dumps(letter, ensure_ascii=False) + "\n" for letter in dead)
-            )
+            lines = (json.dumps(letter, ensure_ascii=False) + "\n" for letter in dead)
+            io.write_text(self.folder / _DEAD, "".join(lines))
         total = {"rows": sum(part["rows"] for part in parts), "dead": len(dead), "plan": self.plan.hash}
         io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
         return total
