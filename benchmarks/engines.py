@@ -32,7 +32,7 @@ from jaxwhiten.datasets import Corpus, corpus_files
 from jaxwhiten.errors import DataError
 from jaxwhiten.runners import Parts, Plan, Source, embed_files
 
-MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 8192, 2
+MODEL, PART_ROWS, WORKERS = "jaxwhiten-tiny", 2048, 2
 MARK = "JAXWHITEN_BENCHMARKS_RUN"  # the processes that a run starts, wherever they are in the tree, inherit it
 HOW: dict[str, Any] = {"pooling": "mean", "max_length": 64}
 LOCAL: dict[str, Any] = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
@@ -175,7 +175,9 @@ def rates(scratch: Path, rows: int) -> dict[str, Any]:
             one = Moments().update(vectors.astype(np.float64))
             assert (len(vectors), moments.n) == (rows, rows)
             off = float(np.abs(moments.M2 - one.M2).max() / np.abs(one.M2).max())
-            apart = float(np.abs(vectors - alone).max())
+            # From those of this machine's parts, as a share of the longest vector: batches of other texts round apart.
+            first = written("local parts", scratch / str(rows))[0]
+            apart = float(np.abs(vectors - first).max() / np.linalg.norm(alone, axis=1).max())
             found[name] |= {"of_encode": rate / found["encode"]["rate"], "moments_off": off, "vectors_off": apart}
         print(f"  {name:20}{json.dumps(found[name])}", flush=True)
     return found
@@ -195,8 +197,8 @@ def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
 
 def bad(scratch: Path, static: str, many: int) -> dict[str, Any]:
     """Three rows that are no text among many: what is told of them."""
-    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: b"x" * 10_000_000 + b"\n"}
-    poison[many - 1] = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
+    long = b'{"text": "' + b"x" * 10_000_000 + b'"}\n'
+    poison = {many // 3: b'{"text": 7}\n', many // 2: b'{"text": "\xff"}\n', many - 1: long}
     texts, path = sentences(), scratch / "bad.jsonl"
     with open(path, "wb") as file:
         file.writelines(poison.get(i) or json.dumps({"text": next(texts)}).encode() + b"\n" for i in range(1, many + 1))
@@ -261,17 +263,18 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
         if "rates" in asked:
             print(f"rates, {args.rows:,} sentences, {MODEL}")
-            found["rates"] = {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)}
+            save("engines", {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)})
         if "memory" in asked:
             print("memory, static encoder")
             found["memory"] = memory(scratch, static, args.many)
         if "bad" in asked:
             found["bad_rows"] = bad(scratch, static, args.many)
-            print(found["bad_rows"])
+            print(found["bad_rows"], flush=True)
         if "resume" in asked:
             found["resume"] = resume(scratch, static)
-            print(found["resume"])
-    save("engines", found)
+            print(found["resume"], flush=True)
+    if found:
+        save("engines_scale", found)
 
 
 if __name__ == "__main__":

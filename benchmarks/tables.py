@@ -194,13 +194,9 @@ def database_maps_table(result: Result) -> Table:
 
 def database_times_table(result: Result) -> Table:
     """Seconds to fill a database and milliseconds of a query, beside our index."""
+    held = ((1, ("bytes", "build_seconds")), (2, ("p50_ms", "p99_ms")))
     rows = [
-        [
-            row["database"],
-            *(number(row[key], 1) for key in ("bytes", "build_seconds")),
-            number(row["p50_ms"]),
-            number(row["p99_ms"]),
-        ]
+        [row["database"], *(number(row[key], digits) for digits, pair in held for key in pair)]
         for row in result["times"]
     ]
     return Table(("database", "bytes held", "fill, s", "p50, ms", "p99, ms"), rows, 1, notes=(machine(result),))
@@ -240,6 +236,25 @@ def zipf_table(result: Result) -> Table:
     hundreds = f"query {result['timed'] - 99:,} to {result['timed']:,}"
     counts = ("C", "queries", "distinct", "texts embedded", "share", "predicted")
     return Table((*counts, "query 1 to 100", hundreds, "old index"), rows, 1, notes=(machine(result),))
+
+
+def engines_table(result: Result) -> Table:
+    """A corpus on every engine beside plain `encode`."""
+    rows = [
+        [name, number(row["rate"], 0), number(row.get("of_encode")), number(row["start_seconds"], 0)]
+        + [_figure(row.get(key, "")) for key in ("vectors_off", "moments_off")]
+        for name, row in result["engines"].items()
+    ]
+    columns = ("engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
+    return Table(columns, rows, 1, notes=(machine(result),))
+
+
+def engines_memory_table(result: Result) -> Table:
+    """The most that the driver and a worker held, by rows."""
+    found = sorted(result["memory"], key=lambda row: row["runner"])
+    names = ("rows", "seconds", "driver_mb", "worker_mb")
+    rows = [[row["runner"], *(number(row[name] or None, 0) for name in names)] for row in found]
+    return Table(("runner", "rows", "seconds", "driver, MB", "worker, MB"), rows, 2, notes=(machine(result),))
 
 
 def memory_table(result: Result) -> Table:
@@ -321,12 +336,8 @@ def _whitening_transform(result: Result) -> Iterator[tuple[str, str, Mapping[str
 
 
 def _train_throughput(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-    setting = result["setting"]
-    yield (
-        f"a training step of {setting['data']}, batch {setting['batch_size']}",
-        "sentence-transformers",
-        result["ratio"],
-    )
+    what = f"a training step of {result['setting']['data']}, batch {result['setting']['batch_size']}"
+    yield what, "sentence-transformers", result["ratio"]
 
 
 def _search_scale(result: Result) -> Iterator[tuple[str, str, Mapping[str, float]]]:
@@ -363,6 +374,8 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "latency_table": latency_table,
     "callers_table": callers_table,
     "documents_table": documents_table,
+    "engines_table": engines_table,
+    "engines_memory_table": engines_memory_table,
     "memory_table": memory_table,
     "sizes_table": sizes_table,
     "zipf_table": zipf_table,

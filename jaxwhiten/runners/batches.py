@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.coded import as_floats, with_code
+from jaxwhiten.coded import as_floats
 from jaxwhiten.errors import InputError
 from jaxwhiten.whitening import Moments
 
@@ -110,31 +110,29 @@ def vectors_of(column: Any) -> np.ndarray:
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), *widths or [0])
 
 
-def moments_of(batch: Any, column: str = "vector", by: str | None = None, code: Any = None) -> Groups:
-    """The moments of the vectors of an Arrow table, by the values of a column.
+def sums(vectors: np.ndarray) -> Moments:
+    """The moments of a block, in float64, so that those of parts merge to those of the whole to the last digits."""
+    return Moments().update(as_floats(vectors).astype(np.float64)) if len(vectors) else Moments()
 
-    In float64, so that those of parts merge to those of the whole to the last digits.
-    """
+
+def moments_of(batch: Any, column: str = "vector", by: str | None = None) -> Groups:
+    """The moments of the vectors of an Arrow table, by the values of a column."""
     import pyarrow.compute as pc
 
     if by is None:
-        parts = {None: batch[column]}
-    else:
-        keys = batch[by].dictionary_encode(null_encoding="encode")
-        keys = keys.combine_chunks() if hasattr(keys, "chunks") else keys
-        parts = {
-            key: batch[column].filter(pc.equal(keys.indices, number))
-            for number, key in enumerate(keys.dictionary.to_pylist())
-        }
-    found = {key: as_floats(with_code(vectors_of(part), code)) for key, part in parts.items()}
-    return {key: Moments().update(rows.astype(np.float64)) for key, rows in found.items() if len(rows)}
+        return {None: sums(vectors_of(batch[column]))}
+    keys = batch[by].dictionary_encode(null_encoding="encode")
+    keys = keys.combine_chunks() if hasattr(keys, "chunks") else keys
+    parts = (batch[column].filter(pc.equal(keys.indices, number)) for number in range(len(keys.dictionary)))
+    return {key: sums(vectors_of(part)) for key, part in zip(keys.dictionary.to_pylist(), parts, strict=True)}
 
 
 def merged(total: Groups, *parts: Groups) -> Groups:
-    """The moments of all parts, added to `total`; the parts are left as they are."""
+    """The moments of all parts, added to `total`; the parts are left as they are, and groups without rows left out."""
     for part in parts:
         for key, moments in part.items():
-            total.setdefault(key, Moments()).merge(moments)
+            if moments.n:
+                total.setdefault(key, Moments()).merge(moments)
     return total
 
 

@@ -8,7 +8,6 @@ written after all parts. To resume, a run reads only the records: one per part, 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from jaxwhiten import io
 from jaxwhiten.coded import with_code
-from jaxwhiten.codes import load_code
+from jaxwhiten.codes import Code, load_code
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
 from jaxwhiten.runners import batches
 from jaxwhiten.runners.rows import Chunk, Position, Source, chunks
@@ -103,8 +102,7 @@ class Parts:
             if finished.is_file():
                 found = json.loads(finished.read_text(encoding="utf-8"))["parts"]
             else:
-                files = sorted(self.folder.glob("part-*.json"))
-                found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+                found = [json.loads(file.read_text(encoding="utf-8")) for file in self.folder.glob("part-*.json")]
             return {part["part"]: part for part in found if self._file(part["part"], ".parquet").is_file()}
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise FormatError(f"{self.folder}: its records cannot be read ({error}). Embed it again.") from error
@@ -118,8 +116,9 @@ class Parts:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
         pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
         rows = [row for row in chunk.rows if row.text is not None]
-        ids, dtype = {"id": [row.id for row in rows]}, None if encoder.head.code is not None else self.plan.dtype
-        found = batches.embedded(encoder, [row.text for row in rows], ids, dtype, plan=self.plan.hash)
+        dtype = self.plan.dtype if encoder.head.code is None else None
+        told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
+        found = batches.embedded(encoder, [row.text for row in rows], {"id": [row.id for row in rows]}, dtype, **told)
         record = {
             "part": chunk.number,
             "file": chunk.source.path,
@@ -133,7 +132,7 @@ class Parts:
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
             try:
-                moments = self._moments(found, encoder.head.code)
+                moments = batches.sums(self._vectors(found, encoder.head.code))
             except NonFiniteError as error:
                 raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
             moments.save(path, self.plan.encoding)
@@ -162,38 +161,25 @@ class Parts:
             )
         return records
 
-    @property
-    def column(self) -> str:
-        return "code" if "code" in self.plan.encoding else "vector"
-
-    def _moments(self, table: Any, code: Any) -> Moments:
-        return batches.moments_of(table, self.column, code=code).get(None, Moments())
-
-    def _tables(self) -> Iterator[Any]:
-        """The Arrow tables of the parts; FormatError for one that is damaged."""
-        pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
-        for number, record in sorted(self._finished().items()):
-            path = self._file(number, ".parquet")
-            try:
-                found = pq.read_table(path).select(["id", self.column])
-                if json.loads(found.schema.metadata[b"jaxwhiten"])["plan"] != self.plan.hash:
-                    raise ValueError("it is of another plan")
-                if len(found) != record["rows"]:
-                    raise ValueError(f"it has {len(found)} rows, not {record['rows']}")
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
-            yield found
-
-    @functools.cached_property
-    def code(self) -> Any:
-        """The code of the parts' bytes; None where they hold vectors."""
-        return load_code(self.folder / _CODE) if self.column == "code" else None
+    def _vectors(self, table: Any, code: Code | None) -> np.ndarray:
+        name = "vector" if code is None else "code"
+        return with_code(batches.vectors_of(table[name]).view(self.plan.dtype), code)
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        for table in self._tables():
-            vectors = batches.vectors_of(table[self.column]).view(self.plan.dtype)
-            yield table["id"].to_pylist(), with_code(vectors, self.code)
+        pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
+        code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
+        for number, record in sorted(self._finished().items()):
+            path = self._file(number, ".parquet")
+            try:
+                found = pq.read_table(path)
+                told = json.loads(found.schema.metadata[b"jaxwhiten"])
+                if told["plan"] != self.plan.hash or len(found) != record["rows"]:
+                    raise ValueError("it is not the part that was recorded")
+                vectors = self._vectors(found, code)
+            except (OSError, ValueError, LookupError, TypeError) as error:
+                raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
+            yield found["id"].to_pylist(), vectors
 
     def all(self) -> tuple[list[str], np.ndarray]:
         """All `blocks` concatenated in memory."""
@@ -209,6 +195,6 @@ class Parts:
             if io.sha256_file(path) != record["moments"]:
                 raise FormatError(f"{path}: not the moments that were recorded. Embed its part again.")
             total.merge(part)
-        for table in () if self.plan.moments else self._tables():
-            total.merge(self._moments(table, self.code))
+        for _, vectors in () if self.plan.moments else self.blocks():
+            total.merge(batches.sums(vectors))
         return total

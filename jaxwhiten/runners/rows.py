@@ -94,7 +94,7 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
         if line <= start.line:
             continue
         if why := problem(text):
-            bad(line, why)
+            bad(line, f"{source.column}: {why}" if source.column else why)
         else:
             yield Row(text, str(ids[0]) if ids else f"{name}:{line}", "", Position(line, bad.tell()))
     yield from (row for row in bad.taken() if row.end.line > start.line)

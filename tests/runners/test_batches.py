@@ -49,7 +49,7 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
 def test_a_batch_of_bad_rows_alone(encoder):
     found = batches.embedded(encoder, [None, 7], {})
     assert found["vector"].to_pylist() == [None, None]
-    assert batches.moments_of(found) == {}
+    assert batches.merged({}, batches.moments_of(found)) == {}
 
 
 def test_moments_by_group_merge_and_travel(encoder):
