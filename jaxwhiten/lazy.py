@@ -60,6 +60,7 @@ def jit(function: Any = None, **how: Any) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         return made()(*args, **kwargs)
 
+    call.clear_cache = lambda: made().clear_cache()  # type: ignore[attr-defined]
     return call
 
 

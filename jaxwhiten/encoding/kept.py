@@ -1,4 +1,4 @@
-"""What OpenVINO makes of a model folder, kept between processes: a later one reads neither the weights nor JAX.
+"""OpenVINO's graphs of a model folder, kept between processes: a later process reads neither the weights nor JAX.
 
 An entry is named by the content of the weights and of `config.json`, and by the code that made it.
 """
@@ -88,7 +88,7 @@ class Unread:
 
 
 def load(folder: Path) -> tuple[Any, EncoderConfig, Path]:
-    """As `load_model`, an `Unread` in the place of an encoder that can be kept."""
+    """`load_model`, but with an `Unread` instead of an encoder whose graphs can be kept."""
     if (kept := Kept.of(folder)) is None:
         return loading.load_model(folder, narrow=True)
     made: list[Any] = []

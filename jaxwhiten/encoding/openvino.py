@@ -282,7 +282,7 @@ class OpenVINOEngine:
             raise ModelError(f"{where}: not the int8 weights of this model ({reason}); make them again.") from error
 
     def uncompiled(self, poolings: list[tuple[Step, ...]], apart: bool = False) -> tuple[Any, list[str]]:
-        """The graph from tokens to pooled vectors as it is read, in float32, and the names of its hidden states."""
+        """The float32 graph from tokens to pooled vectors before compilation, and the names of its hidden states."""
         from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
         graph = Graph(_PURPOSE, _EXTRA, apart)

@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -218,9 +218,7 @@ def write_folder(
 
             assert isinstance(model, StaticEncoder)
             unit_length = [module.kind for module in modules] == ["Normalize"]
-            save_static(
-                cast(StaticEncoder, model), whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype
-            )
+            save_static(model, whole, unit_length=unit_length, max_length=tokenizer.max_length, dtype=dtype)
         else:
             save_model(model, whole, dtype=dtype)
         tokenizer.save(whole, head.form)

@@ -59,7 +59,7 @@ class Table:
         return "\n".join([*lines, *(textwrap.fill(note, width) for note in self.notes)])
 
     def _shared(self) -> tuple[set[int], str]:
-        """The columns of words, but for the last, that hold the same in all rows, and a line that says so."""
+        """The text columns, except the last, that are equal in all rows, and a line that names their values."""
         words = range(self.text_columns) if len(self.rows) > 1 else ()
         same = [c for c in words if len({row[c] for row in self.rows}) == 1][: len(self.columns) - 1]
         told = ", ".join(f"{self.columns[c]} {self.rows[0][c]}" for c in same if self.rows[0][c])

@@ -88,13 +88,13 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
 
 
 def embedded_batch(encoder: Encoder, batch: Any, column: str, id_column: str | None, keep: Sequence[str]) -> Any:
-    """`embedded` of a column of an Arrow table, beside `id` and the columns to keep."""
+    """Embeds a column of an Arrow table with `embedded`; the result has `id` and the columns to keep."""
     beside = {"id": batch[id_column]} if id_column else {}
     return embedded(encoder, values(batch[column]), {**beside, **{name: batch[name] for name in keep}})
 
 
 def vectors_of(column: Any) -> np.ndarray:
-    """The vectors [n, d] of an Arrow column of lists, or the codes in uint8 of one of bytes, but for nulls."""
+    """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -111,7 +111,7 @@ def vectors_of(column: Any) -> np.ndarray:
 
 
 def sums(vectors: np.ndarray) -> Moments:
-    """The moments of a block, in float64, so that those of parts merge to those of the whole to the last digits."""
+    """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
     return Moments().update(as_floats(vectors).astype(np.float64)) if len(vectors) else Moments()
 
 
@@ -128,7 +128,7 @@ def moments_of(batch: Any, column: str = "vector", by: str | None = None) -> Gro
 
 
 def merged(total: Groups, *parts: Groups) -> Groups:
-    """The moments of all parts, added to `total`; the parts are left as they are, and groups without rows left out."""
+    """The moments of all parts, added to `total`; the parts do not change, and groups without rows left out."""
     for part in parts:
         for key, moments in part.items():
             if moments.n:
@@ -147,7 +147,7 @@ def as_bytes(groups: Groups) -> bytes:
 
 
 def from_bytes(data: bytes) -> Groups:
-    """What `as_bytes` gave."""
+    """The inverse of `as_bytes`."""
     from safetensors.numpy import load
 
     arrays = load(data)
@@ -157,10 +157,10 @@ def from_bytes(data: bytes) -> Groups:
 
 
 def merged_bytes(*parts: bytes) -> bytes:
-    """`merged` of bytes; without any the moments of nothing."""
+    """`merged` on bytes; without arguments, empty moments."""
     return as_bytes(merged({}, *map(from_bytes, parts)))
 
 
 def result(groups: Groups, by: str | None) -> Moments | Groups:
-    """What a caller gets: moments, or those of each group."""
+    """The moments, or with `by` a dictionary of the moments of each group."""
     return groups if by is not None else groups.get(None, Moments())

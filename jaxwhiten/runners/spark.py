@@ -104,7 +104,7 @@ def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 
 
 
 def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
-    """The data frame with whitened vectors in place of those of a column; null stays null."""
+    """The data frame with the vectors of a column whitened; null stays null."""
     types = optional("pyspark.sql.types", *_ON_SPARK)
     kind = types.ArrayType(types.FloatType(), False)
     schema = types.StructType([f if f.name != column else types.StructField(column, kind) for f in frame.schema])

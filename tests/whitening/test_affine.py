@@ -18,6 +18,7 @@ def route(request, monkeypatch):
     if request.param == "device":
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
         monkeypatch.setattr(affine.Affine, "_map_on_host", None)
+        monkeypatch.setattr(affine, "_FEW_ROWS", -1)
     else:
         monkeypatch.setattr(affine, "_map_block", None)
     monkeypatch.setattr(hardware, "cores", lambda: 3)
