@@ -52,16 +52,21 @@ def jit(function: Callable[..., Any], **how: Any) -> Callable[..., Any]: ...
 def jit(function: None = None, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def jit(function: Any = None, **how: Any) -> Any:
     """`jax.jit`, also with its arguments as a decorator, made when the function is first called."""
-    if function is None:
-        return functools.partial(jit, **how)
-    made = functools.cache(lambda: jax.jit(function, **how))
+    return functools.partial(jit, **how) if function is None else _Jitted(function, how)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return made()(*args, **kwargs)
 
-    call.clear_cache = lambda: made().clear_cache()  # type: ignore[attr-defined]
-    return call
+class _Jitted:
+    """A function that `jax.jit` compiles, once an attribute is asked for or it is called."""
+
+    def __init__(self, function: Callable[..., Any], how: dict[str, Any]):
+        self._made = functools.cache(lambda: jax.jit(function, **how))
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._made()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made(), name)
 
 
 def exports(
