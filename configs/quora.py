@@ -15,9 +15,8 @@ def get_config():
     config.model = "sentence-transformers/all-MiniLM-L6-v2"  # a hub id or a local folder
     config.revision = ""  # commit, tag or branch on the hub; empty for the newest
     config.versus = ""  # another model: raw rows are compared with its raw vectors, query by query
-    config.dataset = (
-        "quora"  # or mrpc, pydocs, one of eval/searches.py, a folder as BEIR's, or a file (docs/guides/search.md)
-    )
+    # Or mrpc, pydocs, one of eval/searches.py, a folder as BEIR's, or a file (docs/guides/search.md).
+    config.dataset = "quora"
     config.poolings = "mean,first_last_avg"  # names as in configs/sts.py
     # none; target: fitted on documents and queries (transductive); nli: fitted on NLI sentences.
     config.whitening = "none,target"

@@ -40,8 +40,7 @@ def geometry(x: Shaped[np.ndarray, "n d"], *, max_rows: int = 10_000, k: int = 1
 
     Args:
       x: One vector per row, at least two.
-      max_rows: Larger sets are sampled without replacement, since `uniformity` and `hubness` look at every pair of
-      rows.
+      max_rows: Larger sets are sampled without replacement, since `uniformity` and `hubness` compare all pairs of rows.
       k: Number of neighbours for `hubness`, which is NaN if x has at most k rows.
       seed: Seed of the sample.
     """
