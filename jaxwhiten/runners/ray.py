@@ -87,7 +87,8 @@ def embed(
 
     Returns:
       A lazy data set of `id`, the kept columns, `vector` (fixed-size lists) or `code` (fixed-size bytes), and `error`:
-      why a row has none, or null.
+      why a row has none, or null. Arrow does not read null vectors of a fixed size back from Parquet: leave rows with
+      an error out of what is written there.
     """
     ray = optional("ray.data", "ray", "Running on Ray", "ray")
     return dataset.map_batches(

@@ -16,8 +16,10 @@ import json
 import sys
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 
+from jaxwhiten import Moments
 from jaxwhiten.runners.beam import Embed, FitMoments, MomentsCoder
 
 if __name__ == "__main__":
@@ -46,8 +48,8 @@ if __name__ == "__main__":
         rows = pipeline | beam.Create(rows) | beam.BatchElements(1, 100)
         rows = rows | "rows" >> Embed(model, **columns, **how)
         rows.dead | "dead rows" >> beam.Map(line)
-    moments = MomentsCoder().decode(MomentsCoder().encode({"en": None or FitMoments().extract_output({})}))
-    print(moments["en"].n)
+    moments = {"en": Moments().update(np.eye(4)), None: Moments().update(np.ones((2, 4)))}
+    print({group: part.n for group, part in MomentsCoder().decode(MomentsCoder().encode(moments)).items()})
 """
 
 
@@ -62,7 +64,7 @@ def test_vectors_moments_and_dead_letters_on_beam(tiny_model, tmp_path):
     pq.write_table(
         pa.table({"n": numbers, "odd": [n % 2 == 1 for n in numbers], "text": texts}), tmp_path / "a.parquet"
     )
-    assert run(PROGRAM, tmp_path, tiny_model).split() == ["0"]
+    assert run(PROGRAM, tmp_path, tiny_model).strip() == "{'en': 4, None: 2}"
     files = sorted(tmp_path.glob("v-*.parquet"))
     found = pa.concat_tables([pq.read_table(file) for file in files]).sort_by("id")
     assert found["id"].to_pylist() == list(range(400))
