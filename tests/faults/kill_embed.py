@@ -17,8 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxwhiten import Encoder
-from jaxwhiten.runners import Parts, Source, embed_files
+from jaxwhiten.runners import Parts
 from tests.commands.conftest import generated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,20 +28,20 @@ import sys
 from jaxwhiten import Encoder
 from jaxwhiten.runners import Source, embed_files
 
-folder, model, runner, rows = sys.argv[1:]
+folder, model, runner, rows, parts = sys.argv[1:]
 encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
 encoder.encode(["ready"])
 print("ready", flush=True)
 how = {"part_rows": int(rows), "moments": True, "runner": runner, "show_progress": False}
-embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts-{runner}", encoder, **how)
+embed_files([Source(f"{folder}/a.txt")], parts, encoder, **how)
 """
 
 
-def start(folder, model, runner):
+def start(folder, model, runner, parts):
     """The program, at the first moment at which it can be killed while it works."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore"}
     environment |= {"RAY_USAGE_STATS_ENABLED": "0", "JAX_COMPILATION_CACHE_DIR": str(folder / "xla")}
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner, str(PART_ROWS)]
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(model), runner, str(PART_ROWS), str(parts)]
     with open(folder / "stderr", "wb") as errors:
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
@@ -51,8 +50,8 @@ def start(folder, model, runner):
     return process
 
 
-def done(folder, runner):
-    return len(list((folder / f"parts-{runner}").glob("part-*.json")))
+def done(parts):
+    return len(list(parts.glob("part-*.json")))
 
 
 def _workers(process):
@@ -78,16 +77,14 @@ def killed(folder, model, runner, kills, seed=0):
     """
     rng, texts = random.Random(seed), generated(ROWS)
     (folder / "a.txt").write_text("\n".join(texts))
-    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
-    how = {"part_rows": PART_ROWS, "moments": True, "show_progress": False}
-    if not (folder / "whole").exists():
-        embed_files([Source(str(folder / "a.txt"))], folder / "whole", encoder, **how)
+    parts = folder / f"parts-{runner}"
+    _finish(start(folder, model, "local", folder / "whole"), folder)
     programs = workers = 0
     seen = []
     while programs + workers < kills:
-        process = start(folder, model, runner)
-        before, limit = done(folder, runner), time.monotonic() + 120
-        while done(folder, runner) == before and process.poll() is None and time.monotonic() < limit:
+        process = start(folder, model, runner, parts)
+        before, limit = done(parts), time.monotonic() + 120
+        while done(parts) == before and process.poll() is None and time.monotonic() < limit:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.3))
         while runner == "ray" and programs + workers < kills - 1 and rng.random() < 1 / 3:
@@ -96,17 +93,15 @@ def killed(folder, model, runner, kills, seed=0):
                 workers += 1
             time.sleep(rng.uniform(0, 2))
         if process.poll() is not None:  # it ended before it could be killed
-            _forget(folder, runner, rng)
+            _forget(parts, rng)
             continue
         _kill(process)
         programs += 1
-        seen.append(done(folder, runner))
+        seen.append(done(parts))
         if seen[-1] > ROWS / PART_ROWS * 0.8:
-            _forget(folder, runner, rng)
-    process = start(folder, model, runner)
-    process.communicate(timeout=300)
-    assert process.returncode == 0, (folder / "stderr").read_text()[-3000:]
-    whole, broken = Parts(folder / "whole"), Parts(folder / f"parts-{runner}")
+            _forget(parts, rng)
+    _finish(start(folder, model, runner, parts), folder)
+    whole, broken = Parts(folder / "whole"), Parts(parts)
     (ids, vectors), (found, others) = whole.all(), broken.all()
     assert found == ids == [f"a.txt:{i + 1}" for i in range(ROWS)]
     if runner == "local":
@@ -116,10 +111,15 @@ def killed(folder, model, runner, kills, seed=0):
     return programs, workers, seen
 
 
-def _forget(folder, runner, rng):
+def _finish(process, folder):
+    process.communicate(timeout=300)
+    assert process.returncode == 0, (folder / "stderr").read_text()[-3000:]
+
+
+def _forget(parts, rng):
     """Takes most parts away, at random, so that there is work for further kills; a killed writer leaves as little."""
-    (folder / f"parts-{runner}" / "manifest.json").unlink(missing_ok=True)
-    for file in (folder / f"parts-{runner}").glob("part-*.json"):
+    (parts / "manifest.json").unlink(missing_ok=True)
+    for file in parts.glob("part-*.json"):
         if rng.random() < 0.8:
             file.unlink()
 

@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 def run(program, folder, model, **environment):
     """What a program prints that is given a folder and a model; the engine's processes end with it."""
     (folder / "program.py").write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore", **environment}
+    own = {"PYTHONPATH": str(ROOT), "XLA_FLAGS": "", "PYTHONWARNINGS": "ignore", "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, **own, **environment}
     command = [sys.executable, str(folder / "program.py"), str(folder), str(model)]
     with subprocess.Popen(
         command, env=environment, stdout=-1, stderr=-1, text=True, start_new_session=True, cwd=folder
