@@ -402,11 +402,8 @@ def merged(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def machine(result: Result) -> str:
-    """Where, when and with what a result was made."""
+    """Where and when a result was made; its JSON file has the versions and the flags of the processor."""
     found = result["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     load = found.get("load_at_start")
-    before = "" if load is None else f"; load average before the start {load:.1f}"
-    flags = ", ".join(found.get("flags", ()))
-    where = f"{found['cores']} cores of {found['cpu']} ({flags})"
-    return f"`{result['command']}`, {found['date']}, {where}; {versions}{before}."
+    before = "" if load is None else f", load {load:.1f} at the start"
+    return f"`{result['command']}`, {found['date']}, {found['cores']} cores of {found['cpu']}{before}."

@@ -125,4 +125,4 @@ def test_a_mistyped_view_or_column_is_said(written):
 def test_the_load_before_the_start_is_said(written):
     result = tables.load("cold_start")
     result["machine"] |= {"load_at_start": 9.0, "cores": 2}
-    assert "load average before the start 9.0" in tables.machine(result)
+    assert "load 9.0 at the start" in tables.machine(result)
