@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.cut import cut
@@ -167,6 +168,16 @@ def documents_table(result: Result) -> Table:
         for name, row in result["documents"].items()
     ]
     return Table(("contestant", "documents/s", "jaxwhiten is faster by"), rows)
+
+
+def long_texts_table(result: Result) -> Table:
+    """Seconds for one long text, and growth of the process in MB."""
+    rows = [
+        [f"{int(length):,}", name, number(median(row["seconds"])), number(row["grown_mb"], 0)]
+        for length, part in result["lengths"].items()
+        for name, row in part.items()
+    ]
+    return Table(("tokens", "contestant", "seconds", "growth, MB"), rows, 2, notes=(machine(result),))
 
 
 def database_maps_table(result: Result) -> Table:
@@ -374,6 +385,7 @@ VIEWS: Mapping[str, Callable[[Result], Table]] = {
     "latency_table": latency_table,
     "callers_table": callers_table,
     "documents_table": documents_table,
+    "long_texts_table": long_texts_table,
     "engines_table": engines_table,
     "engines_memory_table": engines_memory_table,
     "memory_table": memory_table,
