@@ -30,9 +30,12 @@ def cut(table: Table, conditions: Sequence[str]) -> Table:
             raise InputError(f"{condition!r}: a condition on rows is COLUMN=PATTERN, a column one of {heads}.")
         else:
             at = heads.index(column)
-            table = dataclasses.replace(table, rows=[row for row in table.rows if re.search(pattern, row[at])])
+            rows = [row for row in table.rows if re.search(pattern, row[at])]
+            table = dataclasses.replace(table, rows=rows, best=frozenset(), groups=())
     kept = [at for at, head in enumerate(heads) if re.search(shown, head)]
     words = sum(at < table.text_columns for at in kept)
     rows = [[row[at] for at in kept] for row in table.rows]
-    table = dataclasses.replace(table, columns=[heads[at] for at in kept], rows=rows, text_columns=words)
+    best = frozenset((row, kept.index(at)) for row, at in table.best if at in kept)
+    columns = [heads[at] for at in kept]
+    table = dataclasses.replace(table, columns=columns, rows=rows, text_columns=words, best=best, key_columns=None)
     return dataclasses.replace(table, caption="", notes=()) if "plain" in conditions else table

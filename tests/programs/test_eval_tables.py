@@ -101,6 +101,20 @@ def test_the_best_rows_of_a_run(page):
     assert f"{max(row.average('wmean') for row in rows):.2f}" in line
 
 
+def test_the_columns_of_a_run(page):
+    run = report.Run.load("runs/tiny")
+    last = run.header.scored[-1]
+    page.write_text(f"<!-- table tiny sts_table plain columns=^(pooling|{last})$ -->\n<!-- end -->\n")
+    tables.fill(page)
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    averages = [row.average("wmean") for row in run.rows]
+    assert lines[0] == f"| pooling | {last} |"
+    assert len(lines) == 2 + len(averages)
+    for line, average in zip(lines[2:], averages, strict=True):
+        assert f"{average:.2f}" in line
+        assert ("**" in line) == (average == max(averages))
+
+
 def test_mistakes_are_named(page):
     mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
     mistakes["tiny sts_table + tiny average_table"] = "same columns"
