@@ -33,8 +33,8 @@ ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 PLACE = re.compile(r"(<!-- aot (?P<target>\w+) (?P<programs>[^>]+) -->\n)(?P<table>.*?)(?=<!-- end -->)", re.DOTALL)
-_TPU_HEAD = ("| program | GFLOP | GB | temporaries, GB | bound, ms | between devices |", "|---|---:|---:|---:|---|---|")
-_GPU_HEAD = ("| program | temporaries, GB | arguments, GB | kernels called |", "|---|---:|---:|---|")
+_TPU_HEAD = ("| program | temporaries, GB | bound, ms | between devices |", "|---|---:|---|---|")
+_GPU_HEAD = ("| program | temporaries, GB | arguments, GB |", "|---|---:|---:|")
 
 
 def main() -> None:
@@ -111,17 +111,15 @@ def _line(row: Mapping[str, Any], target: Any, columns: int) -> str:
 
 
 def _modelled(row: Mapping[str, Any], target: Any) -> list[str]:
-    """FLOPs and bytes as the compiler models them, and what follows from the device's peaks."""
-    flops, size = row["gflop"], row["gigabytes"]
-    compute, memory = flops / target.tflops, 1000 * size / target.bandwidth
+    """The memory plan, and the time that follows from the modelled FLOPs and bytes at the device's peaks."""
+    compute, memory = row["gflop"] / target.tflops, 1000 * row["gigabytes"] / target.bandwidth
     bound = f"{max(compute, memory):.2f}, {'compute' if compute > memory else 'memory'}"
-    numbers = [f"{flops:,.1f}", f"{size:.2f}", f"{row['temporaries']:.2f}"]
-    return [*numbers, bound, _counted(row["collectives"]) or "nothing"]
+    return [f"{row['temporaries']:.2f}", bound, _counted(row["collectives"]) or "nothing"]
 
 
 def _planned(row: Mapping[str, Any]) -> list[str]:
-    """The memory plan and the kernels: the GPU's compiler models neither FLOPs nor bytes."""
-    return [f"{row['temporaries']:.3f}", f"{row['arguments']:.3f}", _counted(row["kernels"]) or "none"]
+    """The memory plan: the GPU's compiler models neither FLOPs nor bytes."""
+    return [f"{row['temporaries']:.3f}", f"{row['arguments']:.3f}"]
 
 
 def _counted(found: Mapping[str, int]) -> str:
