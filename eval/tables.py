@@ -8,15 +8,16 @@ A place for a table looks like this; the text between the two comments is replac
     <!-- end -->
 
 The words are the run's name below runs/, a table of `jaxwhiten.report`, and conditions on rows: `KEY=VALUE,VALUE`,
-`best=N` for the N rows with the highest average, and `plain` for a table without its caption and notes. Several places
-joined by ` + ` make one table, if their columns are the same.
+`best=N` for the N rows with the highest average, `columns=PATTERN` for the columns whose names match a regular
+expression, and `plain` for a table without its caption and notes. Several places joined by ` + ` make one table, if
+their columns are the same.
 
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from their
 lowest end to their highest.
 
 A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
-`benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions are `COLUMN=PATTERN` and
-`columns=PATTERN`: regular expressions that a row's cell, or a column's name, matches; `_` stands for a space.
+`benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions on rows are `COLUMN=PATTERN`: a regular
+expression that a row's cell matches; `_` stands for a space.
 
 The results of a run are also kept in docs/runs/NAME, without sentences of data sets, and read from there if runs/ no
 longer has the run, so that every table can be made again from the repository.
@@ -123,7 +124,8 @@ def table_of(
     if view not in views:
         raise unknown_name("table", view, views)
     rows = list(run.rows)
-    for condition in sorted(set(conditions) - {"plain"}, key=lambda words: words.startswith("best=")):
+    shown = [condition for condition in conditions if condition == "plain" or condition.startswith("columns=")]
+    for condition in sorted(set(conditions) - set(shown), key=lambda words: words.startswith("best=")):
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
@@ -133,9 +135,11 @@ def table_of(
         else:
             rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
     table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
-    if table is not None and "plain" in conditions:
-        table = dataclasses.replace(table, caption="", notes=())
-    return table
+    if table is None:
+        return None
+    if set(shown) - {"plain"}:
+        table = dataclasses.replace(table, best=frozenset())  # marked by a column's number, which changes
+    return cut(table, shown)
 
 
 def joined(tables: Sequence[report.Table]) -> report.Table:

@@ -101,6 +101,13 @@ def test_the_best_rows_of_a_run(page):
     assert f"{max(row.average('wmean') for row in rows):.2f}" in line
 
 
+def test_columns_are_chosen_by_name(page):
+    page.write_text("<!-- table tiny average_table columns=^(pooling|vectors) pooling=cls -->\n<!-- end -->\n")
+    tables.fill(page)
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    assert lines == ["| pooling | vectors |", "| --- | --- |", "| cls | raw |", "| cls | whitened |"]
+
+
 def test_mistakes_are_named(page):
     mistakes = {"tiny sts_tabel": "sts_table", "x": "names no run", "tiny sts_table cls": "KEY=VALUE"}
     mistakes["tiny sts_table + tiny average_table"] = "same columns"
