@@ -9,25 +9,15 @@ A place for a table looks like this; the text between the two comments is replac
 
 The words are the run's name below runs/, a table of `jaxwhiten.report`, and conditions on rows: `KEY=VALUE,VALUE`,
 `best=N` for the N rows with the highest average, `columns=PATTERN` for the columns whose names match a regular
-<<<<<<< HEAD
 expression (`_` stands for a space), and `plain` for a table without its caption and notes. Several places joined by
 ` + ` make one table, if their columns are the same.
-=======
-expression, and `plain` for a table without its caption and notes. Several places joined by ` + ` make one table, if
-their columns are the same.
->>>>>>> docs-d
 
 A `*` in a run's name stands for seeds: scores are means over the runs of that name, and an interval reaches from their
 lowest end to their highest.
 
 A run's name with `{A,B}` names several runs, which make one table of `eval/compared.py`. Places named
-<<<<<<< HEAD
 `benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions on rows are `COLUMN=PATTERN`: regular
 expressions that a row's cell matches.
-=======
-`benchmarks/NAME VIEW` hold tables of `benchmarks/tables.py`. In both, conditions on rows are `COLUMN=PATTERN`: a regular
-expression that a row's cell matches; `_` stands for a space.
->>>>>>> docs-d
 
 The results of a run are also kept in docs/runs/NAME, without sentences of data sets, and read from there if runs/ no
 longer has the run, so that every table can be made again from the repository.
@@ -133,14 +123,8 @@ def table_of(
     views = [name for name in vars(module) if name.endswith("_table") and not name.startswith("_")]
     if view not in views:
         raise unknown_name("table", view, views)
-<<<<<<< HEAD
     rows, shown = list(run.rows), {words for words in conditions if words == "plain" or words.startswith("columns=")}
     for condition in sorted(set(conditions) - shown, key=lambda words: words.startswith("best=")):
-=======
-    rows = list(run.rows)
-    shown = [condition for condition in conditions if condition == "plain" or condition.startswith("columns=")]
-    for condition in sorted(set(conditions) - set(shown), key=lambda words: words.startswith("best=")):
->>>>>>> docs-d
         key, equals, value = condition.partition("=")
         if not equals:
             raise InputError(f"{condition!r}: a condition on rows is KEY=VALUE.")
@@ -150,15 +134,7 @@ def table_of(
         else:
             rows = [row for row in rows if _shown(getattr(row, key, None)) in value.split(",")]
     table: report.Table | None = getattr(module, view)(dataclasses.replace(run, rows=rows))
-<<<<<<< HEAD
     return cut(table, sorted(shown)) if table is not None else None
-=======
-    if table is None:
-        return None
-    if set(shown) - {"plain"}:
-        table = dataclasses.replace(table, best=frozenset())  # marked by a column's number, which changes
-    return cut(table, shown)
->>>>>>> docs-d
 
 
 def joined(tables: Sequence[report.Table]) -> report.Table:
