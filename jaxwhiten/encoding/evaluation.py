@@ -22,22 +22,14 @@ PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] |
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of `evaluate`. Correlations are multiplied by 100.
-
-    Attributes:
-      spearman, pearson: Correlations of the similarities with the scores, over all pairs; NaN if undefined.
-      interval: The 95 % bootstrap interval of Spearman's correlation.
-      pairs: Number of pairs.
-      similarity: Name of the similarity, such as `"cosine"`.
-      encoding: How the vectors were made (`Encoder.encoding`).
-    """
+    """The result of `evaluate`. Correlations of the similarities with the scores are × 100, and NaN if undefined."""
 
     spearman: float
-    interval: Interval
+    interval: Interval  # the 95 % bootstrap interval of Spearman's correlation
     pearson: float
-    pairs: int
-    similarity: str
-    encoding: dict[str, Any]
+    pairs: int  # their number
+    similarity: str  # its name, such as "cosine"
+    encoding: dict[str, Any]  # how the vectors were made (`Encoder.encoding`)
     resamples: int
     seed: int
 

@@ -21,17 +21,11 @@ from jaxwhiten.models.positions import Rotary
 
 
 class EncoderOutput(NamedTuple):
-    """Output of an encoder. Under `jit`, unused parts are not computed.
+    """Output of an encoder. Under `jit`, unused parts are not computed."""
 
-    Attributes:
-      hidden_states: One array per layer, the embedding output first.
-      pooler: BERT's pooler output of each sentence, or None for encoders without one.
-      attention_diagonals: One array per layer: the attention of each token to itself.
-    """
-
-    hidden_states: tuple[Float[Array, "batch length d"], ...]
-    pooler: Float[Array, "*batch d"] | None
-    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()
+    hidden_states: tuple[Float[Array, "batch length d"], ...]  # the embedding output first, then one per layer
+    pooler: Float[Array, "*batch d"] | None  # BERT's pooler output of each sentence; None for encoders without one
+    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()  # of each token to itself, one per layer
 
 
 class Context(NamedTuple):

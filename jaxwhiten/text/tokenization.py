@@ -32,14 +32,10 @@ class TextForm:
     A prompt in front of the sentence (`"query: {text}"`) is tokenised together with it, as in sentence-transformers. A
     template with text after the sentence, or with a mask token, is tokenised separately and put around the sentence's
     tokens, as in PromptBERT.
-
-    Attributes:
-      template: A text in which `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token.
-      lower_case: Whether the sentence is lower-cased, independently of the tokenizer.
     """
 
-    template: str = "{text}"
-    lower_case: bool = False
+    template: str = "{text}"  # `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token
+    lower_case: bool = False  # whether the sentence is lower-cased, independently of the tokenizer
 
     @property
     def prompt(self) -> str | None:
