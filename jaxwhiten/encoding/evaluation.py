@@ -105,6 +105,7 @@ def shipped_isoscore(encoder: Encoder) -> float:
 def is_tuned(encoder: Encoder) -> bool:
     """Whether an encoder is tuned for similarity, judged by the spread of its vectors for sentences of many subjects.
 
-    The user's own texts would be a worse test: with any encoder, texts of one subject spread out less.
+    A whitening spreads the vectors of any encoder, so that vectors before it are judged. The user's own texts would be
+    a worse test: with any encoder, texts of one subject spread out less.
     """
-    return shipped_isoscore(encoder) > TUNED
+    return shipped_isoscore(encoder.before_whitening()) > TUNED
