@@ -166,8 +166,8 @@ def _change(args: argparse.Namespace, how: str) -> None:
             change(vectors=vectors, documents=texts, ids=ids)
         index.save(args.output)
     count = len(set(ids or [])) or len(texts)
-    texts_done = f"{count:,} text{'s' * (count != 1)} {done}{skipped}"
-    print(f"{args.output}: {texts_done}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
+    what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"
+    print(f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
