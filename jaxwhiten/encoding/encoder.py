@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import Code
 from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_class, engine_for
+from jaxwhiten.encoding.engine import DEFAULT, Engine, engine_class, engine_for
 from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
@@ -129,7 +129,7 @@ class Encoder:
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
-        products, loaded = checked_dtype(engine, dtype)
+        products, loaded = engine_class(engine).checked_dtype(dtype)
         module, config, weights_folder = engine_class(engine).load(folder, loaded)
         said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
         max_length = longest if max_length is None else max_length

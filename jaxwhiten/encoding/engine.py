@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """As the function of this name below."""
+        """The dtype of matrix products, None for the default, and the dtype in which to load the model."""
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -88,11 +88,6 @@ def engine_class(name: str) -> Any:
     return found
 
 
-def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
-    """The dtype of an engine's matrix products, None for its default, and the dtype in which to load the model."""
-    return engine_class(name).checked_dtype(dtype)
-
-
 def engine_for(
     name: str,
     model: Any,
@@ -103,10 +98,10 @@ def engine_for(
 ) -> Engine:
     """An engine with a model; a table of token vectors has its own engine under the name of JAX's.
 
-    `device` is as in `forward.local_devices`, and `dtype` as `checked_dtype` gives it, None for the default.
+    `device` is as in `forward.local_devices`, and `dtype` checked, or None for the default.
     `folder` is the model's, for engines with files of their own.
     """
-    dtype = dtype or checked_dtype(name)[0]
+    dtype = dtype or engine_class(name).checked_dtype(None)[0]
     if model.module != STATIC:
         return engine_class(name)(model, max_length, device, dtype, folder)
     if name != DEFAULT:
