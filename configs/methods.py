@@ -18,7 +18,7 @@ def get_config():
     config.gamma = "1,0.5,0"
     config.methods = (
         "centre,zscore,all-but-the-top,shrunk-whitening,random-projection,"
-        "mutual-proximity,mutual-proximity-gauss,local-scaling,bert-flow"
+        "mutual-proximity-gauss,local-scaling,bert-flow"
     )
     config.geometry = True
     config.out = "runs/methods"

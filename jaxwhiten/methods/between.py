@@ -133,12 +133,10 @@ class EncoderMap(VectorMethod):
         return state.source(X)
 
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
-        joint = state.moments.joint
-        return {"n": np.array(joint.n), "mean": joint.mean, "M2": joint.M2, "strength": np.array(state.strength)}
+        return {**state.moments.joint.tensors(), "strength": np.array(state.strength)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
-        joint = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
-        joint._check()
+        joint = Moments.of_tensors(tensors)
         if not 1 <= d < len(joint.mean):
             raise ValueError(f"pairs of {len(joint.mean)} columns, {d} of them of the first")
         moments, strength = CrossMoments(d, joint), float(tensors["strength"].item())

@@ -92,13 +92,10 @@ class MutualProximityGauss(SimilarityMethod):
         return log_ndtr((cosines - x @ state.mean) / deviation)
 
     def _pack(self, state: Moments) -> dict[str, np.ndarray]:
-        return {"n": np.array([state.n], np.int64), "mean": state.mean, "M2": state.M2}
+        return state.tensors()
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
-        state = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
-        if state.n < 1 or state.mean.shape != (d,) or state.M2.shape != (d, d) or (np.diagonal(state.M2) < 0).any():
-            raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
-        return state
+        return Moments.of_tensors(tensors, d)
 
 
 class Reference(NamedTuple):
@@ -113,77 +110,8 @@ class Reference(NamedTuple):
     reference: np.ndarray  # of unit length
 
 
-class _ReferenceMethod(SimilarityMethod):
-    """A method that keeps at most `max_reference` reference vectors."""
-
-    max_reference: int
-    seed: int
-
-    def _check_params(self, d: int) -> None:
-        check_integer("max_reference", self.max_reference, least=2)
-        check_integer("seed", self.seed, least=0)
-
-    def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
-        check_finite(X)
-        seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
-        # PCG64 draws one number per row: skipping the rows already seen continues their sequence.
-        new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
-        chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
-        kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
-        rows = np.concatenate([unit[kept], normalize(X[added]).astype(np.float32)])
-        keys = np.concatenate([keys[kept], new[added]])
-        order = np.argsort(keys, kind="stable")
-        return Reference(seen + len(X), keys[order], rows[order])
-
-    def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        unit = jax.device_put(state.reference)
-        a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
-        full = block_rows(len(unit), 8, _SIMILARITY_BYTES)
-        out = np.empty(len(a))
-        for part in blocks(len(a), full):
-            n = part.stop - part.start
-            x, y = (pad_rows(rows[part], row_bucket(n, full)) for rows in (a, b))
-            out[part] = np.asarray(self._block(x, y, unit))[:n]
-        return out
-
-    @abstractmethod
-    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
-        """Similarities of one block of unit rows."""
-
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Reference:
-        state = Reference(int(tensors["seen"].item()), tensors["keys"], tensors["reference"])
-        m, as_written = len(state.keys), state.reference.dtype == np.float32 and state.keys.ndim == 1
-        if not as_written or state.reference.shape != (m, d) or not 0 < m <= state.seen:
-            raise ValueError(f"a reference of shape {state.reference.shape} from {state.seen} rows")
-        return state
-
-
 @parameters
-class MutualProximity(_ReferenceMethod):
-    """Mutual proximity by counting: the share of reference vectors farther from both x and y than x is from y.
-
-    Farther means a cosine smaller by more than 10⁻⁶. The similarity is a multiple of 1 / (size of the reference), so
-    pairs may tie.
-
-    Args:
-      max_reference: Reference vectors kept; larger references are sampled uniformly.
-      seed: Seed of the sample.
-
-    References:
-      Schnitzer et al. (2012); see `MutualProximityGauss`.
-    """
-
-    name = "mutual-proximity"
-
-    max_reference: int = 10_000
-    seed: int = 0
-
-    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
-        return _share_farther(a, b, reference)
-
-
-@parameters
-class LocalScaling(_ReferenceMethod):
+class LocalScaling(SimilarityMethod):
     """Local scaling: exp(−d² / (σ_x σ_y)) at distance d, where σ_x is the distance of x to its k-th nearest neighbour.
 
     Args:
@@ -203,32 +131,47 @@ class LocalScaling(_ReferenceMethod):
     seed: int = 0
 
     def _check_params(self, d: int) -> None:
-        super()._check_params(d)
-        check_integer("k", self.k, least=1)
+        for name, least in {"k": 1, "max_reference": 2, "seed": 0}.items():
+            check_integer(name, getattr(self, name), least)
 
-    def _block(self, a: np.ndarray, b: np.ndarray, reference: jax.Array) -> Any:
-        k = min(self.k, len(reference))
-        near_a, near_b = (np.asarray(_kth_cosine(rows, reference, k), np.float64) for rows in (a, b))
+    def _learn(self, X: np.ndarray, state: Reference | None) -> Reference:
+        check_finite(X)
+        seen, keys, unit = state or Reference(0, np.zeros(0), np.zeros((0, X.shape[1]), np.float32))
+        # PCG64 draws one number per row: skipping the rows already seen continues their sequence.
+        new = np.random.Generator(np.random.PCG64(self.seed).advance(seen)).random(len(X))
+        chosen = np.argsort(np.concatenate([keys, new]), kind="stable")[: self.max_reference]
+        kept, added = chosen[chosen < len(keys)], chosen[chosen >= len(keys)] - len(keys)
+        rows = np.concatenate([unit[kept], normalize(X[added]).astype(np.float32)])
+        keys = np.concatenate([keys[kept], new[added]])
+        order = np.argsort(keys, kind="stable")
+        return Reference(seen + len(X), keys[order], rows[order])
+
+    def _compare(self, state: Reference, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        unit, k = jax.device_put(state.reference), min(self.k, len(state.reference))
+        a, b = (normalize(rows).astype(np.float32) for rows in (a, b))
+        full = block_rows(len(unit), 8, _SIMILARITY_BYTES)
+        near = np.empty((2, len(a)))
+        for part in blocks(len(a), full):
+            n = part.stop - part.start
+            for side, rows in zip(near, (a, b), strict=True):
+                side[part] = np.asarray(_kth_cosine(pad_rows(rows[part], row_bucket(n, full)), unit, k))[:n]
         # σ = √(2 − 2 cos), so the product of both is 2 √((1 − cos_a)(1 − cos_b)).
-        scales = 2 * np.sqrt((1 - near_a) * (1 - near_b))
+        scales = 2 * np.sqrt((1 - near[0]) * (1 - near[1]))
         distances = 2 - 2 * cosine_pairs(a.astype(np.float64), b.astype(np.float64))
         return np.exp(-np.maximum(distances, 0) / scales)
 
-
-def _cosines(x: jax.Array, reference: jax.Array) -> jax.Array:
-    return jnp.matmul(x, reference.T, precision=lax.Precision.HIGHEST)
-
-
-@jax.jit
-def _share_farther(a: jax.Array, b: jax.Array, reference: jax.Array) -> jax.Array:
-    apart = jnp.einsum("ij,ij->i", a, b, precision=lax.Precision.HIGHEST)[:, None] - _SAME
-    return ((_cosines(a, reference) < apart) & (_cosines(b, reference) < apart)).mean(axis=1, dtype=jnp.float32)
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Reference:
+        state = Reference(int(tensors["seen"].item()), tensors["keys"], tensors["reference"])
+        m, as_written = len(state.keys), state.reference.dtype == np.float32 and state.keys.ndim == 1
+        if not as_written or state.reference.shape != (m, d) or not 0 < m <= state.seen:
+            raise ValueError(f"a reference of shape {state.reference.shape} from {state.seen} rows")
+        return state
 
 
 @functools.partial(jax.jit, static_argnames="k")
 def _kth_cosine(x: jax.Array, reference: jax.Array, k: int) -> jax.Array:
     """The cosine of each row to its k-th nearest reference vector other than itself."""
-    cosines = _cosines(x, reference)
+    cosines = jnp.matmul(x, reference.T, precision=lax.Precision.HIGHEST)
     others = jnp.where(cosines <= 1 - _SAME, cosines, -jnp.inf)
     nearest = lax.top_k(others, k)[0]
     # If there are fewer than k others, the farthest of them counts; if there are none, the point opposite of x.

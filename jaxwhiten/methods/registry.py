@@ -13,14 +13,14 @@ from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike, load_tensors
 from jaxwhiten.methods.columns import Centring, Identity, ZScore
 from jaxwhiten.methods.flow import BertFlow
-from jaxwhiten.methods.hubness import LocalScaling, MutualProximity, MutualProximityGauss
+from jaxwhiten.methods.hubness import LocalScaling, MutualProximityGauss
 from jaxwhiten.methods.projection import AllButTheTop, RandomProjection
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.whitening.estimator import Method
 from jaxwhiten.whitening.whitening import Whitening
 
 _VECTORS: tuple[type[Method], ...] = (Identity, Centring, ZScore, AllButTheTop, RandomProjection, BertFlow, Whitening)
-_PAIRS: tuple[type[Method], ...] = (MutualProximity, MutualProximityGauss, LocalScaling)
+_PAIRS: tuple[type[Method], ...] = (MutualProximityGauss, LocalScaling)
 _CLASSES = {method.name: method for method in (*_VECTORS, *_PAIRS)}
 
 METHODS: Mapping[str, Callable[..., Any]] = {
