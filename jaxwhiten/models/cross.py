@@ -28,13 +28,7 @@ _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 
 
 class PairClassifier(nnx.Module):
-    """An encoder with a classifier.
-
-    Args:
-      encoder: An encoder; its pooler is made or removed as the family's head requires.
-      labels: Logits per pair.
-      rngs: Source of the head's initial weights.
-    """
+    """An encoder with a classifier of `labels` logits; its pooler is made or removed as the family's head requires."""
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
@@ -110,10 +104,7 @@ def save_pair_classifier(
 ) -> None:
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForSequenceClassification`.
 
-    Args:
-      model, folder, dtype: As in `save_model`.
-      names: Names of the labels.
-      more: Further keys of `config.json`.
+    `names` are the labels', and `more` further keys of `config.json`; other arguments are as in `save_model`.
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
     head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")

@@ -116,13 +116,7 @@ def _as_they_are(arrays: Any, **_: Any) -> Any:  # one function for all tables, 
 
 
 class RootNorm(nnx.Module):
-    """Root mean square norm, with float32 statistics.
-
-    Args:
-      width: Width of its inputs.
-      epsilon: Added to the mean square.
-      offset: Added to the weight: 1 if files store the weight minus 1.
-      dtype: Dtype of its outputs.
+    """Root mean square norm, with float32 statistics. `offset` is added to the weight: 1 if files store it minus 1.
 
     References:
       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3.

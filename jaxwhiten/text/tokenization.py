@@ -261,13 +261,9 @@ def _load(folder: Path) -> Any:
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
-    """The sentences as strings that a tokenizer accepts.
+    """The sentences as strings that a tokenizer accepts; messages count them from `first_index`.
 
     Lone surrogates, which are not valid text, become U+FFFD.
-
-    Args:
-      sentences: The sentences as given by the caller.
-      first_index: Index of the first one, for messages.
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")

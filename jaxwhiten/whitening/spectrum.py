@@ -104,9 +104,7 @@ def doubling(dimension: int, least: int = 8) -> list[int]:
 def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
     """Summarises a fitted whitening, without vectors.
 
-    Args:
-      whitening: Fitted; `after` uses its k, β and γ.
-      ks: Numbers of directions for which to give the share of the variance; by default powers of two and d.
+    `ks` are the numbers of directions whose share of the variance is given, by default powers of two and d.
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
     d, rank, total = len(values), whitening.rank_, float(values.sum())
