@@ -13,7 +13,7 @@ from jaxtyping import Float
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, VectorMethod, is_number, parameters, stamp
+from jaxwhiten.whitening.estimator import Learned, Method, is_number, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
@@ -70,7 +70,7 @@ class _State(NamedTuple):
 
 
 @parameters
-class EncoderMap(VectorMethod):
+class EncoderMap(Method):
     """Maps the vectors of two encoders (`transform`, `transform_target`) into one space, compared by cosine.
 
     It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/evidence/upgrade.md.

@@ -9,11 +9,11 @@ import numpy as np
 
 from jaxwhiten.arrays import check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening.estimator import VectorMethod, check_share, parameters
+from jaxwhiten.whitening.estimator import Method, check_share, parameters
 from jaxwhiten.whitening.moments import Moments
 
 
-class _ColumnMethod(VectorMethod):
+class _ColumnMethod(Method):
     def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
         check_finite(X)
         return Moments().merge(state or Moments()).add(X)
@@ -73,7 +73,7 @@ class ZScore(_ColumnMethod):
         return np.maximum(variance, floor) ** -0.5 if floor > 0 else np.ones_like(variance)
 
 
-class Identity(VectorMethod):
+class Identity(Method):
     """Returns vectors unchanged: the baseline of every other method."""
 
     name = "none"

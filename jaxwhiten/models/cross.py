@@ -71,16 +71,9 @@ class PairClassifier(nnx.Module):
 def load_pair_classifier(
     model: str | Path, labels: int = 0, *, seed: int = 0, **reading: Any
 ) -> tuple[PairClassifier, Path]:
-    """Loads a classifier of pairs, or adds a new head to an encoder.
+    """Loads a classifier of pairs and its folder as `load_model` does, or adds a new head to an encoder.
 
-    Args:
-      model: A local folder or a hub id.
-      labels: Logits per pair; a new head is made if the folder's head has another number. 0 takes the folder's.
-      seed: Seed of a new head.
-      **reading: Further arguments of `load_model`.
-
-    Returns:
-      The classifier and its folder.
+    A new head, drawn by `seed`, is made if the folder's head has another number of `labels`; 0 takes the folder's.
     """
     encoder, config, folder = load_model(model, **reading)
     form = head_form(config, "pairs")

@@ -75,14 +75,10 @@ class Graph:
         dtype: Any = np.float32,
         check: bool = True,
     ) -> Any:
-        """The finished model, as an object of the package onnx.
+        """The finished model, as an object of the package onnx, with `facts` as its properties.
 
-        Args:
-          inputs: The second dimension of each input: a name for token ids and masks (int64), a number for vectors.
-          outputs: Widths of the output vectors.
-          facts: Properties to store in the model.
-          dtype: Dtype of the outputs.
-          check: Whether onnx checks the model, which takes as long as building it; an engine that reads it checks too.
+        `inputs` have a name for the second dimension of token ids and masks (int64), a number for vectors; `outputs`
+        have the widths of vectors of `dtype`. `check` takes as long as building; an engine that reads it checks too.
         """
         if self.nbytes > _MAX_BYTES:
             raise InputError(f"{self.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")

@@ -52,14 +52,10 @@ _HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
-    """The local folder of a model, downloaded from the hub if necessary.
+    """The local folder of a model, downloaded from the hub if necessary; see `transformer_folder`.
 
-    Args:
-      model: A local folder, or a hub id such as `"bert-base-uncased"`.
-      revision: Commit, tag or branch on the hub; a commit pins the files.
-
-    Returns:
-      The folder, which may be a sentence-transformers folder: see `transformer_folder`.
+    `model` is a folder or a hub id such as `"bert-base-uncased"`, `revision` a commit, which pins the files, or a tag
+    or branch.
     """
     path = io.put_back(Path(model).expanduser())
     if path.is_dir():

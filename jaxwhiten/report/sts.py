@@ -171,7 +171,7 @@ def geometry_table(run: STSRun) -> Table | None:
     caption = (
         f"Geometry of the vectors of {about.n:,} test sentences of {about.task}. IsoScore: 1 is equal in all "
         "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
-        "smaller is better. Hubness: skewness of the 10-occurrence. Methods without vectors of their own have no row."
+        "smaller is better. Hubness: skewness of the 10-occurrence."
     )
     return _table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
 
