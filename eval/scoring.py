@@ -18,7 +18,7 @@ from eval.settings import RAW, row_fields
 from eval.tasks import Encoded, TaskIndex
 from eval.words import cosines, weigh
 from jaxwhiten import Moments, Whitening, metrics
-from jaxwhiten.methods import make_method, pair_similarity
+from jaxwhiten.methods import make_method
 from jaxwhiten.metrics import geometry
 from jaxwhiten.report import results
 
@@ -150,13 +150,14 @@ def score_method(
             with notes.of(f"{name} {task.name}", encoded.pooling):
                 method.fit(encoded.x[task.fit])
             fit_seconds += time.perf_counter() - started
-            similarity = pair_similarity(method, encoded.x[task.left], encoded.x[task.right])
+            left, right = (method.transform(encoded.x[side]) for side in (task.left, task.right))
+            similarity = metrics.cosine_pairs(left, right)
             tally.add(task, similarity, int(method.n_samples_seen_))
             tally.seconds += time.perf_counter() - started
-            if task is measured and hasattr(method, "transform"):
+            if task is measured:
                 tally.geometry = measure(method.transform(encoded.x[task.test_sentences()]), task, seed)
-        reduced = method.transform(encoded.x[:1]) if hasattr(method, "transform") else encoded.x
-        setting = {"k": reduced.shape[1], "beta": None, "gamma": None, "bytes": _file_bytes(method)}
+        k = method.transform(encoded.x[:1]).shape[1]
+        setting = {"k": k, "beta": None, "gamma": None, "bytes": _file_bytes(method)}
         yield tally.row(encoded, name, fit_seconds=fit_seconds, **setting)
 
 

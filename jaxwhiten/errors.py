@@ -98,11 +98,7 @@ def check_name(what: str, name: object, valid: Iterable[Any]) -> None:
 def optional(module: str, extra: str, purpose: str, package: str = "") -> Any:
     """Imports a module of an optional package; MissingDependencyError names the extra if it is not installed.
 
-    Args:
-      module: Name of the module.
-      extra: Name of the extra that installs the package.
-      purpose: The feature that needs the package, for the message.
-      package: Name of the package if it differs from the module.
+    `purpose` is the feature that needs the package, whose name is given if it differs from the module's.
     """
     try:
         return importlib.import_module(module)

@@ -53,6 +53,9 @@ def train_sentences(config: ConfigDict) -> bool:
     examples = examples.take(data.limit, config.seed) if data.limit else examples
     examples = with_negatives(config, examples) if data.negatives else examples
     print(f"{len(examples)} rows of {' / '.join(examples.columns)}; {examples.skipped} left out")
+    settings = training.own_settings(objective.name, config.settings.to_dict())
+    for name in config.settings.keys() - settings.keys():
+        print(f"settings.{name} is of other objectives than {objective.name}, and left out")
     columns = list(examples.columns.values())
     table = training.tokenize_columns(columns, folder, config.max_length)
     setup = training.Setup(
@@ -64,7 +67,7 @@ def train_sentences(config: ConfigDict) -> bool:
         labels=examples.label,
         classes=len(examples.classes),
         seed=config.seed,
-        settings=config.settings.to_dict(),
+        settings=settings,
         dims=config.matryoshka.dims,
         weights=config.matryoshka.weights or None,
         teacher=training.Teacher(**config.teacher),

@@ -23,7 +23,7 @@ from jaxwhiten.io import load_tensors
 from jaxwhiten.lazy import Array, jax, jnp
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import VectorMethod
+from jaxwhiten.whitening.estimator import Method
 
 Constants = Mapping[str, Any]
 _BLOCK_BYTES = 4 << 20  # bytes of mapped rows, few enough that quantisation stays in the cache
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     whitening: Whitening | None = None  # the whitening whose map `affine` is, if there is one
 
 
-class Code(VectorMethod):
+class Code(Method):
     """A code of vectors. A subclass defines what it learns and the `plan` that follows from it.
 
     `transform` gives the mapped vectors before quantisation; queries are compared in this form. The level of a column

@@ -136,18 +136,17 @@ def values_of(option: str, words: list[str], read: Callable[[str], Any], expecte
 
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
+    given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
+    return encoder_of({**(told or {}), **{name: value for name, value in given.items() if value}})
+
+
+def encoder_of(told: Mapping[str, Any]) -> Encoder:
+    """The encoder of a file that records `Encoder.encoding`, or parts of it."""
     from jaxwhiten.encoding import Encoder
 
-    def value(name: str) -> Any:
-        return getattr(args, name) or (told or {}).get(name)
-
-    return Encoder.from_pretrained(
-        value("model"),
-        pooling=value("pooling") or "auto",
-        max_length=value("max_length"),
-        dtype=value("dtype"),
-        engine=value("engine") or "jax",
-    )
+    how = {name: told.get(name) for name in ("max_length", "dtype")}
+    pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
+    return Encoder.from_pretrained(told["model"], pooling=pooling, engine=engine, **how)
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:

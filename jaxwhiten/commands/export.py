@@ -99,4 +99,5 @@ def _database(args: argparse.Namespace) -> None:
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         added = databases.fill(args.output, args.into, index.ids.tolist(), index.documents or [], small.encode_document)
-        print(f"{args.into}: {added:,} texts added, {index.size - added:,} were there", file=sys.stderr)
+        texts = "text" if added == 1 else "texts"
+        print(f"{args.into}: {added:,} {texts} added, {index.size - added:,} were there", file=sys.stderr)

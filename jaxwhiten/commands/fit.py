@@ -9,7 +9,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add, add_knobs, add_model, check_folder, encode, knobs, load_encoder
+from jaxwhiten.commands.arguments import (
+    add,
+    add_knobs,
+    add_model,
+    check_folder,
+    encode,
+    encoder_of,
+    knobs,
+    load_encoder,
+)
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError, MismatchError
 
@@ -58,7 +67,11 @@ def run(args: argparse.Namespace) -> None:
         from jaxwhiten.runners import Parts
 
         parts = Parts(args.input)
-        encoder = _encoder_of(args.input, parts.plan.encoding) if args.output else None
+        made = parts.plan.encoding
+        encoder = encoder_of(made) if args.output else None
+        if encoder is not None and encoder.fingerprint != made["fingerprint"]:
+            what = f"was embedded with another {made['model']}"
+            raise MismatchError(f"{args.input}: {what}: give the model that it was made with.")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
@@ -72,17 +85,6 @@ def run(args: argparse.Namespace) -> None:
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
     told = parts.plan.encoding if parts else encoder.encoding() if encoder else {}
     write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
-
-
-def _encoder_of(path: str, told: dict[str, Any]) -> Encoder:
-    """The encoder that made a folder of parts."""
-    from jaxwhiten.encoding import Encoder
-
-    known = ("model", "pooling", "max_length", "dtype", "engine")
-    encoder = Encoder.from_pretrained(**{name: told[name] for name in known if name in told})
-    if encoder.fingerprint != told["fingerprint"]:
-        raise MismatchError(f"{path}: was embedded with another {told['model']}: give the model that it was made with.")
-    return encoder
 
 
 def check_outputs(args: argparse.Namespace, *, folder: bool = False) -> None:

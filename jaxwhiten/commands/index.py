@@ -166,7 +166,8 @@ def _change(args: argparse.Namespace, how: str) -> None:
             change(vectors=vectors, documents=texts, ids=ids)
         index.save(args.output)
     count = len(set(ids or [])) or len(texts)
-    print(f"{args.output}: {count:,} texts {done}{skipped}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
+    what = f"{count:,} {'text' if count == 1 else 'texts'} {done}{skipped}"
+    print(f"{args.output}: {what}, {index.size:,} in all, {index.nbytes / 1e6:.1f} MB")
 
 
 def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:

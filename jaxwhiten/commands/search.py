@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add
+from jaxwhiten.commands.arguments import add, encoder_of
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 if TYPE_CHECKING:
@@ -46,26 +46,18 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
             " Build it with `jaxwhiten index`."
         )
-    return index, encoder_of(index.encoding, path, model, engine)
+    return index, _encoder_of(index.encoding, path, model, engine)
 
 
-def encoder_of(encoding: Mapping[str, Any], path: str, model: str | None = None, engine: str | None = None) -> Encoder:
+def _encoder_of(encoding: Mapping[str, Any], path: str, model: str | None = None, engine: str | None = None) -> Encoder:
     """The encoder that an index records, by the same rules."""
-    from jaxwhiten.encoding import Encoder
-
     told = {"dtype": "float32", "engine": "jax"} | dict(encoding)
     if model is None and (folder := told.get("folder")):
         places = [Path(told["model"]), Path(path).resolve().parent / told["model"], Path(folder)]
         model = next((str(place) for place in places if place.is_dir()), None)
         if model is None:
             raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
-    return Encoder.from_pretrained(
-        model or told["model"],
-        pooling=told["pooling"] or "auto",
-        max_length=told["max_length"],
-        dtype=told["dtype"],
-        engine=engine or told["engine"],
-    )
+    return encoder_of(told | {"model": model or told["model"], "engine": engine or told["engine"]})
 
 
 def run(args: argparse.Namespace) -> None:
@@ -78,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     index, encoder = open_index(args.index, args.model, args.engine)
     find: Any = partial(search_text, index, encoder)
     if upgrade := read_upgrade(args.index, index.encoding):
-        new = encoder_of(upgrade["new"], args.index)
+        new = _encoder_of(upgrade["new"], args.index)
         find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
     reranker = None
     if args.rerank:

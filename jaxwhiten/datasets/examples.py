@@ -28,17 +28,12 @@ NLI_FORMS = ("pairs", "triplets", "sentences")
 
 @dataclass(frozen=True)
 class Examples:
-    """Training examples. `classes` are the names of the classes; `skipped` counts rows that were left out.
+    """Training examples."""
 
-    Attributes:
-      columns: Sentences by column name, in the order the objective takes them; all of equal length.
-      label: int32 classes or float32 scores in [0, 1], one per row; None without labels.
-    """
-
-    columns: Mapping[str, list[str]]
-    label: Shaped[np.ndarray, " n"] | None = None
-    classes: tuple[str, ...] = ()
-    skipped: int = 0
+    columns: Mapping[str, list[str]]  # sentences by name, in the order the objective takes them; all of equal length
+    label: Shaped[np.ndarray, " n"] | None = None  # int32 classes or float32 scores in [0, 1]; None without labels
+    classes: tuple[str, ...] = ()  # their names
+    skipped: int = 0  # rows that were left out
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

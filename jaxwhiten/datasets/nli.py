@@ -53,21 +53,15 @@ class NLISource:
 
 @dataclass(frozen=True)
 class NLIRows:
-    """Premises and hypotheses with their labels, source after source.
-
-    Attributes:
-      label: 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
-      source: Name of the source of each row.
-      sources: The files read, with numbers of rows kept and dropped.
-      left_out: Files that were recognised but not read, and why.
-    """
+    """Premises and hypotheses with their labels, source after source."""
 
     premise: list[str]
     hypothesis: list[str]
+    # 0 entailment, 1 neutral, 2 contradiction; -1 for rows labelled only "not entailment" (`two_way="keep"`).
     label: Int8[np.ndarray, " n"]
-    source: list[str]
-    sources: tuple[NLISource, ...]
-    left_out: Mapping[str, str]
+    source: list[str]  # the name of each row's source
+    sources: tuple[NLISource, ...]  # the files read, with numbers of rows kept and dropped
+    left_out: Mapping[str, str]  # files that were recognised but not read, and why
 
     def __len__(self) -> int:
         return len(self.premise)

@@ -49,22 +49,14 @@ class Count:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """The files of a task in a SentEval folder and their expected contents.
-
-    Attributes:
-      layout: `"semeval"` (one input and one gold file per subset), `"stsb"` or `"sick"`.
-      folder: Relative to `downstream`.
-      counts: Expected rows by split and subset.
-      files: File name by split; empty for `"semeval"`.
-      low, high: Range of the gold scores.
-    """
+    """The files of a task in a SentEval folder and their expected contents."""
 
     name: str
-    layout: str
-    folder: str
-    counts: Mapping[str, Mapping[str, Count]]
-    files: Mapping[str, str]
-    low: float = 0.0
+    layout: str  # "semeval" (one input and one gold file per subset), "stsb" or "sick"
+    folder: str  # relative to `downstream`
+    counts: Mapping[str, Mapping[str, Count]]  # expected rows by split and subset
+    files: Mapping[str, str]  # by split; empty for "semeval"
+    low: float = 0.0  # the gold scores lie between `low` and `high`
     high: float = 5.0
 
 

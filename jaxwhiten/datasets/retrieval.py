@@ -30,23 +30,16 @@ Row = tuple[str, str, str, str, bool]  # query id, document id, query, document,
 
 @dataclass(frozen=True)
 class RetrievalData:
-    """Documents, queries and the relevant documents of each query.
-
-    Attributes:
-      document_ids, query_ids: Ids in the source.
-      gold: Indices of the relevant documents of each query; many queries have none.
-      counts: Statistics of the source: rows, malformed rows, ids with two texts, empty texts, queries without gold.
-      conflicts: Examples of ids with different texts; the first text was kept.
-    """
+    """Documents, queries and the relevant documents of each query."""
 
     name: str
     documents: list[str]
-    document_ids: list[str]
+    document_ids: list[str]  # in the source
     queries: list[str]
     query_ids: list[str]
-    gold: Gold
-    counts: Mapping[str, int]
-    conflicts: Sequence[str] = field(default=())
+    gold: Gold  # indices of the relevant documents of each query; many queries have none
+    counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
+    conflicts: Sequence[str] = ()  # examples of ids with different texts, of which the first was kept
 
 
 @dataclass

@@ -153,17 +153,11 @@ def corpus_files(where: PathLike) -> list[Path]:
 
 @dataclass
 class Corpus:
-    """The passages of text files: their non-blank lines.
+    """The passages of text files: their non-blank lines."""
 
-    Attributes:
-      files: From `corpus_files`.
-      skip_bad_rows: Whether to skip and count lines that are not clean UTF-8 text, instead of raising an error.
-      skipped: Number of lines skipped so far in the latest pass.
-    """
-
-    files: Sequence[Path]
-    skip_bad_rows: bool = False
-    skipped: int = 0
+    files: Sequence[Path]  # from `corpus_files`
+    skip_bad_rows: bool = False  # whether to skip lines that are not clean UTF-8 text, instead of raising an error
+    skipped: int = 0  # lines, so far in the latest pass
 
     def passages(self) -> Iterator[str]:
         """Yields the passages one by one."""

@@ -29,19 +29,12 @@ _TOKENS_PER_DEVICE = {"cpu": 1024, "gpu": 65_536, "tpu": 65_536}
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """One batch.
+    """One batch."""
 
-    Attributes:
-      rows: Indices of the sentences, longest first; they are dealt out to several devices in turn.
-      height: Room for sentences, on all devices together.
-      length: Length to which sentences are padded for attention.
-      tokens: Room for tokens outside attention, on all devices together; height × length keeps all padding.
-    """
-
-    rows: Int[np.ndarray, " rows"]
-    height: int
-    length: int
-    tokens: int
+    rows: Int[np.ndarray, " rows"]  # indices of the sentences, longest first, dealt out to several devices in turn
+    height: int  # room for sentences, on all devices together
+    length: int  # to which sentences are padded for attention
+    tokens: int  # room for tokens outside attention, on all devices together; height × length keeps all padding
 
     @property
     def vectors(self) -> Int[np.ndarray, " rows"] | slice:
@@ -99,21 +92,13 @@ class RowBatch(Batch):
 
 @dataclasses.dataclass
 class Layout:
-    """How sentences are cut into batches.
+    """How sentences are cut into batches."""
 
-    Attributes:
-      max_length: Maximum sentence length in tokens.
-      token_budget: Tokens per batch on all devices together; it shrinks after a batch did not fit.
-      devices: Number of devices among which the rows of a batch are dealt out.
-      share_rows: Whether sentences of up to `ROW` tokens share rows.
-      long_rows: Whether longer sentences share rows, too, of length `max_length` rounded up to a multiple of `ROW`.
-    """
-
-    max_length: int
-    token_budget: int
-    devices: int = 1
-    share_rows: bool = False
-    long_rows: bool = False
+    max_length: int  # of a sentence in tokens
+    token_budget: int  # tokens per batch on all devices together; it shrinks after a batch did not fit
+    devices: int = 1  # among which the rows of a batch are dealt out
+    share_rows: bool = False  # whether sentences of up to `ROW` tokens share rows
+    long_rows: bool = False  # whether longer ones do, too, of length `max_length` rounded up to a multiple of `ROW`
 
     @classmethod
     def on(cls, platform: str, devices: int, max_length: int, long_rows: bool = False) -> Layout:

@@ -48,23 +48,14 @@ _UNUSED = ("[unused", "<unused")
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """A teacher's tokens with their vectors, and their frequencies in a corpus; one serves every setting of `distil`.
-
-    Attributes:
-      teacher: The encoder.
-      tokenizer: Its tokenizer, without special tokens.
-      frequencies: Share of each token in the corpus; by Zipf's law without a corpus.
-      alone: Vector of each token as a sentence of its own.
-      drawn: Sentences drawn from the corpus for the teacher to encode; empty without a corpus.
-      words: Mask of tokens that may occur in a sentence, without special and unused tokens.
-    """
+    """A teacher's tokens with their vectors, and frequencies in a corpus; one serves every setting of `distil`."""
 
     teacher: Encoder
-    tokenizer: BulkTokenizer
-    frequencies: Float64[np.ndarray, " vocab"]
-    alone: Float32[np.ndarray, "vocab d"]
-    drawn: list[str]
-    words: np.ndarray
+    tokenizer: BulkTokenizer  # the teacher's, without special tokens
+    frequencies: Float64[np.ndarray, " vocab"]  # share of each token in the corpus; by Zipf's law without a corpus
+    alone: Float32[np.ndarray, "vocab d"]  # vector of each token as a sentence of its own
+    drawn: list[str]  # sentences of the corpus for the teacher to encode; empty without a corpus
+    words: np.ndarray  # mask of tokens that may occur in a sentence, without special and unused tokens
 
     @functools.cached_property
     def sentences(self) -> TokenIds:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
@@ -22,29 +21,21 @@ from jaxtyping import Float, Float32
 
 from jaxwhiten import io
 from jaxwhiten.codes import Code
-from jaxwhiten.encoding import similarity
+from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.batching import length_ladder
-from jaxwhiten.encoding.engine import DEFAULT, Engine, checked_dtype, engine_class, engine_for
-from jaxwhiten.encoding.idf import inverse_document_frequencies
+from jaxwhiten.encoding.engine import DEFAULT, Engine, engine_class, engine_for
+from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
-from jaxwhiten.encoding.stream import (
-    BLOCK,
-    ReadyHead,
-    all_vectors,
-    checked_blocks,
-    in_blocks,
-    moments,
-    progress,
-    vectors,
-)
+from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
 from jaxwhiten.head.folder import write_folder
+from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
-from jaxwhiten.text import TokenIds, checked_text, prompt_for, prompt_named, prompt_of_role
+from jaxwhiten.text import TokenIds, checked_text, in_role, prompt_for, prompt_named
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
 if TYPE_CHECKING:
@@ -138,7 +129,7 @@ class Encoder:
         """
         folder = loading.resolve_folder(model, revision=revision)
         pooling = canonical(pooling)
-        products, loaded = checked_dtype(engine, dtype)
+        products, loaded = engine_class(engine).checked_dtype(dtype)
         module, config, weights_folder = engine_class(engine).load(folder, loaded)
         said, head, longest = read_parts(folder, config, str(model), pooling == AUTO)
         max_length = longest if max_length is None else max_length
@@ -274,8 +265,7 @@ class Encoder:
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
-        weights = inverse_document_frequencies(sentences, self.tokenizer, self.config.vocab_size).astype(np.float32)
-        table = hashlib.sha256(weights.tobytes()).hexdigest()[:8]
+        table, weights = frequency_table(sentences, self.tokenizer, self.config.vocab_size)
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
         return f"idf:{table}"
 
@@ -337,9 +327,7 @@ class Encoder:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
         """
         if convert_to_tensor or not convert_to_numpy:
-            raise InputError(
-                "Vectors are NumPy arrays: leave convert_to_tensor out, and call torch.from_numpy on them."
-            )
+            raise InputError("Vectors are NumPy arrays: call torch.from_numpy on them, without convert_to_tensor.")
         show_progress = show_progress if show_progress_bar is None else show_progress_bar
         alone = isinstance(sentences, str)
         sentences = checked_text([sentences] if alone else sentences)
@@ -347,7 +335,7 @@ class Encoder:
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
-            out = all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
+            out = stream.all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -360,28 +348,17 @@ class Encoder:
 
         A `prompt_name` or `prompt` overrides it.
         """
-        return self.encode(sentences, **self._in_role("query", options))
+        return self.encode(sentences, **in_role(self.prompts, "query", options))
 
     def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
-        return self.encode(sentences, **self._in_role("document", options))
-
-    def _in_role(self, role: str, options: dict[str, Any]) -> dict[str, Any]:
-        given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
-        return options if given else {**options, "prompt": prompt_of_role(self.prompts, role)}
+        return self.encode(sentences, **in_role(self.prompts, "document", options))
 
     def warm_up(self, longest: int = 64) -> Encoder:
-        """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits for compilation.
-
-        Args:
-          longest: Tokens of the longest query, at most `max_length`.
-
-        Returns:
-          This encoder.
-        """
+        """Compiles the programs for one sentence of up to `longest` tokens, so that no query waits; returns itself."""
         heads, _ = self._chosen(None, None, None)
         for length in length_ladder(min(longest, self.max_length)):
-            vectors(self._engine, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
+            stream.vectors(self._engine, TokenIds(np.zeros(length, np.int32), np.array([length])), heads)
         return self
 
     def encode_stream(
@@ -410,8 +387,8 @@ class Encoder:
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        texts, bar = checked_blocks(sentences, block_size), progress(sentences, show_progress)
-        for block in in_blocks(texts, self.tokenizer, self._engine, heads, vectors, batch_size, bar):
+        texts, bar = stream.checked_blocks(sentences, block_size), progress(sentences, show_progress)
+        for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block
 
     def _chosen(
@@ -420,10 +397,7 @@ class Encoder:
         """The heads to compute, by the names that the caller used, and whether to return a single array."""
         if prompt is None and prompt_name is not None:
             prompt = prompt_named(self.prompts, prompt_name)
-        single = pooling is None or isinstance(pooling, str)
-        names = [pooling or self.pooling] if isinstance(pooling, str | None) else pooling
-        if not names:
-            raise InputError("pooling is an empty list; name at least one.")
+        names, single = pooling_names(pooling, self.pooling)
         return {name: self._named(name, prompt) for name in names}, single
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Float32[np.ndarray, "n m"]:
@@ -436,11 +410,7 @@ class Encoder:
 
     def moments(self, sentences: Iterable[str]) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        total, heads = Moments(), {"": self._named(self.pooling)}
-        texts = checked_blocks(sentences, BLOCK * (self._engine.devices if self._engine.reduces else 1))
-        for found in in_blocks(texts, self.tokenizer, self._engine, heads, moments, None, progress(sentences)):
-            total.merge(found[""])
-        return total
+        return stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling))
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.

@@ -20,31 +20,20 @@ from jaxwhiten.text import TokenIds
 
 @runtime_checkable
 class Engine(Protocol):
-    """A model ready to run in batches, with any heads.
+    """A model ready to run in batches, with any heads."""
 
-    Attributes:
-      name: Its name in `ENGINES`.
-      facts: Entries that the engine adds to `Encoder.encoding`.
-      dtype: Dtype of matrix products.
-      devices: The number of devices; the rows of a batch are dealt out to them in turn.
-      mesh: The mesh of JAX's devices, with one axis `data`.
-      layout: How sentences are cut into batches.
-      in_flight: The number of batches to start before waiting for the oldest.
-      reduces: Whether vectors are reduced on the devices if only their moments are needed.
-    """
-
-    name: ClassVar[str]
-    facts: ClassVar[Mapping[str, str]]
-    dtype: str
-    devices: int
-    mesh: Any
-    layout: Layout
-    in_flight: int
-    reduces: bool
+    name: ClassVar[str]  # in `ENGINES`
+    facts: ClassVar[Mapping[str, str]]  # entries that the engine adds to `Encoder.encoding`
+    dtype: str  # of matrix products
+    devices: int  # among which the rows of a batch are dealt out in turn
+    mesh: Any  # of JAX's devices, with one axis `data`
+    layout: Layout  # how sentences are cut into batches
+    in_flight: int  # batches to start before waiting for the oldest
+    reduces: bool  # whether vectors are reduced on the devices if only their moments are needed
 
     @staticmethod
     def checked_dtype(dtype: str | None) -> tuple[str, str]:
-        """As the function of this name below."""
+        """The dtype of matrix products, None for the default, and the dtype in which to load the model."""
 
     @staticmethod
     def load(folder: Path, dtype: str) -> tuple[Any, EncoderConfig, Path]:
@@ -99,11 +88,6 @@ def engine_class(name: str) -> Any:
     return found
 
 
-def checked_dtype(name: str, dtype: str | None = None) -> tuple[str, str]:
-    """The dtype of an engine's matrix products, None for its default, and the dtype in which to load the model."""
-    return engine_class(name).checked_dtype(dtype)
-
-
 def engine_for(
     name: str,
     model: Any,
@@ -114,15 +98,10 @@ def engine_for(
 ) -> Engine:
     """An engine with a model; a table of token vectors has its own engine under the name of JAX's.
 
-    Args:
-      name: A name in `ENGINES`.
-      model: The Flax module.
-      max_length: Maximum input length in tokens.
-      device: See `forward.local_devices`.
-      dtype: Dtype of matrix products, checked; None for the engine's default.
-      folder: The model's folder, for engines with files of their own.
+    `device` is as in `forward.local_devices`, and `dtype` checked, or None for the default.
+    `folder` is the model's, for engines with files of their own.
     """
-    dtype = dtype or checked_dtype(name)[0]
+    dtype = dtype or engine_class(name).checked_dtype(None)[0]
     if model.module != STATIC:
         return engine_class(name)(model, max_length, device, dtype, folder)
     if name != DEFAULT:

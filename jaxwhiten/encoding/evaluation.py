@@ -22,22 +22,14 @@ PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] |
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of `evaluate`. Correlations are multiplied by 100.
-
-    Attributes:
-      spearman, pearson: Correlations of the similarities with the scores, over all pairs; NaN if undefined.
-      interval: The 95 % bootstrap interval of Spearman's correlation.
-      pairs: Number of pairs.
-      similarity: Name of the similarity, such as `"cosine"`.
-      encoding: How the vectors were made (`Encoder.encoding`).
-    """
+    """The result of `evaluate`. Correlations of the similarities with the scores are × 100, and NaN if undefined."""
 
     spearman: float
-    interval: Interval
+    interval: Interval  # the 95 % bootstrap interval of Spearman's correlation
     pearson: float
-    pairs: int
-    similarity: str
-    encoding: dict[str, Any]
+    pairs: int  # their number
+    similarity: str  # its name, such as "cosine"
+    encoding: dict[str, Any]  # how the vectors were made (`Encoder.encoding`)
     resamples: int
     seed: int
 
@@ -113,6 +105,7 @@ def shipped_isoscore(encoder: Encoder) -> float:
 def is_tuned(encoder: Encoder) -> bool:
     """Whether an encoder is tuned for similarity, judged by the spread of its vectors for sentences of many subjects.
 
-    The user's own texts would be a worse test: with any encoder, texts of one subject spread out less.
+    A whitening spreads the vectors of any encoder, so that vectors before it are judged. The user's own texts would be
+    a worse test: with any encoder, texts of one subject spread out less.
     """
-    return shipped_isoscore(encoder) > TUNED
+    return shipped_isoscore(encoder.before_whitening()) > TUNED

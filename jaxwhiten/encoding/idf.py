@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float32
 
 from jaxwhiten.encoding.stream import BLOCK, checked_blocks
 from jaxwhiten.errors import InputError
 from jaxwhiten.text import BulkTokenizer
 
 
-def inverse_document_frequencies(
+def frequency_table(
     sentences: Iterable[str], tokenizer: BulkTokenizer, vocab_size: int
-) -> Float[np.ndarray, " vocab"]:
-    """log((n + 1) / (count + 1)) for every token id, where count of the n sentences contain it.
+) -> tuple[str, Float32[np.ndarray, " vocab"]]:
+    """The name of a table, a hash of it, and the table: log((n + 1) / (count + 1)) for a token in count of n sentences.
 
     References:
       Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
@@ -26,4 +27,5 @@ def inverse_document_frequencies(
         counts += tokenizer(block).document_frequencies(vocab_size)
     if not total:
         raise InputError("No sentences to count tokens in.")
-    return np.log((total + 1) / (counts + 1))
+    weights = np.log((total + 1) / (counts + 1)).astype(np.float32)
+    return hashlib.sha256(weights.tobytes()).hexdigest()[:8], weights

@@ -35,12 +35,9 @@ class Quantised(NamedTuple):
 
     @classmethod
     def read(cls, model: Path | None, weights: str, max_length: int) -> Quantised:
-        """Finds the int8 weights in a model's folder and checks that they belong to the model.
+        """The int8 weights in a model's folder, None for a model made in memory, if they belong to the model.
 
-        Args:
-          model: The folder; None for a model made in memory.
-          weights: SHA-256 of the model's configuration and weights.
-          max_length: Maximum input length in tokens.
+        `weights` is the SHA-256 of the model's configuration and weights.
         """
         file, graph, values = (io.below(Path(model or "."), f"{_FOLDER}/{name}", ModelError) for name in _FILES)
         if model is None or not file.is_file():

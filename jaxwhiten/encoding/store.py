@@ -20,7 +20,17 @@ import numpy as np
 
 from jaxwhiten.coded import with_code
 from jaxwhiten.errors import InputError
-from jaxwhiten.io import atomic_path, cache_dir, content_key, map_array, remove_stale, sha256_file, write_json
+from jaxwhiten.head.head import pooling_names
+from jaxwhiten.io import (
+    atomic_path,
+    cache_dir,
+    content_key,
+    map_array,
+    remove_stale,
+    save_array,
+    sha256_file,
+    write_json,
+)
 from jaxwhiten.text import checked_text
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
@@ -77,10 +87,8 @@ class EmbeddingStore:
           A read-only memory map in the order of the sentences, float32 [n, d], or a `CodedArray` [n, bytes] if the head
           ends with a code; for several poolings a dict by name.
         """
-        single = pooling is None or isinstance(pooling, str)
-        names = tuple(dict.fromkeys([pooling or encoder.pooling] if isinstance(pooling, str | None) else pooling))
-        if not names:
-            raise InputError("pooling is an empty list; name at least one.")
+        asked, single = pooling_names(pooling, encoder.pooling)
+        names = tuple(dict.fromkeys(asked))
         sentences = checked_text(sentences)
         if not sentences:
             raise InputError("No sentences to encode.")
@@ -165,8 +173,7 @@ class _Entry:
         return min(self.shard_rows, self.shape[0] - number * self.shard_rows), self.shape[1]
 
     def put(self, number: int, block: np.ndarray) -> None:
-        with atomic_path(self._shard(number)) as temporary, open(temporary, "wb") as file:
-            np.save(file, np.ascontiguousarray(block, self.dtype))
+        save_array(self._shard(number), np.ascontiguousarray(block, self.dtype))
 
     def join(self) -> np.ndarray | None:
         """Joins all shards into one array, removes them and maps the array.

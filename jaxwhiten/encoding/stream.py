@@ -215,6 +215,14 @@ def all_vectors(
     return out
 
 
+def all_moments(sentences: Iterable[str], tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
+    """The moments of the vectors of any number of sentences, block by block."""
+    total, texts = Moments(), checked_blocks(sentences, BLOCK * (engine.devices if engine.reduces else 1))
+    for found in in_blocks(texts, tokenizer, engine, {"": head}, moments, None, progress(sentences)):
+        total.merge(found[""])
+    return total
+
+
 def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str, ReadyHead]]:
     """The heads by form of text; heads of one form share a forward pass."""
     if max_rows is not None and max_rows < 1:

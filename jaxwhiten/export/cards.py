@@ -65,10 +65,7 @@ def _recipe(recipe: Mapping[str, Any]) -> str:
 def head_card(name: str, encoder: Encoder, scores: Mapping[str, float]) -> str:
     """The card of an encoder with unchanged weights, in Markdown with the header that the hub reads.
 
-    Args:
-      name: The model's name.
-      encoder: With its head, which may contain a whitening.
-      scores: Spearman × 100, by task.
+    `scores` are Spearman × 100, by task.
     """
     base = Path(encoder.name).resolve().name if Path(encoder.name).is_dir() else encoder.name
     code, floats, whitening = encoder.head.code, encoder.without_code(), encoder.head.whitening
@@ -140,14 +137,7 @@ def model_card(
 ) -> str:
     """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
-    Args:
-      name: The model's name.
-      base_model: The model that was fine-tuned.
-      dimension: Width of the vectors.
-      pooling: Name of the pooling.
-      max_length: Maximum sentence length in tokens.
-      recipe: The settings of the run.
-      scores: Spearman × 100, by task and split.
+    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split.
     """
     text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.
 Fine-tuned from `{base_model}` with jaxwhiten {__version__}; {pooling} pooling, sentences of up to {max_length} tokens.
@@ -169,12 +159,8 @@ def masked_model_card(
 ) -> str:
     """The card of a masked language model, in Markdown with the header that the hub reads.
 
-    Args:
-      name: The model's name.
-      base_model: The model that training started from, or "" for random weights.
-      facts: Name and value: parameters, tokens, time, hardware.
-      scores: Scores on held-out text, by name.
-      recipe: The settings of the run.
+    `base_model` is "" for random weights. `facts` are parameters, tokens, time and hardware, by name; `scores` are on
+    held-out text.
     """
     origin = f"trained on from `{base_model}`" if base_model else "trained from random weights"
     rows = [*facts.items(), *((key, f"{value:.4g}") for key, value in scores.items())]

@@ -40,19 +40,12 @@ _LONGEST = 512  # tokens that the weights are made for, if the encoder's own lim
 
 
 class Int8Report(NamedTuple):
-    """How int8 weights were made.
+    """How int8 weights were made."""
 
-    Attributes:
-      folder: The model folder with these weights.
-      kept: Groups of weights that were not quantised, the most harmful first.
-      products: The number of groups; a group is the products with weights that share an input.
-      cosine: Mean cosine between int8 and float32 vectors of held-out sentences.
-    """
-
-    folder: Path
-    kept: tuple[str, ...]
-    products: int
-    cosine: float
+    folder: Path  # the model folder with these weights
+    kept: tuple[str, ...]  # groups of weights that were not quantised, the most harmful first
+    products: int  # the number of groups; a group is the products with weights that share an input
+    cosine: float  # the mean between int8 and float32 vectors of held-out sentences
 
 
 def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *, cosine: float = COSINE) -> Int8Report:

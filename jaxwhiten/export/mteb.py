@@ -21,7 +21,7 @@ from jaxwhiten import io
 from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
-from jaxwhiten.methods import VectorMethod
+from jaxwhiten.methods import Method
 
 
 class MTEBEncoder:
@@ -43,7 +43,7 @@ class MTEBEncoder:
     def __init__(
         self,
         encoder: Encoder,
-        whitening: VectorMethod | None = None,
+        whitening: Method | None = None,
         *,
         batch_size: int | None = None,
         name: str | None = None,

@@ -153,6 +153,15 @@ def canonical(name: str) -> str:
     return name if name == AUTO else parse(name)[0]
 
 
+def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequence[str], bool]:
+    """The names of the poolings that a caller asks for, by default `own`, and whether it asks for a single one."""
+    if pooling is None or isinstance(pooling, str):
+        return [pooling or own], True
+    if not pooling:
+        raise InputError("pooling is an empty list; name at least one.")
+    return pooling, False
+
+
 @dataclasses.dataclass(frozen=True)
 class Head:
     """The steps after the hidden states: steps on states, one pooling, steps on vectors, in this order.

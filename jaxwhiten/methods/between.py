@@ -13,7 +13,7 @@ from jaxtyping import Float
 from jaxwhiten.arrays import as_matrix, block_rows, blocks, normalize
 from jaxwhiten.errors import InputError, check_name
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, VectorMethod, is_number, parameters, stamp
+from jaxwhiten.whitening.estimator import Learned, Method, is_number, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
 MAP_KINDS = ("ridge", "procrustes", "cca")
@@ -70,7 +70,7 @@ class _State(NamedTuple):
 
 
 @parameters
-class EncoderMap(VectorMethod):
+class EncoderMap(Method):
     """Maps the vectors of two encoders (`transform`, `transform_target`) into one space, compared by cosine.
 
     It is fitted on vectors of the same texts. Staying with the old encoder may be better: docs/evidence/upgrade.md.
@@ -133,12 +133,10 @@ class EncoderMap(VectorMethod):
         return state.source(X)
 
     def _pack(self, state: _State) -> dict[str, np.ndarray]:
-        joint = state.moments.joint
-        return {"n": np.array(joint.n), "mean": joint.mean, "M2": joint.M2, "strength": np.array(state.strength)}
+        return {**state.moments.joint.tensors(), "strength": np.array(state.strength)}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> _State:
-        joint = Moments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
-        joint._check()
+        joint = Moments.of_tensors(tensors)
         if not 1 <= d < len(joint.mean):
             raise ValueError(f"pairs of {len(joint.mean)} columns, {d} of them of the first")
         moments, strength = CrossMoments(d, joint), float(tensors["strength"].item())

@@ -1,64 +1,34 @@
-"""Methods that treat every column separately: identity, mean-centring, z-score. O(nd) time, O(d) memory."""
+"""Methods that treat every column separately: identity, mean-centring, z-score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import block_rows, blocks, check_finite, first_nonfinite_row, work_dtype
+from jaxwhiten.arrays import check_finite, first_nonfinite_row, work_dtype
 from jaxwhiten.errors import InputError
-from jaxwhiten.whitening.estimator import VectorMethod, check_share, parameters
+from jaxwhiten.whitening.estimator import Method, check_share, parameters
+from jaxwhiten.whitening.moments import Moments
 
 
-class ColumnMoments(NamedTuple):
-    """Count, mean and sum of squared deviations of each column, in float64."""
-
-    n: int
-    mean: np.ndarray
-    M2: np.ndarray
-
-    def merge(self, other: ColumnMoments) -> ColumnMoments:
-        """The moments of both sets of rows."""
-        n = self.n + other.n
-        delta = other.mean - self.mean
-        mean = self.mean + delta * (other.n / n)
-        return ColumnMoments(n, mean, self.M2 + other.M2 + delta**2 * (self.n * other.n / n))
-
-
-def column_moments(X: np.ndarray) -> ColumnMoments:
-    """Moments of rows, taken block by block about each block's mean, and merged.
-
-    References:
-      Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
-    """
-    result = ColumnMoments(0, np.zeros(X.shape[1]), np.zeros(X.shape[1]))
-    for part in blocks(len(X), block_rows(X.shape[1], 8)):
-        block = X[part].astype(np.float64)
-        mean = block.mean(axis=0)
-        block -= mean
-        result = result.merge(ColumnMoments(len(block), mean, np.einsum("ij,ij->j", block, block)))
-    return result
-
-
-class _ColumnMethod(VectorMethod):
-    def _learn(self, X: np.ndarray, state: ColumnMoments | None) -> ColumnMoments:
+class _ColumnMethod(Method):
+    def _learn(self, X: np.ndarray, state: Moments | None) -> Moments:
         check_finite(X)
-        moments = column_moments(X)
-        return moments if state is None else state.merge(moments)
+        return Moments().merge(state or Moments()).add(X)
 
-    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> ColumnMoments:
-        state = ColumnMoments(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
-        if state.mean.shape != (d,) or state.M2.shape != (d,) or state.n < 1 or (state.M2 < 0).any():
-            raise ValueError(f"moments of shapes {state.mean.shape} and {state.M2.shape}, {state.n} rows")
-        return state
+    def _pack(self, state: Moments) -> dict[str, np.ndarray]:
+        return state.tensors()
 
-    def _scale(self, state: ColumnMoments) -> np.ndarray | None:
+    def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Moments:
+        return Moments.of_tensors(tensors, d)
+
+    def _scale(self, state: Moments) -> np.ndarray | None:
         """The factor of each column, or None."""
         return None
 
-    def _apply(self, state: ColumnMoments, X: np.ndarray) -> np.ndarray:
+    def _apply(self, state: Moments, X: np.ndarray) -> np.ndarray:
         dtype = work_dtype(X.dtype)
         scale = self._scale(state)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -97,13 +67,13 @@ class ZScore(_ColumnMethod):
     def _check_params(self, d: int) -> None:
         check_share("variance_floor", self.variance_floor)
 
-    def _scale(self, state: ColumnMoments) -> np.ndarray:
-        variance = state.M2 / state.n
+    def _scale(self, state: Moments) -> np.ndarray:
+        variance = np.diagonal(state.M2) / state.n
         floor = max(self.variance_floor, np.finfo(np.float64).eps) * variance.max()
         return np.maximum(variance, floor) ** -0.5 if floor > 0 else np.ones_like(variance)
 
 
-class Identity(VectorMethod):
+class Identity(Method):
     """Returns vectors unchanged: the baseline of every other method."""
 
     name = "none"

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 
 from jaxwhiten.arrays import block_rows, blocks, check_finite, one_ahead, pad_rows, row_bucket
 from jaxwhiten.errors import InputError, optional
-from jaxwhiten.whitening.estimator import VectorMethod, check_integer, is_number, parameters
+from jaxwhiten.whitening.estimator import Method, check_integer, is_number, parameters
 
 # The released configurations, by the names of their files. Two names say width 16, but one of these files holds 32.
 FLOW_CONFIGS: Mapping[str, Mapping[str, int]] = {
@@ -82,7 +82,7 @@ def _functions(d: int, levels: int, depth: int, width: int, learning_rate: float
 
 
 @parameters
-class BertFlow(VectorMethod):
+class BertFlow(Method):
     """BERT-flow, with the flow of its release: additive couplings, actnorms, reversing permutations, split levels.
 
     Adam with a constant learning rate, and gradients clipped to norm 1, minimises the mean negative log-likelihood in

@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxwhiten.arrays import check_finite
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, parameters
+from jaxwhiten.whitening.estimator import Learned, Method, check_integer, parameters
 from jaxwhiten.whitening.whitening import Whitening
 
 
 @parameters
-class RandomProjection(VectorMethod):
+class RandomProjection(Method):
     """Multiplies by a random matrix of k columns with entries N(0, 1/k), which keeps squared lengths on average.
 
     `fit` learns only the number of columns. The same seed gives the same matrix; a saved file holds the matrix.
@@ -60,7 +60,7 @@ class RandomProjection(VectorMethod):
 
 
 @parameters
-class AllButTheTop(VectorMethod):
+class AllButTheTop(Method):
     """Subtracts the mean and removes the directions of largest variance: (x − μ)(I − U_D U_Dᵀ).
 
     The dimension stays d. As in common use, the projection of x − μ is removed; the paper's algorithm removes the

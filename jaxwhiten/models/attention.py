@@ -36,17 +36,11 @@ Heads = Float[Array, "rows heads length head"]
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Splash:
-    """JAX's splash attention within segments.
-
-    Attributes:
-      window: Distance to either side that attention reaches; None for no limit.
-      causal: Whether tokens attend only to themselves and earlier tokens.
-      interpret: Whether to run it, slowly, on a device that is no TPU.
-    """
+    """JAX's splash attention within segments; `window` and `causal` are as in `config.Attention`."""
 
     window: int | None = None
     causal: bool = False
-    interpret: bool = False
+    interpret: bool = False  # whether to run it, slowly, on a device that is no TPU
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """The attended values of each head; tokens attend only to tokens of the same segment."""
@@ -68,16 +62,11 @@ class Splash:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class Fused:
-    """JAX's dot-product attention within segments, by cuDNN, which takes a mask and writes no attention maps.
-
-    Attributes:
-      window, causal: As in `Splash`.
-      implementation: `"cudnn"`, or `"xla"` for plain products on any device.
-    """
+    """JAX's dot-product attention within segments, by cuDNN, which takes a mask and writes no attention maps."""
 
     window: int | None = None
     causal: bool = False
-    implementation: Literal["cudnn", "xla"] = "cudnn"
+    implementation: Literal["cudnn", "xla"] = "cudnn"  # or plain products on any device
 
     def __call__(self, query: Heads, key: Heads, value: Heads, segment: Int[Array, "rows length"]) -> Heads:
         """As in `Splash`."""

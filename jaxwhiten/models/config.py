@@ -43,41 +43,25 @@ _MAX_PARAMETERS = 40_000_000_000
 class RotaryScaling(NamedTuple):
     """How rotary positions are stretched beyond the input lengths of the pretraining.
 
-    Attributes:
-      factor: Divisor of the angles.
-      original: The longest input of the pretraining, for YaRN; 0 divides all angles alike.
-      fast, slow: Turns within `original`: above `fast` YaRN keeps a frequency, below `slow` it divides it.
-      attention: Factor of the rotated queries and keys.
-      growth: Queries are multiplied by 1 + growth · ln(1 + ⌊position / original⌋).
-
     References:
       Peng et al. 2023, "YaRN: Efficient Context Window Extension of Large Language Models", sections 3.2 and 3.4.
     """
 
-    factor: float
-    original: int = 0
-    fast: float = 32.0
-    slow: float = 1.0
-    attention: float = 1.0
-    growth: float = 0.0
+    factor: float  # divisor of the angles
+    original: int = 0  # the longest input of the pretraining, for YaRN; 0 divides all angles alike
+    fast: float = 32.0  # turns within `original` above which YaRN keeps a frequency
+    slow: float = 1.0  # turns below which YaRN divides a frequency
+    attention: float = 1.0  # factor of the rotated queries and keys
+    growth: float = 0.0  # queries are multiplied by 1 + growth · ln(1 + ⌊position / original⌋)
 
 
 class Attention(NamedTuple):
-    """The attention of layers of one kind; JAX and the ONNX graph make one mask and one table of angles for each kind.
+    """The attention of layers of one kind; JAX and the ONNX graph make a mask and a table of angles for each."""
 
-    Attributes:
-      window: Distance to either side that attention reaches; None for no limit.
-      rotary_theta: Base of the rotary position embedding; 0 for none.
-      scaling: Scaling of the rotary position embedding.
-      causal: Whether tokens attend only to themselves and earlier tokens.
-      head_size: Width of a head.
-      kv_heads: Number of key and value heads.
-    """
-
-    window: int | None
-    rotary_theta: float
-    scaling: RotaryScaling | None
-    causal: bool
+    window: int | None  # distance to either side that attention reaches; None for no limit
+    rotary_theta: float  # base of the rotary position embedding; 0 for none
+    scaling: RotaryScaling | None  # of the rotary position embedding
+    causal: bool  # whether tokens attend only to themselves and earlier tokens
     head_size: int
     kv_heads: int
 
@@ -87,105 +71,56 @@ class EncoderConfig:
     """Configuration of an encoder. All sizes are counts; rates are probabilities.
 
     The fields up to `pooler` are BERT's. The others describe how families differ from BERT; their defaults are BERT.
-
-    Attributes:
-      model_type: Family name as in `config.json`, such as `"bert"`.
-      vocab_size: Rows of the word embedding.
-      hidden_size: Width d of the hidden states.
-      num_layers: Transformer layers.
-      num_heads: Attention heads.
-      intermediate_size: Width of the feed-forward layer.
-      max_positions: Rows of the position embedding, or the longest input of a rotary encoder.
-      type_vocab_size: Rows of the token-type embedding; 0 for none.
-      layer_norm_eps: Epsilon of every norm.
-      hidden_act: Activation of the feed-forward layer.
-      dropout: Rate after embeddings, attention output and feed-forward output, in training.
-      attention_dropout: Rate on attention probabilities, in training.
-      initializer_range: Standard deviation of the initial weights.
-      pad_token_id: Token id used for padding.
-      pooler: Whether the model has BERT's pooler (tanh layer on the first token).
-      position_offset: Row of the position embedding for the first token.
-      learned_positions: Whether there is a position embedding.
-      embedding_size: Width of the embeddings; 0 means `hidden_size`.
-      embedding_projection: Whether a dense layer projects the embeddings; always True if the widths differ.
-      layer_groups: Number of weight sets, each shared by consecutive layers; 0 for one set per layer.
-      relative_buckets: Rows of a learned bias on attention scores by relative position; 0 for none.
-      rotary_theta: Base of the rotary position embedding; 0 for none.
-      local_layers: Layers, counted from 0, with local attention.
-      local_window: Distance to either side that local attention reaches.
-      local_rotary_theta: Base of the rotary position embedding of local layers.
-      pre_norm: Whether norms precede attention and feed-forward, with a final one after the last layer.
-      output_norms: Whether the outputs of attention and feed-forward are also normalised before they are added.
-      embedding_norm: Whether the embeddings are normalised; the first layer of a pre-norm encoder then has no norm
-        before its attention.
-      norm: Kind of the norms: `"layer"`, `"rms"`, or `"rms, 1 + w"` if files store the weights minus 1.
-      gated: Whether the feed-forward layer's activation is multiplied by a second dense layer.
-      attention_bias: Whether the dense layers of attention have biases.
-      feed_forward_bias: Whether the dense layers of the feed-forward layer have biases.
-      norm_bias: Whether the layer norms have biases.
-      down_bias: Whether the last dense layer of the feed-forward layer has a bias, even if the others have none.
-      embedding_scale: Factor of the word embeddings.
-      num_kv_heads: Key and value heads, each shared by as many consecutive query heads; 0 means `num_heads`.
-      head_size: Width of a head; 0 means `hidden_size / num_heads`.
-      local_kv_heads, local_head_size: `num_kv_heads` and `head_size` of local layers; 0 means those two.
-      query_scalar: Scores are divided by its square root; 0 means the width of a head.
-      head_norm: Whether each head of queries and keys is normalised, before it is rotated.
-      causal: Whether tokens attend only to themselves and earlier tokens.
-      expert_layers: Layers, counted from 0, with experts instead of a feed-forward layer.
-      experts: Experts of such a layer, each as wide as a feed-forward layer.
-      experts_taken: Experts used for each token.
-      relative_distance: From this distance on, relative positions share the last bucket.
-      rotary_scaling, local_rotary_scaling: Scaling of rotary positions, and separately for local layers.
     """
 
-    model_type: str
-    vocab_size: int
-    hidden_size: int
+    model_type: str  # as in `config.json`, such as "bert"
+    vocab_size: int  # rows of the word embedding
+    hidden_size: int  # width d of the hidden states
     num_layers: int
     num_heads: int
-    intermediate_size: int
-    max_positions: int
-    type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
-    hidden_act: str = "gelu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
-    initializer_range: float = 0.02
+    intermediate_size: int  # width of the feed-forward layer
+    max_positions: int  # rows of the position embedding, or the longest input of a rotary encoder
+    type_vocab_size: int = 2  # rows of the token-type embedding; 0 for none
+    layer_norm_eps: float = 1e-12  # of every norm
+    hidden_act: str = "gelu"  # of the feed-forward layer
+    dropout: float = 0.1  # after embeddings, attention output and feed-forward output, in training
+    attention_dropout: float = 0.1  # on attention probabilities, in training
+    initializer_range: float = 0.02  # standard deviation of the initial weights
     pad_token_id: int = 0
-    pooler: bool = True
-    position_offset: int = 0
-    learned_positions: bool = True
-    embedding_size: int = 0
-    embedding_projection: bool = False
-    layer_groups: int = 0
-    relative_buckets: int = 0
-    rotary_theta: float = 0.0
-    local_layers: tuple[int, ...] = ()
-    local_window: int = 0
-    local_rotary_theta: float = 0.0
-    pre_norm: bool = False
-    gated: bool = False
-    attention_bias: bool = True
-    feed_forward_bias: bool = True
-    norm_bias: bool = True
-    norm: str = "layer"
-    output_norms: bool = False
-    embedding_norm: bool = True
-    embedding_scale: float = 1.0
-    down_bias: bool = False
-    num_kv_heads: int = 0
-    head_size: int = 0
-    local_kv_heads: int = 0
-    local_head_size: int = 0
-    query_scalar: float = 0.0
-    head_norm: bool = False
-    causal: bool = False
-    expert_layers: tuple[int, ...] = ()
-    experts: int = 0
-    experts_taken: int = 0
-    relative_distance: int = 128
+    pooler: bool = True  # whether the model has BERT's pooler (tanh layer on the first token)
+    position_offset: int = 0  # row of the position embedding for the first token
+    learned_positions: bool = True  # whether there is a position embedding
+    embedding_size: int = 0  # width of the embeddings; 0 means `hidden_size`
+    embedding_projection: bool = False  # whether a dense layer projects the embeddings; always if the widths differ
+    layer_groups: int = 0  # sets of weights, each shared by consecutive layers; 0 for one set per layer
+    relative_buckets: int = 0  # rows of a learned bias on attention scores by relative position; 0 for none
+    rotary_theta: float = 0.0  # base of the rotary position embedding; 0 for none
+    local_layers: tuple[int, ...] = ()  # layers, counted from 0, with local attention
+    local_window: int = 0  # distance to either side that local attention reaches
+    local_rotary_theta: float = 0.0  # base of the rotary position embedding of local layers
+    pre_norm: bool = False  # whether norms precede attention and feed-forward, with a final one after the last layer
+    gated: bool = False  # whether the feed-forward layer's activation is multiplied by a second dense layer
+    attention_bias: bool = True  # of the dense layers of attention
+    feed_forward_bias: bool = True  # of the dense layers of the feed-forward layer
+    norm_bias: bool = True  # of the layer norms
+    norm: str = "layer"  # kind of the norms; or "rms", or "rms, 1 + w" if files store the weights minus 1
+    output_norms: bool = False  # whether outputs of attention and feed-forward are normalised before they are added
+    embedding_norm: bool = True  # with it, the first layer of a pre-norm encoder has no norm before its attention
+    embedding_scale: float = 1.0  # factor of the word embeddings
+    down_bias: bool = False  # of the last dense layer of the feed-forward layer, even if the others have none
+    num_kv_heads: int = 0  # key and value heads, each shared by consecutive query heads; 0 means `num_heads`
+    head_size: int = 0  # width of a head; 0 means `hidden_size / num_heads`
+    local_kv_heads: int = 0  # of local layers; 0 means `num_kv_heads`
+    local_head_size: int = 0  # of local layers; 0 means `head_size`
+    query_scalar: float = 0.0  # scores are divided by its square root; 0 means the width of a head
+    head_norm: bool = False  # whether each head of queries and keys is normalised, before it is rotated
+    causal: bool = False  # whether tokens attend only to themselves and earlier tokens
+    expert_layers: tuple[int, ...] = ()  # layers, counted from 0, with experts instead of a feed-forward layer
+    experts: int = 0  # in such a layer, each as wide as a feed-forward layer
+    experts_taken: int = 0  # for each token
+    relative_distance: int = 128  # from this distance on, relative positions share the last bucket
     rotary_scaling: RotaryScaling | None = None
-    local_rotary_scaling: RotaryScaling | None = None
+    local_rotary_scaling: RotaryScaling | None = None  # of local layers
 
     def __post_init__(self) -> None:
         for name, (least, most) in _LIMITS.items():

@@ -28,13 +28,7 @@ _HEAD = nnx.Any(nnx.PathContains("dense"), nnx.PathContains("classifier"))
 
 
 class PairClassifier(nnx.Module):
-    """An encoder with a classifier.
-
-    Args:
-      encoder: An encoder; its pooler is made or removed as the family's head requires.
-      labels: Logits per pair.
-      rngs: Source of the head's initial weights.
-    """
+    """An encoder with a classifier of `labels` logits; its pooler is made or removed as the family's head requires."""
 
     def __init__(self, encoder: TransformerEncoder, labels: int, *, rngs: nnx.Rngs):
         config, dtype, width = encoder.config, encoder.dtype, encoder.config.hidden_size
@@ -77,16 +71,9 @@ class PairClassifier(nnx.Module):
 def load_pair_classifier(
     model: str | Path, labels: int = 0, *, seed: int = 0, **reading: Any
 ) -> tuple[PairClassifier, Path]:
-    """Loads a classifier of pairs, or adds a new head to an encoder.
+    """Loads a classifier of pairs and its folder as `load_model` does, or adds a new head to an encoder.
 
-    Args:
-      model: A local folder or a hub id.
-      labels: Logits per pair; a new head is made if the folder's head has another number. 0 takes the folder's.
-      seed: Seed of a new head.
-      **reading: Further arguments of `load_model`.
-
-    Returns:
-      The classifier and its folder.
+    A new head, drawn by `seed`, is made if the folder's head has another number of `labels`; 0 takes the folder's.
     """
     encoder, config, folder = load_model(model, **reading)
     form = head_form(config, "pairs")
@@ -110,10 +97,7 @@ def save_pair_classifier(
 ) -> None:
     """Writes `config.json` and `model.safetensors` in the layout of transformers' `...ForSequenceClassification`.
 
-    Args:
-      model, folder, dtype: As in `save_model`.
-      names: Names of the labels.
-      more: Further keys of `config.json`.
+    `names` are the labels', and `more` further keys of `config.json`; other arguments are as in `save_model`.
     """
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
     head, form = nnx.state(model, _HEAD), head_form(model.config, "pairs")

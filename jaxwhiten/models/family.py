@@ -27,24 +27,15 @@ Names = Mapping[str, Place | tuple[Place, ...]]
 
 
 class MaskedForm(NamedTuple):
-    """The head of a family's masked language models: prefixes of its tensors, and how it differs from BERT's.
-
-    Attributes:
-      dense, norm: Prefixes of the dense layer and of the layer norm.
-      output: Prefixes of the output bias. Checkpoints use several; all are read, the first is written.
-      activation: `""` for the encoder's activation.
-      epsilon: Epsilon of the layer norm; 0 for the encoder's.
-      dense_bias: Whether the dense layer has a bias.
-      supported: Keys of `config.json`, each with its only supported value.
-    """
+    """The head of a family's masked language models: prefixes of its tensors, and how it differs from BERT's."""
 
     dense: str
     norm: str
-    output: tuple[str, ...]
-    activation: str = ""
-    epsilon: float = 0.0
+    output: tuple[str, ...]  # of the output bias; checkpoints use several: all are read, the first is written
+    activation: str = ""  # "" for the encoder's
+    epsilon: float = 0.0  # of the layer norm; 0 for the encoder's
     dense_bias: bool = True
-    supported: Mapping[str, Any] = MappingProxyType({})
+    supported: Mapping[str, Any] = MappingProxyType({})  # keys of `config.json`, each with its only supported value
 
     @property
     def names(self) -> Names:
@@ -52,17 +43,11 @@ class MaskedForm(NamedTuple):
 
 
 class PairForm(NamedTuple):
-    """The head of a family's classifiers of sentence pairs: prefixes of its tensors, and its activation.
+    """The head of a family's classifiers of sentence pairs: prefixes of its tensors, and its activation."""
 
-    Attributes:
-      classifier: Prefix of the layer that computes the logits.
-      dense: Prefix of the layer before it; `""` if that is the encoder's own pooler.
-      activation: Activation between the two.
-    """
-
-    classifier: str = "classifier"
-    dense: str = ""
-    activation: str = "tanh"
+    classifier: str = "classifier"  # computes the logits
+    dense: str = ""  # the layer before it; "" if that is the encoder's own pooler
+    activation: str = "tanh"  # between the two
 
     @property
     def names(self) -> Names:
@@ -71,32 +56,22 @@ class PairForm(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One encoder family: how its `config.json` and tensors are named, its fixed choices, and its heads.
+    """One encoder family: how its `config.json` and tensors are named, its fixed choices, and its heads."""
 
-    Attributes:
-      stem: Start of the names of its architectures, such as `"Bert"` of `"BertModel"`.
-      names: The tensor of each parameter.
-      prefixes: Prefixes of the names in published checkpoints; the second is for checkpoints with a head.
-      keys: `EncoderConfig` field -> key in `config.json`. If there are several keys, all are read, the first is
-        written.
-      masked: The head of its masked language models; None if none is supported.
-      pairs: The head of its classifiers of sentence pairs; None if there is none.
-      defaults: `EncoderConfig` fields that `config.json` may omit or has no key for.
-      supported: Keys of `config.json` that may be missing or null, each with its only other supported value.
-      read: Further fields from `config.json`: (parsed file, fields so far) -> fields.
-      write: Further keys of `config.json`.
-    """
-
-    stem: str
-    names: Names
-    prefixes: tuple[str, ...]
+    stem: str  # start of the names of its architectures, such as "Bert" of "BertModel"
+    names: Names  # the tensor of each parameter
+    prefixes: tuple[str, ...]  # of the names in published checkpoints; the second is for checkpoints with a head
+    # `EncoderConfig` field -> key in `config.json`. If there are several keys, all are read, the first is written.
     keys: Mapping[str, str | tuple[str, ...]]
     masked: MaskedForm | None = None
     pairs: PairForm | None = None
+    # `EncoderConfig` fields that `config.json` may omit or has no key for.
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Keys of `config.json` that may be missing or null, each with its only other supported value.
     supported: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Further fields from `config.json`: (parsed file, fields so far) -> fields.
     read: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] = lambda *_: {}
-    write: Callable[[EncoderConfig], dict[str, Any]] = lambda *_: {}
+    write: Callable[[EncoderConfig], dict[str, Any]] = lambda *_: {}  # further keys of `config.json`
 
     def parse_config(self, raw: Mapping[str, Any]) -> EncoderConfig:
         """The configuration in a parsed `config.json`."""

@@ -30,11 +30,8 @@ TOKENS = {"input_ids": "length", "attention_mask": "length"}  # a graph's inputs
 class Graph:
     """The nodes and constants of a graph. Values are referred to by their names.
 
-    Args:
-      purpose: The feature that needs the package onnx, for the message if it is not installed.
-      extra: The extra that installs it.
-      apart: Whether GELUs are written in a form that OpenVINO does not fuse with the product before them. For a few
-        tokens this saves a third of the time of float32 products; for many, the extra pass over memory costs more.
+    `apart` writes GELUs in a form that OpenVINO does not fuse with the product before them. For a few tokens this saves
+    a third of the time of float32 products; for many, the extra pass over memory costs more.
     """
 
     def __init__(self, purpose: str = "Exporting to ONNX", extra: str = "export", apart: bool = False):
@@ -78,14 +75,10 @@ class Graph:
         dtype: Any = np.float32,
         check: bool = True,
     ) -> Any:
-        """The finished model, as an object of the package onnx.
+        """The finished model, as an object of the package onnx, with `facts` as its properties.
 
-        Args:
-          inputs: The second dimension of each input: a name for token ids and masks (int64), a number for vectors.
-          outputs: Widths of the output vectors.
-          facts: Properties to store in the model.
-          dtype: Dtype of the outputs.
-          check: Whether onnx checks the model, which takes as long as building it; an engine that reads it checks too.
+        `inputs` have a name for the second dimension of token ids and masks (int64), a number for vectors; `outputs`
+        have the widths of vectors of `dtype`. `check` takes as long as building; an engine that reads it checks too.
         """
         if self.nbytes > _MAX_BYTES:
             raise InputError(f"{self.nbytes / 1e9:.1f} GB of weights are more than one ONNX file can hold.")
@@ -158,10 +151,7 @@ class _Context(NamedTuple):
 class EncoderGraph:
     """An encoder's part of a graph: the names of the values that heads read. Values for a few heads are methods.
 
-    Args:
-      graph: The graph.
-      model: The encoder.
-      longest: Maximum input length in tokens.
+    `longest` is the maximum input length in tokens.
 
     Attributes:
       hidden_states: All hidden states, the embedding output first.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import read_rotary, write_rotary
-from jaxwhiten.models.family import THIRDS, Family, MaskedForm, Names, Part
+from jaxwhiten.models.family import THIRDS, Family, Names, Part
 
 _LAYER = "encoder.layers.*"
 NAMES: Names = {
@@ -24,13 +24,12 @@ NAMES: Names = {
     "pooler": "pooler.dense",
 }
 DEFAULTS = {"type_vocab_size": 1, "learned_positions": False, "layer_norm_eps": 1e-5, "pad_token_id": 1}
-MASKED = MaskedForm("lm_head.dense", "lm_head.layer_norm", ("lm_head", "lm_head.decoder"), "gelu")
 JINA_V3 = Family(
     "JinaEmbeddingsV3",
     NAMES,
     ("", "roberta."),
     bert.KEYS,
-    MASKED,
+    bert.ROBERTA_MASKED,
     None,
     DEFAULTS,
     {"lora_adaptations": None},

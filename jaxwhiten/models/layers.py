@@ -21,17 +21,11 @@ from jaxwhiten.models.positions import Rotary
 
 
 class EncoderOutput(NamedTuple):
-    """Output of an encoder. Under `jit`, unused parts are not computed.
+    """Output of an encoder. Under `jit`, unused parts are not computed."""
 
-    Attributes:
-      hidden_states: One array per layer, the embedding output first.
-      pooler: BERT's pooler output of each sentence, or None for encoders without one.
-      attention_diagonals: One array per layer: the attention of each token to itself.
-    """
-
-    hidden_states: tuple[Float[Array, "batch length d"], ...]
-    pooler: Float[Array, "*batch d"] | None
-    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()
+    hidden_states: tuple[Float[Array, "batch length d"], ...]  # the embedding output first, then one per layer
+    pooler: Float[Array, "*batch d"] | None  # BERT's pooler output of each sentence; None for encoders without one
+    attention_diagonals: tuple[Float[Array, "batch heads length"], ...] = ()  # of each token to itself, one per layer
 
 
 class Context(NamedTuple):
@@ -122,13 +116,7 @@ def _as_they_are(arrays: Any, **_: Any) -> Any:  # one function for all tables, 
 
 
 class RootNorm(nnx.Module):
-    """Root mean square norm, with float32 statistics.
-
-    Args:
-      width: Width of its inputs.
-      epsilon: Added to the mean square.
-      offset: Added to the weight: 1 if files store the weight minus 1.
-      dtype: Dtype of its outputs.
+    """Root mean square norm, with float32 statistics. `offset` is added to the weight: 1 if files store it minus 1.
 
     References:
       Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3.

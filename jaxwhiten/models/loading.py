@@ -52,14 +52,10 @@ _HUB_WEIGHTS = ["model*.safetensors", "[0-9]*_*/model*.safetensors"]
 
 
 def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
-    """The local folder of a model, downloaded from the hub if necessary.
+    """The local folder of a model, downloaded from the hub if necessary; see `transformer_folder`.
 
-    Args:
-      model: A local folder, or a hub id such as `"bert-base-uncased"`.
-      revision: Commit, tag or branch on the hub; a commit pins the files.
-
-    Returns:
-      The folder, which may be a sentence-transformers folder: see `transformer_folder`.
+    `model` is a folder or a hub id such as `"bert-base-uncased"`, `revision` a commit, which pins the files, or a tag
+    or branch.
     """
     path = io.put_back(Path(model).expanduser())
     if path.is_dir():
@@ -212,13 +208,7 @@ def _traced(config: EncoderConfig, dtype: str, remat: bool) -> tuple[nnx.GraphDe
 def init_model(
     config: EncoderConfig, *, seed: int | nnx.Rngs, dtype: str = "float32", remat: bool = False
 ) -> TransformerEncoder:
-    """An encoder with random weights, for training from scratch and for tests.
-
-    Args:
-      config: Configuration of the encoder.
-      seed: Seed of the weights, or the generators themselves.
-      dtype, remat: As in `load_model`.
-    """
+    """An encoder with random weights, for training from scratch and for tests; arguments as in `load_model`."""
     from jaxwhiten.models.transformer import TransformerEncoder
 
     rngs = seed if isinstance(seed, nnx.Rngs) else nnx.Rngs(seed)
@@ -232,12 +222,9 @@ def _dtype(name: str) -> DTypeLike:
 
 
 def save_model(model: TransformerEncoder, folder: str | Path, *, dtype: str = "float32") -> None:
-    """Writes `config.json` and `model.safetensors` in the Hugging Face layout.
+    """Writes `config.json` and `model.safetensors` in the Hugging Face layout, with weights in float32 or float16.
 
-    Args:
-      model: An encoder of this package.
-      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole.
-      dtype: Dtype of the stored weights, `"float32"` or `"float16"`.
+    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole.
     """
     family = FAMILIES[model.config.model_type]
     tensors = checkpoint.to_tensors(family, nnx.state(model, nnx.Param), dtype)

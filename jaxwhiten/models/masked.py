@@ -54,12 +54,7 @@ class MaskedHead(nnx.Module):
 
 
 class MaskedLM(nnx.Module):
-    """An encoder with a masked language modelling head.
-
-    Args:
-      encoder: An encoder of any family.
-      rngs: Source of the head's initial weights.
-    """
+    """An encoder of any family with a masked language modelling head, whose initial weights come from `rngs`."""
 
     def __init__(self, encoder: TransformerEncoder, *, rngs: nnx.Rngs):
         self.encoder = encoder
@@ -79,10 +74,7 @@ class MaskedLM(nnx.Module):
         deterministic: bool = True,
         rngs: nnx.Rngs | None = None,
     ) -> Float[Array, "batch positions vocab"]:
-        """Logits over the vocabulary at the given positions.
-
-        Args as for `TransformerEncoder.__call__`; `positions` are the positions to predict in each row.
-        """
+        """Logits over the vocabulary at the positions to predict in each row."""
         output = self.encoder(input_ids, attention_mask, deterministic=deterministic, rngs=rngs)
         chosen = jnp.take_along_axis(output.hidden_states[-1], positions[:, :, None], axis=1)
         return self.head(chosen, jnp.asarray(self.encoder.embeddings.word.embedding[...]))

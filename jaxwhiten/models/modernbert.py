@@ -14,14 +14,12 @@ from typing import Any
 
 from jaxwhiten.models import bert
 from jaxwhiten.models.config import FULL, LOCAL, EncoderConfig, read_local_layers, read_rotary, typed, write_kinds
-from jaxwhiten.models.family import Family, MaskedForm, Names, Part
+from jaxwhiten.models.family import THIRDS, Family, MaskedForm, Names, Part
 
 NAMES: Names = {
     "embeddings.word": "embeddings.tok_embeddings",
     "embeddings.norm": "embeddings.norm",
-    "layers.*.attention.query": Part("layers.*.attn.Wqkv", 0, 3),
-    "layers.*.attention.key": Part("layers.*.attn.Wqkv", 1, 3),
-    "layers.*.attention.value": Part("layers.*.attn.Wqkv", 2, 3),
+    **{f"layers.*.attention.{name}": Part("layers.*.attn.Wqkv", *part) for name, part in THIRDS.items()},
     "layers.*.attention.output": "layers.*.attn.Wo",
     "layers.*.attention_norm": "layers.*.attn_norm",
     "layers.*.feed_forward.up": Part("layers.*.mlp.Wi", 0, 2),

@@ -15,15 +15,10 @@ from jaxwhiten.lazy import Array, jnp
 
 
 class Packing(NamedTuple):
-    """Index maps between padded rows and one packed row without padding.
+    """Index maps between padded rows and one packed row without padding."""
 
-    Attributes:
-      place: Packed index of each padded position; arbitrary for padding.
-      source: Padded position of each packed token, counted over all rows.
-    """
-
-    place: Int[Array, "batch length"]
-    source: Int[Array, " tokens"]
+    place: Int[Array, "batch length"]  # packed index of each padded position; arbitrary for padding
+    source: Int[Array, " tokens"]  # padded position of each packed token, counted over all rows
 
     @classmethod
     def of(cls, mask: Int[Array, "batch length"], tokens: int) -> Packing:
@@ -46,17 +41,11 @@ class Packing(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Several sentences in a row, one after the other; the rest of the row is empty.
+    """Several sentences in a row, one after the other; the rest of the row is empty."""
 
-    Attributes:
-      number: The sentence of its row that each token belongs to; the number of sentences for empty positions.
-      position: Position of each token in its sentence.
-      first: Index in its row of each sentence's first token; arbitrary for missing sentences.
-    """
-
-    number: Int[Array, "rows length"]
-    position: Int[Array, "rows length"]
-    first: Int[Array, "rows sentences"]
+    number: Int[Array, "rows length"]  # each token's sentence in its row; the number of sentences for empty positions
+    position: Int[Array, "rows length"]  # of each token in its sentence
+    first: Int[Array, "rows sentences"]  # index in its row of a sentence's first token; arbitrary for missing sentences
 
     @classmethod
     def of(cls, lengths: Int[Array, "rows sentences"], length: int) -> Segments:

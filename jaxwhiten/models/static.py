@@ -26,12 +26,7 @@ _LONGEST = 1 << 20
 
 
 class StaticEncoder(TransformerEncoder):
-    """A table of token vectors as an encoder without layers; its hidden states are the rows of the tokens.
-
-    Args:
-      table: float32 [vocab, d].
-      dtype: Dtype of the hidden states.
-    """
+    """A table of token vectors as an encoder without layers; its hidden states are the rows of the tokens."""
 
     module, pools, special_tokens = checkpoint.STATIC, True, False
 
@@ -65,11 +60,7 @@ class StaticEncoder(TransformerEncoder):
 
 
 def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
-    """Reads the table of a folder of sentence-transformers or model2vec.
-
-    Raises:
-      ModelError: There is no table, or it cannot be read.
-    """
+    """Reads the table of a folder of sentence-transformers or model2vec; ModelError if it cannot be read."""
     tensors, where = checkpoint.open_weights(folder)
     name = next((name for name in _TABLES if name in tensors), None)
     if name is None or len(tensors[name][0]) != 2:
@@ -86,14 +77,9 @@ def load_static(folder: Path, dtype: DTypeLike) -> StaticEncoder:
 
 
 def save_static(model: StaticEncoder, folder: str | Path, *, unit_length: bool, max_length: int, dtype: str) -> None:
-    """Writes `config.json` and `model.safetensors` as model2vec does.
+    """Writes `config.json` and `model.safetensors` as model2vec does, with the table in `"float32"` or `"float16"`.
 
-    Args:
-      model: A static encoder.
-      folder: Created if missing.
-      unit_length: Whether model2vec scales its vectors to unit length.
-      max_length: Maximum sentence length in tokens.
-      dtype: Dtype of the table, `"float32"` or `"float16"`.
+    `unit_length` is whether model2vec scales its vectors to unit length.
     """
     table = np.asarray(model.embedding[...]).astype(dtype)
     raw = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": table.shape[1]}

@@ -65,10 +65,8 @@ class TransformerEncoder(nnx.Module):
         """Runs the encoder.
 
         Args:
-          input_ids: Token ids; padding on the right may hold any valid id.
-          attention_mask: 1 for tokens, 0 for padding.
+          input_ids: Token ids; padding on the right, where the mask is 0, may hold any valid id.
           token_type_ids: Segment of each token; None means all 0.
-          deterministic: Whether to disable dropout.
           rngs: Source of dropout noise (stream `dropout`); required if `deterministic` is False.
           tokens: Size of the packed batch, at least the number of ones in the mask: everything except attention is then
             computed on packed tokens without padding. None computes on all positions.

@@ -95,23 +95,6 @@ def _vectors(row: STSRow) -> str:
     return names.get(row.knobs, row.knobs.removeprefix(", "))
 
 
-def gain_table(run: STSRun) -> Table:
-    """The gain of whitening for each pooling: the mean of the tasks raw and whitened, and their difference.
-
-    If a pooling has several whitenings, the first row counts.
-    """
-    aggregate, cells = run.header.aggregate, []
-    averages = {row.pooling: row.average(aggregate) for row in run.rows if row.whitening == "none"}
-    whitened = {row.pooling: row for row in reversed(run.rows) if row.has_knobs and row.pooling in averages}
-    for pooling, raw in averages.items():
-        if row := whitened.get(pooling):
-            gain, after = (row.versus_raw or {}).get(run.header.scored[-1]), row.average(aggregate)
-            shown = number(after - raw, signed=True), ends(gain, signed=True)
-            cells.append([pooling, *map(number, (raw, after)), *shown])
-    heads = ["pooling", "raw", "whitened", "difference", "its interval"]
-    return Table(heads, cells, 1, f"Average of {len(run.header.tasks)} tasks. {_caption(run)}")
-
-
 def _by_setting(run: STSRun, rows: Sequence[STSRow], figures: dict[str, Any], caption: str, **options: Any) -> Table:
     """A line for each row, named with β and γ if these differ between rows."""
     several = len(run.parameters()) > 1
@@ -188,7 +171,7 @@ def geometry_table(run: STSRun) -> Table | None:
     caption = (
         f"Geometry of the vectors of {about.n:,} test sentences of {about.task}. IsoScore: 1 is equal in all "
         "directions. Effective rank: of the centred vectors. Uniformity and alignment (pairs scored 4 and more): "
-        "smaller is better. Hubness: skewness of the 10-occurrence. Methods without vectors of their own have no row."
+        "smaller is better. Hubness: skewness of the 10-occurrence."
     )
     return _table([row for row in run.rows if row.geometry], _GEOMETRY, caption)
 

@@ -52,11 +52,9 @@ def paraphrase_mining(
     score_function: str = "cosine",
     **options: Any,
 ) -> list[list[float | int]]:
-    """The most similar pairs of sentences, each once: `[score, i, j]` with i < j, best first.
+    """The most similar pairs of sentences, each once.
 
     Args:
-      encoder: An `Encoder`.
-      sentences: The sentences.
       top_k: The number of nearest sentences considered for each sentence.
       max_pairs: The maximum number of pairs returned.
       score_function: `"cosine"` or `"dot"`.

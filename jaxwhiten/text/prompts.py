@@ -7,6 +7,7 @@ folder does not define them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from jaxwhiten.errors import check_name
 
@@ -24,6 +25,12 @@ def prompt_named(prompts: Mapping[str, str], name: str) -> str:
 def prompt_of_role(prompts: Mapping[str, str], role: str) -> str:
     """The prompt of a query or a document; empty if there is none."""
     return next((prompts[name] for name in ROLES[role] if name in prompts), "")
+
+
+def in_role(prompts: Mapping[str, str], role: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `Encoder.encode` with the prompt of a role, unless they have a `prompt_name` or a `prompt`."""
+    given = any(options.get(name) is not None for name in ("prompt_name", "prompt"))
+    return options if given else {**options, "prompt": prompt_of_role(prompts, role)}
 
 
 def prompt_for(prompts: Mapping[str, str], role: str) -> str | None:

@@ -32,14 +32,10 @@ class TextForm:
     A prompt in front of the sentence (`"query: {text}"`) is tokenised together with it, as in sentence-transformers. A
     template with text after the sentence, or with a mask token, is tokenised separately and put around the sentence's
     tokens, as in PromptBERT.
-
-    Attributes:
-      template: A text in which `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token.
-      lower_case: Whether the sentence is lower-cased, independently of the tokenizer.
     """
 
-    template: str = "{text}"
-    lower_case: bool = False
+    template: str = "{text}"  # `{text}` stands for the sentence and `{mask}` for the tokenizer's mask token
+    lower_case: bool = False  # whether the sentence is lower-cased, independently of the tokenizer
 
     @property
     def prompt(self) -> str | None:
@@ -265,13 +261,9 @@ def _load(folder: Path) -> Any:
 
 
 def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
-    """The sentences as strings that a tokenizer accepts.
+    """The sentences as strings that a tokenizer accepts; messages count them from `first_index`.
 
     Lone surrogates, which are not valid text, become U+FFFD.
-
-    Args:
-      sentences: The sentences as given by the caller.
-      first_index: Index of the first one, for messages.
     """
     if isinstance(sentences, str):
         raise InputError("Expected a list of sentences, got one string; put it in a list.")

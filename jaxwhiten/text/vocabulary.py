@@ -97,15 +97,10 @@ def save_wordpiece(tokens: list[str], folder: io.PathLike, *, max_length: int, l
 def cached_wordpiece(
     passages: Passages, key: str, size: int, *, max_length: int, cache: Path | None = None, **training: Any
 ) -> Path:
-    """The folder of a cached vocabulary, trained if it is missing.
+    """The folder of a cached vocabulary, trained by `train_wordpiece` if it is missing.
 
-    Args:
-      passages: As in `train_wordpiece`.
-      key: A key that changes with the text.
-      size: Maximum number of tokens.
-      max_length: Maximum input length of the model.
-      cache: By default `vocabularies` in `jaxwhiten.io.cache_dir()`.
-      **training: `lower_case`, `alphabet` and `min_frequency` of `train_wordpiece`.
+    `key` changes with the text, `max_length` is the model's limit, and `cache` is by default `vocabularies` in
+    `jaxwhiten.io.cache_dir()`.
     """
     settings = {"lower_case": True, "alphabet": 300, "min_frequency": 2, **training}
     entry = io.content_key("wordpiece", 1, key, size, max_length, settings)

@@ -62,8 +62,7 @@ class Batches:
     """An endless iterator over batches with a position that can be saved and restored.
 
     Args:
-      lengths: Tokens per row.
-      collate: Called in background threads.
+      lengths: Tokens per row; `collate` is called in background threads.
       batch_size: Rows per global batch, over all processes.
       ladder: Candidate padded lengths; at most `buckets` of them are used. One for rows of equal length.
       seed: Seed of the order and of the generators passed to `collate`.

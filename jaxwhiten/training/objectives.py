@@ -88,6 +88,13 @@ def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callabl
     return functools.partial(function, **own) if own else function
 
 
+def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those of other objectives alone, which a config keeps when its `objective` is changed."""
+    known = {kind: {*_settings(of.loss), *_settings(of.plan)} for kind, of in OBJECTIVES.items()}
+    others = set().union(*known.values()) - known[find_objective(name).name]
+    return {setting: value for setting, value in settings.items() if setting not in others}
+
+
 def objective_loss(
     name: str, dims: Sequence[int] = (), weights: Sequence[float] | None = None, **settings: Any
 ) -> losses.Loss:

@@ -1,6 +1,6 @@
-"""The contract of every method: it learns from rows, maps rows or pairs of rows, and is saved and loaded.
+"""The contract of every method: it learns from rows, maps rows, and is saved and loaded.
 
-A subclass defines how rows become a state and how the state is applied, packed and unpacked. The base classes do the
+A subclass defines how rows become a state and how the state is applied, packed and unpacked. The base class does the
 rest, including scikit-learn's estimator protocol, without importing scikit-learn.
 """
 
@@ -29,7 +29,6 @@ from jaxwhiten.errors import FormatError, InputError, MissingDependencyError, ch
 _OUTPUTS = ("default", "pandas", "polars")
 # Not typing.Self: the run-time type checker of the tests does not take it in methods.
 M = TypeVar("M", bound="Method")
-V = TypeVar("V", bound="VectorMethod")
 
 
 def is_number(value: Any, kind: Any = numbers.Real) -> bool:
@@ -74,14 +73,15 @@ class Learned(NamedTuple):
 
 
 class Method(ABC):
-    """A training-free method, as a scikit-learn estimator.
+    """A training-free method that maps vectors, which are then compared by cosine, as a scikit-learn estimator.
 
-    A subclass defines `name`, which `METHODS` and files use, and `_learn`, `_pack` and `_unpack`. The decorator
-    `parameters` turns its annotated attributes into arguments of the constructor.
+    A subclass defines `name`, which `METHODS` and files use, and `_learn`, `_apply`, `_pack` and `_unpack`. The
+    decorator `parameters` turns its annotated attributes into arguments of the constructor.
     """
 
     name: ClassVar[str]
     _learned: Learned  # set by the first fit
+    _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
 
     @abstractmethod
     def _learn(self, X: np.ndarray, state: Any) -> Any:
@@ -141,11 +141,6 @@ class Method(ABC):
         if not self.__sklearn_is_fitted__():
             raise not_fitted(self)
         return self._learned
-
-    def _state_and_rows(self, X: Any) -> tuple[Any, np.ndarray]:
-        """The fitted state, and X checked against it."""
-        learned = self._fitted()
-        return learned.state, as_matrix(X, type(self).__name__, columns=learned.d)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_learned")
@@ -241,19 +236,14 @@ class Method(ABC):
             transformer_tags=TransformerTags(preserves_dtype=["float64", "float32"]),
         )
 
-
-class VectorMethod(Method):
-    """A method that maps vectors to vectors, which are then compared by cosine. A subclass adds `_apply`."""
-
-    _sklearn_output_config: Mapping[str, str] = {}  # scikit-learn's `clone` copies an attribute of this name
-
     @abstractmethod
     def _apply(self, state: Any, X: np.ndarray) -> np.ndarray:
         """Maps rows of the right number of columns; NonFiniteError for rows that are not finite."""
 
     def _mapped(self, X: Any) -> Float[np.ndarray, "n k"]:
         """`transform` as an array, independent of `set_output`."""
-        return self._apply(*self._state_and_rows(X))
+        learned = self._fitted()
+        return self._apply(learned.state, as_matrix(X, type(self).__name__, columns=learned.d))
 
     def transform(self, X: Any) -> Any:
         """Maps [n, d] rows.
@@ -282,7 +272,7 @@ class VectorMethod(Method):
         """`fit`, then `transform` of the same rows."""
         return self.fit(X).transform(X)
 
-    def set_output(self: V, *, transform: str | None = None) -> V:
+    def set_output(self: M, *, transform: str | None = None) -> M:
         """Makes `transform` return `"pandas"` or `"polars"` frames, or arrays for `"default"`; None changes nothing."""
         if transform is not None:
             check_name("output of transform", transform, _OUTPUTS)

@@ -121,28 +121,35 @@ class Moments:
 
     def save(self, path: io.PathLike, provenance: Mapping[str, Any] | None = None) -> None:
         """Writes a safetensors file with a JSON header; `provenance` adds facts, such as model and pooling."""
-        tensors = {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
         facts = {"n": self.n, "dimension": len(self.mean)}
         header = {"provenance": {**self.provenance, **(provenance or {}), **facts}}
-        io.save_tensors(path, tensors, kind="moments", header=header)
+        io.save_tensors(path, self.tensors(), kind="moments", header=header)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """The numbers as named arrays."""
+        return {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
+
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[str, np.ndarray], d: int | None = None) -> Moments:
+        """The reverse of `tensors`; KeyError or ValueError if they are no moments, or not of d columns."""
+        result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
+        with np.errstate(all="ignore"):
+            result._check()
+        if d is not None and len(result.mean) != d:
+            raise ValueError(f"moments of {len(result.mean)} columns, not {d}")
+        return result
 
     @classmethod
     def load(cls, path: io.PathLike) -> Moments:
         """Reads a file written by `save` and checks its contents.
 
-        Files of earlier versions also hold third and fourth powers, which are ignored.
-
         Raises:
-          FormatError: The file is missing or damaged, was made from weighted rows, or its numbers are no moments.
+          FormatError: The file is missing or damaged, or its numbers are no moments.
         """
         tensors, header = io.load_tensors(path, kind="moments")
-        if "weights" in tensors:
-            raise FormatError(f"{path}: moments of weighted rows, which this version does not keep. Write it again.")
         try:
-            n, mean, M2 = int(tensors["n"].item()), tensors["mean"], tensors["M2"]
-            result = cls(n, mean, M2, dict(header["provenance"]))
-            with np.errstate(all="ignore"):
-                result._check()
+            result = cls.of_tensors(tensors)
+            result.provenance = dict(header["provenance"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         return result

@@ -66,11 +66,15 @@ def spread(fitted: Moments | Whitening) -> float:
     settings of a whitening do not matter either. The bias of few rows is corrected, see `isoscore_from_covariance`. NaN
     if all rows are equal or have one dimension.
     """
-    if isinstance(fitted, Moments):
-        sigma, n = fitted.covariance(), fitted.n
-    else:
-        sigma, n = np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), fitted.n_samples_seen_
+    sigma, n = _covariance(fitted)
     return isoscore_from_covariance(sigma, n) if len(sigma) > 1 else math.nan
+
+
+def _covariance(fitted: Moments | Whitening) -> tuple[np.ndarray, int]:
+    """The covariance of raw vectors, for a whitening along its axes, and their number."""
+    if isinstance(fitted, Moments):
+        return fitted.covariance(), fitted.n
+    return np.diag(fitted.with_params(shrinkage=None, n_components=None).eigenvalues_), fitted.n_samples_seen_
 
 
 def hardly_varies(fitted: Moments | Whitening) -> bool:
@@ -79,11 +83,8 @@ def hardly_varies(fitted: Moments | Whitening) -> bool:
     Scaling such axes up separates a query in other words from all documents. Always False for fewer than 4 rows per
     axis.
     """
-    if isinstance(fitted, Moments):
-        values, n = np.linalg.eigvalsh(fitted.covariance())[::-1], fitted.n
-    else:
-        values, n = fitted.with_params(shrinkage=None, n_components=None).eigenvalues_, fitted.n_samples_seen_
-    d = len(values)
+    sigma, n = _covariance(fitted)
+    values, d = np.linalg.eigvalsh(sigma)[::-1], len(sigma)
     return n >= _ENOUGH * d and bool(values[3 * d // 4] < _CONSTANT * values[d // 4])
 
 
@@ -104,9 +105,7 @@ def doubling(dimension: int, least: int = 8) -> list[int]:
 def spectrum(whitening: Whitening, ks: Sequence[int] | None = None) -> Spectrum:
     """Summarises a fitted whitening, without vectors.
 
-    Args:
-      whitening: Fitted; `after` uses its k, β and γ.
-      ks: Numbers of directions for which to give the share of the variance; by default powers of two and d.
+    `ks` are the numbers of directions whose share of the variance is given, by default powers of two and d.
     """
     values = whitening.with_params(shrinkage=None, n_components=None).eigenvalues_
     d, rank, total = len(values), whitening.rank_, float(values.sum())

@@ -21,7 +21,7 @@ from jaxwhiten.errors import InputError, check_name, spelled
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.parameters import DEFAULTS, SHRINKAGES
 from jaxwhiten.whitening.affine import Affine
-from jaxwhiten.whitening.estimator import Learned, VectorMethod, check_integer, check_share, parameters, stamp
+from jaxwhiten.whitening.estimator import Learned, Method, check_integer, check_share, parameters, stamp
 from jaxwhiten.whitening.moments import Moments
 
 # Measured on vectors of a tuned and an un-tuned encoder, fitted on 300 to 6,000 rows: with this many rows, the
@@ -134,7 +134,7 @@ def _warn_of_few_rows(decomposition: Decomposition, n: int, k: int) -> None:
 
 
 @parameters
-class Whitening(VectorMethod):
+class Whitening(Method):
     """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without

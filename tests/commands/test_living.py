@@ -44,9 +44,9 @@ def change(run, index, how, content, *more, name="new.csv"):
 def test_ids_are_kept_by_add_update_and_remove(run, index):
     assert first(run, index, TEXTS[3]) == "doc-3"
     done = change(run, index, "--add", "key,text\nnew,something new\n", "--id", "key")
-    assert (done.code, "1 texts added, 8 in all" in done.out) == (0, True)
+    assert (done.code, "1 text added, 8 in all" in done.out) == (0, True)
     done = change(run, index, "--update", "key,text\ndoc-2,another thing\ndoc-4, \n", "--id", "key")
-    assert (done.code, "1 texts replaced (1 blank ones left out" in done.out) == (0, True)
+    assert (done.code, "1 text replaced (1 blank ones left out" in done.out) == (0, True)
     done = run("index", "--remove", "doc-0,doc-5", "-o", index)
     assert (done.code, "2 texts removed, 6 in all" in done.out) == (0, True)
     assert [first(run, index, text) for text in ("something new", "another thing", TEXTS[3])] == [

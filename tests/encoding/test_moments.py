@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, Moments
-from jaxwhiten.encoding import encoder as module
-from jaxwhiten.encoding import forward
+from jaxwhiten.encoding import forward, stream
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from tests.commands.conftest import generated
@@ -26,7 +25,7 @@ def reducing(encoder, monkeypatch):
     """As on an accelerator, in blocks of 200 sentences and batches of few."""
     monkeypatch.setattr(encoder._engine, "reduces", True)
     monkeypatch.setattr(encoder._engine.layout, "token_budget", 8 * 256)
-    monkeypatch.setattr(module, "BLOCK", 25)
+    monkeypatch.setattr(stream, "BLOCK", 25)
     return encoder
 
 

@@ -1,7 +1,7 @@
 """kill -9 at random moments of encoding, fitting, building an index, adding to it and training; what is left is whole.
 
 `python -m tests.faults.kill 50` kills each operation 50 times and prints the findings (docs/evidence/reliability.md);
-names of operations behind it leave out the others.
+names of operations behind it leave out the others, and `local` and `ray` are the runners of `kill_embed`.
 After every kill the output under its own name is read: it is the one of an earlier, whole run, or the new one, never
 a part. At the end the operation is run once more to its end, and the result is compared with an uninterrupted one.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from jaxwhiten import Encoder, Whitening
 from jaxwhiten.search import load_index
 from jaxwhiten.whitening.moments import Moments
-from tests.faults import kill_training, work
+from tests.faults import kill_embed, kill_training, work
 
 OPERATIONS = ("store", "encode", "fit", "index", "add", "train")
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,6 +151,20 @@ def killed(operation, folder, model, kills, seed=0):
     return kills, left
 
 
+def findings(operation, folder, model, kills):
+    """What the kills of an operation, or of a runner of `kill_embed`, found."""
+    if operation in kill_embed.RUNNERS:
+        programs, workers, seen = kill_embed.killed(folder, model, operation, kills)
+        parts = sorted(set(seen))
+        return (
+            f"the program killed {programs} times and a worker {workers} times, {parts} parts there; the output equal"
+        )
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing):
+        count, left = killed(operation, folder, model, kills)
+    whole = "the output whole each time, the resumed result equal"
+    return f"killed {count} times, {whole}; {left} temporary files left by the kills"
+
+
 def main(kills, operations=OPERATIONS):
     """The operations in turn."""
     from tests.tiny import write_model
@@ -160,15 +174,9 @@ def main(kills, operations=OPERATIONS):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             os.environ["JAXWHITEN_CACHE_DIR"] = str(folder / "cache")
-            model = write_model(folder / "model")
             started = time.monotonic()
-            with open(os.devnull, "w") as nothing, contextlib.redirect_stderr(nothing):
-                count, left = killed(operation, folder, model, kills)
-            print(
-                f"{operation}: killed {count} times in {time.monotonic() - started:.0f} s, the output whole each time,"
-                f" the resumed result equal; {left} temporary files left by the kills",
-                flush=True,
-            )
+            found = findings(operation, folder, write_model(folder / "model"), kills)
+            print(f"{operation}, {time.monotonic() - started:.0f} s: {found}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """kill -9 at random moments of `embed_files`: of the program with all that it started, and on Ray of a worker.
 
-`python -m tests.faults.kill_embed 30` kills each runner 30 times and prints what was found.
+`python -m tests.faults.kill 30 local ray` kills each runner 30 times and prints what was found.
 Every run that was killed is started again on the same folder until one ends by itself; what is there then is the
 output of an unbroken run: every row once, bit for bit. On Ray every third kill hits a worker, which the run outlives.
 """
@@ -11,7 +11,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -122,21 +121,3 @@ def _forget(parts, rng):
     for file in parts.glob("part-*.json"):
         if rng.random() < 0.8:
             file.unlink()
-
-
-def main(kills, runners=RUNNERS):
-    from tests.tiny import write_model
-
-    for runner in runners:
-        with tempfile.TemporaryDirectory() as name:
-            started = time.monotonic()
-            programs, workers, seen = killed(Path(name), write_model(Path(name) / "model"), runner, kills)
-            print(
-                f"{runner}: the program killed {programs} times and a worker {workers} times in"
-                f" {time.monotonic() - started:.0f} s, with {sorted(set(seen))} parts there; the output equal",
-                flush=True,
-            )
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:] or RUNNERS)

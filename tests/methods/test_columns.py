@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from jaxwhiten.errors import InputError
 from jaxwhiten.methods import Centring, Identity, ZScore
-from jaxwhiten.methods import columns as module
 
 
 @pytest.fixture
@@ -43,23 +42,17 @@ def test_a_column_without_variance_is_not_blown_up(rows):
         ZScore(variance_floor=2.0).fit(rows)
 
 
-def test_blocks_do_not_change_the_moments(rows, monkeypatch):
-    monkeypatch.setattr(module, "block_rows", lambda d, itemsize: 7)
-    np.testing.assert_allclose(ZScore().fit_transform(rows), (rows - rows.mean(0)) / rows.std(0), atol=1e-9)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 2**31), st.floats(-1e6, 1e6))
-def test_moments_merge_exactly(sizes, seed, offset):
+def test_parts_are_fitted_like_the_whole(sizes, seed, offset):
     x = np.random.default_rng(seed).standard_normal((sum(sizes), 3)) + offset
-    merged = module.column_moments(x[: sizes[0]])
-    start = sizes[0]
-    for size in sizes[1:]:
-        merged = merged.merge(module.column_moments(x[start : start + size]))
-        start += size
-    assert merged.n == len(x)
-    np.testing.assert_allclose(merged.mean, x.mean(0), rtol=1e-12, atol=1e-9)
-    np.testing.assert_allclose(merged.M2, ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
+    method = ZScore()
+    for part in np.split(x, np.cumsum(sizes)[:-1]):
+        method.partial_fit(part)
+    found = method._fitted().state
+    assert found.n == len(x)
+    np.testing.assert_allclose(found.mean, x.mean(0), rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(np.diagonal(found.M2), ((x - x.mean(0)) ** 2).sum(0), rtol=1e-6, atol=1e-9)
 
 
 def test_rows_out_of_range_are_refused():

@@ -17,6 +17,7 @@ from configs import (
     nli_mnr,
     nli_small,
     nli_stsb,
+    pairs,
     sbert_defaults,
     simcse,
     smoke,
@@ -171,7 +172,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
         ({"data.negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
         ({"pooling": "pooler"}, "such as .mean. or .cls."),
-        ({"settings": {"scale": 3.0}}, "Unknown setting"),
+        ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),
     ],
@@ -198,6 +199,17 @@ def test_objectives_without_labels_train_with_their_settings(config, objective, 
     assert len(steps_of(Path(config.output))) == 3
 
 
+def test_another_objective_than_the_config_s_leaves_its_settings_out(config, capsys):
+    given = pairs.get_config()
+    config.objective, config.settings, config.steps = "cosine", given.settings, 1
+    config.data.classes, config.data.score_range = (), (0, 1)
+    rows = [line.split("\t") for line in Path(config.data.file).read_text().splitlines()]
+    scored = [rows[0], *([*texts, "0.5"] for *texts, _ in rows[1:])]
+    Path(config.data.file).write_text("".join("\t".join(row) + "\n" for row in scored))
+    sbert.main(config)
+    assert "settings.scale is of other objectives than cosine" in capsys.readouterr().out
+
+
 MODULES = (nli, nli_small, stsb, nli_mnr, simcse, matryoshka, smoke, distil, adapter)
 CONFIGS = [module.get_config for module in MODULES]
 CONFIGS += [functools.partial(unsupervised.get_config, objective) for objective in unsupervised.SETTINGS]
@@ -211,10 +223,10 @@ def test_mined_negatives_are_the_third_column(config, tmp_path, capsys):
     assert "192 negatives mined by" in capsys.readouterr().out
     rows = load_examples(config.data, OBJECTIVES["triplet"])
     triplets = sbert.with_negatives(config, rows).columns
-    pairs = set(zip(*rows.columns.values(), strict=True))
+    linked = set(zip(*rows.columns.values(), strict=True))
     assert list(triplets) == ["anchor", "positive", "negative"]
-    assert set(zip(triplets["anchor"], triplets["positive"], strict=True)) == pairs
-    assert pairs.isdisjoint(zip(triplets["anchor"], triplets["negative"], strict=True))
+    assert set(zip(triplets["anchor"], triplets["positive"], strict=True)) == linked
+    assert linked.isdisjoint(zip(triplets["anchor"], triplets["negative"], strict=True))
 
 
 @pytest.mark.parametrize("get_config", CONFIGS)

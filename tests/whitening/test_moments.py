@@ -348,7 +348,6 @@ def put(name, index, value):
         (lambda t: t.update(M2=t["M2"].astype(np.float32)), "float64"),
         (lambda t: t.update(n=np.array([1, 2])), "not complete"),
         (lambda t: t.pop("M2"), "not complete"),
-        (lambda t: t.update(weights=np.array([50.0, 70.0])), "weighted rows"),
     ],
 )
 def test_impossible_files_are_refused(tmp_path, change, message):
