@@ -9,6 +9,7 @@ moments = fit(vectors)
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from jaxwhiten.runners.rows import Chunk
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
 
+_THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 _LOADING = ("pooling", "max_length", "dtype", "engine")  # attributes with which a worker loads the encoder
 
 
@@ -29,7 +31,7 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is restarted, and writes its chunk again under the same name.
-    actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Worker)
+    actor = ray.remote(max_restarts=-1, max_task_retries=3, **_options(ray, workers))(_Worker)
     how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
     told = how, encoder.encoding(), str(parts.folder.absolute())
     idle = [actor.remote(*told) for _ in range(workers)] * 2
@@ -41,6 +43,18 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
         busy[worker.write.remote(chunk)] = worker
     while busy:
         yield _next(ray, busy, idle)
+
+
+def _options(ray: Any, workers: int, given: dict[str, Any] | None = None, others: int = 0) -> dict[str, Any]:
+    """Options of actors: together no more than the cluster's CPUs but `others`, each with as many threads as CPUs."""
+    there = ray.cluster_resources().get("CPU", 0) - others
+    share = 1 if workers <= there else max(int(there / workers * 10_000), 0) / 10_000  # as fine as Ray takes it
+    options = {"num_cpus": share, **(given or {})}
+    if not {"num_gpus", "resources"} & set(options):
+        threads = {name: os.environ.get(name) or str(max(int(options["num_cpus"]), 1)) for name in _THREADS}
+        environment = options.get("runtime_env") or {}
+        options["runtime_env"] = {**environment, "env_vars": {**threads, **environment.get("env_vars", {})}}
+    return options
 
 
 def _next(ray: Any, busy: dict[Any, Any], idle: list[Any]) -> dict[str, Any]:
@@ -82,7 +96,8 @@ def embed(
       keep: Further columns to keep.
       concurrency: Actors.
       batch_size: Rows that an actor takes at a time.
-      ray_options: Of `map_batches`, such as `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`.
+      ray_options: Of `map_batches`, such as `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`. By default an actor asks
+        for one CPU, or less where all together would leave none to read the data set, and runs one thread per CPU.
       **how: Of `Encoder.from_pretrained`.
 
     Returns:
@@ -90,14 +105,15 @@ def embed(
       why a row has none, or null. Arrow does not read null vectors of a fixed size back from Parquet: leave rows with
       an error out of what is written there.
     """
-    ray = optional("ray.data", "ray", "Running on Ray", "ray")
+    ray = optional("ray", "ray", "Running on Ray")
+    options = _options(ray, concurrency, ray_options, others=1)  # one CPU reads
     return dataset.map_batches(
         _Embedder,
         fn_constructor_args=({"model": model, **how}, column, id_column, keep),
         batch_format="pyarrow",
         batch_size=batch_size,
-        compute=ray.ActorPoolStrategy(size=concurrency),
-        **(ray_options or {}),
+        compute=ray.data.ActorPoolStrategy(size=concurrency),
+        **options,
     )
 
 
