@@ -7,11 +7,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike
 from jaxwhiten.runners.parts import Parts, Plan
-from jaxwhiten.runners.rows import Source
 
 
 def embed_files(

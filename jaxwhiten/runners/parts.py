@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.arrays import vectors_of
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code, load_code
+from jaxwhiten.datasets.chunks import Chunk, Position, Source, chunks
+from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
-from jaxwhiten.runners import batches
-from jaxwhiten.runners.rows import Chunk, Position, Source, chunks
-from jaxwhiten.whitening import Moments
+from jaxwhiten.whitening import Moments, grouped
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -118,7 +119,7 @@ class Parts:
         rows = [row for row in chunk.rows if row.text is not None]
         dtype = self.plan.dtype if encoder.head.code is None else None
         told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        found = batches.embedded(encoder, [row.text for row in rows], {"id": [row.id for row in rows]}, dtype, **told)
+        found = arrow.embedded(encoder, [row.text for row in rows], {"id": [row.id for row in rows]}, dtype, **told)
         record = {
             "part": chunk.number,
             "file": chunk.source.path,
@@ -132,7 +133,7 @@ class Parts:
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
             try:
-                moments = batches.sums(self._vectors(found, encoder.head.code))
+                moments = grouped.sums(self._vectors(found, encoder.head.code))
             except NonFiniteError as error:
                 raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
             moments.save(path, self.plan.encoding)
@@ -163,7 +164,7 @@ class Parts:
 
     def _vectors(self, table: Any, code: Code | None) -> np.ndarray:
         name = "vector" if code is None else "code"
-        return with_code(batches.vectors_of(table[name]).view(self.plan.dtype), code)
+        return with_code(vectors_of(table[name]).view(self.plan.dtype), code)
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
@@ -196,5 +197,5 @@ class Parts:
                 raise FormatError(f"{path}: not the moments that were recorded. Embed its part again.")
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(batches.sums(vectors))
+            total.merge(grouped.sums(vectors))
         return total

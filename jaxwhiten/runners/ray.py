@@ -13,10 +13,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxwhiten.datasets.chunks import Chunk
+from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners import batches
 from jaxwhiten.runners.parts import Parts
-from jaxwhiten.runners.rows import Chunk
+from jaxwhiten.whitening import grouped
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -68,7 +69,7 @@ class _Worker:
     """Writes parts with an encoder in its own process."""
 
     def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
-        self.encoder, self.parts = batches.loaded(how, encoding), Parts(folder)
+        self.encoder, self.parts = arrow.loaded(how, encoding), Parts(folder)
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)
@@ -119,10 +120,10 @@ def embed(
 
 class _Embedder:
     def __init__(self, how: dict[str, Any], *columns: Any):
-        self.encoder, self.columns = batches.loaded(how), columns
+        self.encoder, self.columns = arrow.loaded(how), columns
 
     def __call__(self, batch: Any) -> Any:
-        return batches.embedded_batch(self.encoder, batch, *self.columns)
+        return arrow.embedded_batch(self.encoder, batch, *self.columns)
 
 
 def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
@@ -134,16 +135,16 @@ def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
 
     class FitMoments(data.AggregateFnV2):
         def __init__(self) -> None:
-            super().__init__("moments", batches.merged_bytes, on=None, ignore_nulls=True)
+            super().__init__("moments", grouped.merged_bytes, on=None, ignore_nulls=True)
 
         def aggregate_block(self, block: Any) -> bytes:
             import ray.data.block as ray_block
 
             table = ray_block.BlockAccessor.for_block(block).to_arrow()
-            return batches.as_bytes(batches.moments_of(table, column, by))
+            return grouped.as_bytes(grouped.moments_of(table, column, by))
 
         def combine(self, total: bytes, other: bytes) -> bytes:
-            return batches.merged_bytes(total, other)
+            return grouped.merged_bytes(total, other)
 
     found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
-    return batches.result(batches.from_bytes(found), by)
+    return grouped.result(grouped.from_bytes(found), by)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners import batches
+from jaxwhiten.whitening import grouped
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -26,7 +28,7 @@ _ON_SPARK = "spark", "Running on Spark", "pyspark"
 
 @functools.lru_cache(maxsize=1)  # Spark uses a Python process for many tasks
 def _encoder(how: tuple[tuple[str, Any], ...]) -> Encoder:
-    return batches.loaded(dict(how))
+    return arrow.loaded(dict(how))
 
 
 def embed(
@@ -58,27 +60,28 @@ def embed(
     types = optional("pyspark.sql.types", *_ON_SPARK)
     told = tuple({"model": model, **how}.items())
     coded = _encoder(told).head.code is not None
-    names = {**({"id": id_column} if id_column else {}), **{name: name for name in keep}}
+    names = arrow.kept(id_column, keep)
     fields = [types.StructField(name, frame.schema[source].dataType) for name, source in names.items()]
     kind = types.BinaryType() if coded else types.ArrayType(types.FloatType(), False)
     fields += [types.StructField("code" if coded else "vector", kind), types.StructField("error", types.StringType())]
 
     def embed_partition(partition: Iterator[Any]) -> Iterator[Any]:
         for batch in partition:
-            found = batches.embedded_batch(_encoder(told), batch, column, id_column, keep)
+            found = arrow.embedded_batch(_encoder(told), batch, column, id_column, keep)
             yield from _as_spark(found)
 
     return frame.select(column, *dict.fromkeys(names.values())).mapInArrow(embed_partition, types.StructType(fields))
 
 
 def _as_spark(table: Any) -> Iterator[Any]:
-    """Record batches of what Spark has types for: no fixed sizes."""
+    """Record batches without metadata and fixed sizes, which Spark has no types for."""
     import pyarrow as pa
 
-    for name, kind in (("vector", pa.list_(pa.float32())), ("code", pa.binary())):
-        if name in table.column_names:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, table[name].cast(kind))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_fixed_size_list(field.type):
+            table = table.set_column(place, field.name, table[place].cast(pa.list_(field.type.value_type)))
+        elif pa.types.is_fixed_size_binary(field.type):
+            table = table.set_column(place, field.name, table[place].cast(pa.binary()))
     return iter(table.replace_schema_metadata(None).to_batches())
 
 
@@ -93,14 +96,14 @@ def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 
     def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total = batches.merged({}, *(batches.moments_of(batch, column, by) for batch in partition))
-        yield pa.RecordBatch.from_pydict({"moments": [batches.as_bytes(total)]})
+        total = grouped.merged({}, *(grouped.moments_of(batch, column, by) for batch in partition))
+        yield pa.RecordBatch.from_pydict({"moments": [grouped.as_bytes(total)]})
 
     parts = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
     total = parts.map(lambda row: bytes(row[0])).treeAggregate(
-        batches.merged_bytes(), batches.merged_bytes, batches.merged_bytes, depth
+        grouped.merged_bytes(), grouped.merged_bytes, grouped.merged_bytes, depth
     )
-    return batches.result(batches.from_bytes(total), by)
+    return grouped.result(grouped.from_bytes(total), by)
 
 
 def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
@@ -113,12 +116,9 @@ def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
         import pyarrow as pa
 
         for batch in partition:
-            raw = batch[column]
-            rows = whitening.transform(batches.vectors_of(raw)) if raw.null_count < len(raw) else np.zeros((0, 1))
-            flat = pa.array(np.asarray(rows, np.float32).reshape(-1))
-            there = raw.is_valid().to_numpy(zero_copy_only=False)
-            ends = np.concatenate([[0], np.cumsum(there) * rows.shape[1]]).astype(np.int32)
-            found = pa.ListArray.from_arrays(pa.array(ends), flat, mask=pa.array(~there))
-            yield batch.set_column(batch.schema.get_field_index(column), column, found)
+            table, there = pa.Table.from_batches([batch]), batch[column].is_valid().to_numpy(zero_copy_only=False)
+            rows = vectors_of(batch[column]) if there.any() else np.zeros((0, whitening.n_features_in_))
+            found = column_of(whitening.transform(rows).astype(np.float32), there)
+            yield from _as_spark(table.set_column(batch.schema.get_field_index(column), column, found))
 
     return frame.mapInArrow(whiten_partition, schema)

@@ -13,9 +13,16 @@ from typing import Any, NamedTuple
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
-from jaxwhiten.runners.batches import problem
 
+MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 _ENDS = 1 << 16
+
+
+def problem(value: Any) -> str | None:
+    """Why a value cannot be embedded; None for a text."""
+    if not isinstance(value, str):
+        return f"not UTF-8: {value[:40]!r}" if isinstance(value, bytes) else f"{value!r:.80} is not text"
+    return f"longer than {MAX_TEXT} characters" if len(value) > MAX_TEXT else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +75,6 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass
 class _Kept(BadRows):
-    """Collects bad rows and their reasons until `taken` is called."""
-
     rows: list[Row] = dataclasses.field(default_factory=list)
 
     def __call__(self, line: int, reason: str) -> None:
