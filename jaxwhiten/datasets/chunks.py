@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,12 @@ class Chunk(NamedTuple):
     rows: list[Row]
     last: bool
 
+    def record(self) -> dict[str, Any]:
+        """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
+        end = self.rows[-1].end if self.rows else self.start
+        record = {"part": self.number, "file": self.source.path, "start": self.start, "end": end, "last": self.last}
+        return {**record, "dead": [(row.end.line, row.error) for row in self.rows if row.text is None]}
+
 
 @dataclasses.dataclass
 class _Kept(BadRows):
@@ -105,14 +111,16 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 
-def chunks(sources: list[Source], size: int, skip_bad: bool, done: dict[int, tuple[Position, bool]]) -> Iterator[Chunk]:
-    """The chunks that are not in `done`, which maps numbers of chunks to their end and whether they end a file."""
+def chunks(
+    inputs: list[dict[str, Any]], size: int, skip_bad: bool, done: Mapping[int, Mapping[str, Any]]
+) -> Iterator[Chunk]:
+    """The chunks of sources, given by their `facts`, without those `done`: `record` by number."""
     number = 0
-    for source in sources:
+    for source in (Source(*(facts[field.name] for field in dataclasses.fields(Source))) for facts in inputs):
         position, last = Position(), False
         while not last:
             if number in done:
-                position, last = done[number]
+                position, last = Position(*done[number]["end"]), done[number]["last"]
                 number += 1
                 continue
             with contextlib.closing(rows(source, position, skip_bad)) as found:

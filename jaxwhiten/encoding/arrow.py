@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.arrays import column_of
+from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.coded import with_code
+from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.errors import InputError
 
+_THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
+
 
 def loaded(how: Mapping[str, Any], encoding: dict[str, Any] | None = None) -> Encoder:
-    """The encoder of a worker; InputError where it is not the one that the driver has."""
+    """The encoder of a worker; InputError where it is not the one that the driver has.
+
+    It takes as many threads as OpenMP may, for which Ray and Spark set a worker's share of the CPUs.
+    """
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    for name in _THREADS if limit.isdecimal() else ():
+        os.environ.setdefault(name, limit)
     encoder = Encoder.from_pretrained(**how)
     if encoding is not None and encoder.encoding() != encoding:
         raise InputError(
@@ -63,6 +74,12 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
     facts |= {"encoding": encoder.encoding(prompt=prompt), **told}
     table = pa.table({**beside, "code" if coded else "vector": found, "error": pa.array(errors, pa.string())})
     return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
+
+
+def vectors(table: Any, code: Code | None = None) -> np.ndarray:
+    """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
+    name, told = "vector" if code is None else "code", json.loads(table.schema.metadata[b"jaxwhiten"])
+    return with_code(vectors_of(table[name]).view(told["dtype"]), code)
 
 
 def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:

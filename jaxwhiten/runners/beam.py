@@ -10,7 +10,6 @@ found.dead | beam.Map(print)
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -31,9 +30,7 @@ class Embed(beam.PTransform):
 
     Args:
       model: A hub id or folder that every worker can read; a worker's threads share one encoder.
-      column: The texts.
-      id_column: What becomes `id`.
-      keep: Further columns to keep.
+      column, id_column, keep: The texts; what becomes `id`; further columns to keep.
       **how: Of `Encoder.from_pretrained`.
     """
 
@@ -57,21 +54,17 @@ class _Embed(beam.DoFn):
 
     def process(self, batch: Any) -> Iterator[Any]:
         found = arrow.embedded_batch(self.encoder, batch, self.column, *self.beside)
-        bad = found["error"].is_valid()
-        if found["error"].null_count:
-            yield found.filter(found["error"].is_null()).drop_columns("error")
-        if found["error"].null_count < len(found):
-            dead = found.filter(bad).select([*arrow.kept(*self.beside), "error"])
-            texts = itertools.compress(arrow.texts(batch, self.column), bad.to_pylist())
-            for row, text in zip(dead.to_pylist(), texts, strict=True):
-                yield beam.pvalue.TaggedOutput("dead", {**row, self.column: text})
+        if good := found.filter(found["error"].is_null()).drop_columns("error"):
+            yield good
+        if len(good) < len(found):
+            names, texts = [*arrow.kept(*self.beside), "error"], arrow.texts(batch, self.column)
+            for row, text in zip(found.select(names).to_pylist(), texts, strict=True):
+                if row["error"] is not None:
+                    yield beam.pvalue.TaggedOutput("dead", {**row, self.column: text})
 
 
 class FitMoments(beam.CombineFn):
-    """The moments of the vectors of Arrow tables, such as `Embed` gives.
-
-    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values.
-    """
+    """The moments of the vectors of Arrow tables, without null; with `by`, a column, those of each of its values."""
 
     def __init__(self, column: str = "vector", by: str | None = None):
         self.column, self.by = column, by
@@ -100,6 +93,3 @@ class MomentsCoder(beam.coders.Coder):
 
     def decode(self, encoded: bytes) -> grouped.Groups:
         return grouped.from_bytes(encoded)
-
-    def is_deterministic(self) -> bool:
-        return True
