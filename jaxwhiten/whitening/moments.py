@@ -148,12 +148,12 @@ class Moments:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         return result
 
-    def packed(self) -> Float64[np.ndarray, " 1+d+d*d"]:
+    def packed(self) -> Float64[np.ndarray, " packed"]:
         """n, mean and M2 in one array, for another process; n is exact up to 2^53."""
         return np.concatenate([[self.n], self.mean, self.M2.ravel()])
 
     @classmethod
-    def unpacked(cls, packed: Float64[np.ndarray, " 1+d+d*d"]) -> Moments:
+    def unpacked(cls, packed: Float64[np.ndarray, " packed"]) -> Moments:
         """The inverse of `packed`."""
         d = math.isqrt(len(packed) - 1)
         n, mean, M2 = np.split(packed.copy(), [1, 1 + d])
