@@ -1,6 +1,7 @@
 """A batch of texts to vectors and a batch of vectors to moments, without an engine."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from jaxwhiten import Encoder
 from jaxwhiten.arrays import vectors_of
 from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.runtime import hardware
 from jaxwhiten.whitening import grouped
 from tests.commands.conftest import generated
 from tests.runners.program import equal
@@ -67,6 +69,18 @@ def test_moments_by_group_merge_and_travel(encoder):
     assert grouped.from_bytes(grouped.merged_bytes()) == {}
     total["en"].update(rows)  # arrays that were sent can be written to
     equal(grouped.moments_of(table.slice(7, 31))[None], rows[7:38])
+
+
+def test_a_worker_has_the_threads_of_its_share(tiny_model, monkeypatch):
+    for name in ("NPROC", "RAYON_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    arrow.loaded({"model": tiny_model, "pooling": "mean"})
+    assert (os.environ["NPROC"], os.environ["RAYON_NUM_THREADS"], hardware.cores()) == ("1", "1", 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    arrow.loaded({"model": tiny_model, "pooling": "mean"})  # what is set already stays
+    assert os.environ["NPROC"] == "1"
 
 
 def test_vectors_that_no_one_encoder_made():
