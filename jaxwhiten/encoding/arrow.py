@@ -20,19 +20,22 @@ from jaxwhiten.errors import InputError
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
 
-def loaded(how: Mapping[str, Any], encoding: dict[str, Any] | None = None) -> Encoder:
-    """The encoder of a worker; InputError where it is not the one that the driver has.
-
-    It takes as many threads as OpenMP may, for which Ray and Spark set a worker's share of the CPUs.
-    """
+def loaded(how: Mapping[str, Any]) -> Encoder:
+    """The encoder of a worker, with as many threads as OpenMP may take: Ray and Spark tell it a worker's CPUs."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     for name in _THREADS if limit.isdecimal() else ():
         os.environ.setdefault(name, limit)
-    encoder = Encoder.from_pretrained(**how)
-    if encoding is not None and encoder.encoding() != encoding:
+    return Encoder.from_pretrained(**how)
+
+
+def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
+    """The driver's encoder, of which these are the facts; InputError where a worker reads another."""
+    known = ("model", "pooling", "max_length", "dtype", "engine")
+    encoder = loaded({name: encoding[name] for name in known if name in encoding})
+    if encoder.encoding() != encoding:
         raise InputError(
-            f"{how['model']}: the encoder that a worker reads there is another than the driver's: save the driver's"
-            " with encoder.save(folder), where every worker can read it, and give that folder."
+            f"{encoding['model']}: the encoder that a worker reads there is another than the driver's: save the"
+            " driver's with encoder.save(folder), where every worker can read it, and give that folder."
         )
     return encoder
 

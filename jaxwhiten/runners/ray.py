@@ -17,8 +17,6 @@ from jaxwhiten.errors import optional
 from jaxwhiten.runners.parts import Parts
 from jaxwhiten.whitening import grouped
 
-_LOADING = ("pooling", "max_length", "dtype", "engine")  # attributes with which a worker loads the encoder
-
 
 def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
     """Writes parts by actors, each with its own encoder; at most two chunks wait for each actor."""
@@ -27,9 +25,7 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is restarted, and writes its chunk again under the same name.
     actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
-    how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
-    told = how, encoder.encoding(), str(parts.folder.absolute())
-    idle = [actor.remote(*told) for _ in range(workers)] * 2
+    idle = [actor.remote(encoder.encoding(), str(parts.folder.absolute())) for _ in range(workers)] * 2
     busy: dict[Any, Any] = {}
     chunk = next(missing, None)
     while busy or chunk:
@@ -40,7 +36,10 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
         else:
             (done, *_), _ = ray.wait(list(busy))
             idle.append(busy.pop(done))
-            yield ray.get(done)
+            try:
+                yield ray.get(done)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
 
 
 def _share(ray: Any, actors: int, others: int = 0) -> float:
@@ -50,8 +49,8 @@ def _share(ray: Any, actors: int, others: int = 0) -> float:
 
 
 class _Worker:
-    def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
-        self.encoder, self.parts = arrow.loaded(how, encoding), Parts(folder)
+    def __init__(self, encoding: dict[str, Any], folder: str):
+        self.encoder, self.parts = arrow.loaded_again(encoding), Parts(folder)
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)

@@ -26,7 +26,8 @@ if __name__ == "__main__":
     print(embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts", encoder, **told)["rows"], flush=True)
     texts = open(f"{folder}/a.txt").read().split("\\n")
     rows = [{"n": i, "text": text, "odd": i % 2 == 1} for i, text in enumerate([*texts, None])]
-    found = embed(ray.data.from_items(rows), model, id_column="n", keep=["odd"], batch_size=64, concurrency=2, **how).materialize()
+    all_cpus = {"batch_size": 64, "concurrency": 2}
+    found = embed(ray.data.from_items(rows), model, id_column="n", keep=["odd"], **all_cpus, **how).materialize()
     fit(found).save(f"{folder}/m.safetensors")
     for group, moments in fit(found, by="odd").items():
         moments.save(f"{folder}/{int(group)}.safetensors")
