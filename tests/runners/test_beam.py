@@ -13,7 +13,6 @@ from tests.runners.program import equal, run
 pytestmark = pytest.mark.slow
 TEXTS = generated(400)
 PROGRAM = """
-import ast
 import json
 import sys
 
