@@ -1,19 +1,23 @@
 """A corpus on each engine beside plain `encode`: rates, moments, vectors, memory, bad rows, and going on.
 
     python -m benchmarks.engines [--rows 20000] [--many 1000000] [--parts rates,memory,bad,resume]
+    python -m benchmarks.engines --parts rates --rows 1000000 --slices 4 --engines encode,Ray --folder DIR --minutes 5
 
 The corpus are sentences of text/enwiki below the data folder. An engine's rate is that of the rows beyond a first run
-on a quarter of them, so that its start and the compilation count apart. Memory, bad rows and going on are measured with
+on few of them, so that its start and the compilation count apart. Long rates are measured in slices, engines in turn; a
+command that ran out of minutes goes on in its folder. Memory, bad rows and going on are measured with
 a static encoder, whose vectors cost little, on `--many` rows. Every run is a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,6 +108,13 @@ def on_spark(folder: Path, model: str) -> None:
     spark.stop()
 
 
+OUTPUTS = {
+    "encode": "plain.npy",
+    "local parts": "local",
+    "Ray": "ray",
+    "Beam DirectRunner": "beam",
+    "Spark local[2]": "spark",
+}
 RUNS: dict[str, Callable[[Path, str], None]] = {
     "encode": plain,
     "local parts": parts,
@@ -160,27 +171,65 @@ def written(name: str, folder: Path) -> tuple[np.ndarray, Moments]:
     return flat.reshape(len(table), -1), Moments.load(folder / f"{kind}.safetensors")
 
 
-def rates(scratch: Path, rows: int) -> dict[str, Any]:
-    """Every engine on a quarter of the rows, and on all of them."""
-    found, quarter = dict[str, Any](), rows // 4
-    for size in (quarter, rows):
-        write(scratch / str(size), size, sentences())
-    for name in RUNS:
-        few, many = (watched(name, scratch / str(size), MODEL) for size in (quarter, rows))
-        rate = (rows - quarter) / (many["seconds"] - few["seconds"])
-        found[name] = {"rate": rate, "start_seconds": few["seconds"] - quarter / rate, **many}
-        if name != "encode":
-            alone = np.load(scratch / str(rows) / "plain.npy")
-            vectors, moments = written(name, scratch / str(rows))
-            one = Moments().update(vectors.astype(np.float64))
-            assert (len(vectors), moments.n) == (rows, rows)
-            off = float(np.abs(moments.M2 - one.M2).max() / np.abs(one.M2).max())
-            # From those of this machine's parts, as a share of the longest vector: batches of other texts round apart.
-            first = written("local parts", scratch / str(rows))[0]
-            apart = float(np.abs(vectors - first).max() / np.linalg.norm(alone, axis=1).max())
-            found[name] |= {"of_encode": rate / found["encode"]["rate"], "moments_off": off, "vectors_off": apart}
-        print(f"  {name:20}{json.dumps(found[name])}", flush=True)
-    return found
+def rates(scratch: Path, rows: int, names: list[str], slices: int, end: float) -> dict[str, Any] | None:
+    """Every engine on few rows, and on all of them in slices, in turn; None if there was no time for all runs."""
+    few, size, record = min(rows // 4, 20_000), rows // slices, scratch / "runs.json"
+    done = json.loads(record.read_text()) if record.is_file() else {}
+    for part, start, count in [("few", 0, few), *((str(i), i * size, size) for i in range(slices))]:
+        folder = scratch / part
+        if not (folder / "complete").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            write(folder, count, itertools.islice(sentences(), start, None))
+            (folder / "complete").touch()
+        for name in names:
+            if (key := f"{name}, {part}") in done:
+                continue
+            if time.monotonic() > end:
+                print("no time left: the same command goes on")
+                return None
+            for left in (OUTPUTS[name], f"{OUTPUTS[name]}.safetensors"):
+                shutil.rmtree(folder / left, ignore_errors=True)
+                (folder / left).unlink(missing_ok=True)
+            done[key] = watched(name, folder, MODEL)
+            record.write_text(json.dumps(done, indent=2))
+            print(f"  {key:24}{json.dumps(done[key])}", flush=True)
+    return {name: _compared(scratch, name, names, done, few, size, slices) for name in names}
+
+
+def _compared(
+    scratch: Path, name: str, names: list[str], done: dict[str, Any], few: int, size: int, slices: int
+) -> dict[str, Any]:
+    """The rate of an engine, and its vectors and moments beside those of other engines."""
+
+    def rate(name: str) -> float:
+        seconds = sum(done[f"{name}, {part}"]["seconds"] for part in range(slices))
+        return slices * (size - few) / (seconds - slices * done[f"{name}, few"]["seconds"])
+
+    each = [done[f"{name}, {part}"] for part in range(slices)]
+    found = {kind: max(run[kind] for run in each) for kind in ("driver_mb", "worker_mb")}
+    found |= {"seconds": sum(run["seconds"] for run in each), "rate": rate(name)}
+    found["start_seconds"] = done[f"{name}, few"]["seconds"] - few / rate(name)
+    if name == "encode":
+        return found
+    moments, one = Moments(), Moments()
+    apart: dict[str, float] = {}
+    for part in range(slices):
+        folder = scratch / str(part)
+        vectors, of_part = written(name, folder)
+        moments.merge(of_part)
+        one.update(vectors.astype(np.float64))
+        alone = np.load(folder / "plain.npy")
+        others = {"encode": alone}
+        if "local parts" in names:
+            others["local parts"] = written("local parts", folder)[0]
+        for other, theirs in others.items():
+            # As a share of the longest vector: batches of other texts round apart.
+            off = float(np.abs(vectors - theirs).max() / np.linalg.norm(alone, axis=1).max())
+            apart[other] = max(apart.get(other, 0.0), off)
+    assert moments.n == one.n == slices * size
+    off = float(np.abs(moments.M2 - one.M2).max() / np.abs(one.M2).max())
+    found |= {"of_encode": rate(name) / rate("encode"), "moments_off": off, "vectors_off_encode": apart["encode"]}
+    return found | ({"vectors_off": apart["local parts"]} if "local parts" in apart else {})
 
 
 def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
@@ -250,6 +299,11 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=1_000_000, help="rows of memory and bad rows")
     parser.add_argument("--parts", default="rates,memory,bad,resume")
     parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--engines", default=",".join(RUNS), help="whose rates; encode has to be among them")
+    parser.add_argument("--slices", type=int, default=1, help="corpora that the sentences of the rates are cut into")
+    parser.add_argument("--folder", help="where the runs of the rates are kept, for a command that goes on")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no run of the rates after these")
+    parser.add_argument("--save", default="engines", help="name of the rates' results")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.run:
@@ -263,7 +317,13 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "jaxwhiten.commands.cli", *words], check=True, capture_output=True)
         if "rates" in asked:
             print(f"rates, {args.rows:,} sentences, {MODEL}")
-            save("engines", {"sentences": args.rows, "model": MODEL, "engines": rates(scratch, args.rows)})
+            kept = Path(args.folder or name)
+            kept.mkdir(parents=True, exist_ok=True)
+            end = time.monotonic() + 60 * args.minutes
+            by_engine = rates(kept, args.rows, args.engines.split(","), args.slices, end)
+            if by_engine is not None:
+                facts = {"sentences": args.rows, "slices": args.slices, "model": MODEL}
+                save(args.save, {**facts, "engines": by_engine})
         if "memory" in asked:
             print("memory, static encoder")
             found["memory"] = memory(scratch, static, args.many)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from jaxwhiten.coded import as_floats
+from jaxwhiten.coded import CodedArray, as_floats
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.lazy import Array, jax, jnp
 
@@ -166,3 +166,33 @@ def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]
     squares = jnp.sum(x * x, axis=-1, keepdims=True)
     positive = squares > 0
     return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)
+
+
+def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:
+    """An Arrow column of vectors, as lists of fixed size, or of codes, as bytes of fixed size.
+
+    `there` is False where the column has a null between the vectors.
+    """
+    import pyarrow as pa
+
+    if isinstance(vectors, CodedArray):
+        buffers = [None, pa.py_buffer(vectors.tobytes())]
+        found = pa.FixedSizeBinaryArray.from_buffers(pa.binary(vectors.shape[1]), len(vectors), buffers)
+    else:
+        found = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(vectors).reshape(-1)), vectors.shape[1])
+    return found if there is None else found.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def vectors_of(column: Any) -> np.ndarray:
+    """The vectors [n, d] of an Arrow column of lists, or the uint8 codes of a column of bytes, without the nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = (column.storage if isinstance(column, pa.ExtensionArray) else column).drop_null()
+    if pa.types.is_fixed_size_binary(column.type):
+        return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1 if len(column) else 0)
+    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(widths) > 1:
+        raise InputError(f"The vectors are of different widths, {sorted(widths)[:2]}: embed them with one encoder.")
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), *widths or [0])

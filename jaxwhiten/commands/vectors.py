@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import io
+from jaxwhiten.arrays import column_of
 from jaxwhiten.coded import with_code
 from jaxwhiten.errors import DataError, check_name, optional
 
@@ -86,8 +87,7 @@ def _parquet(path: Path, dimension: int, dtype: np.dtype) -> Iterator[Write]:
     with pq.ParquetWriter(path, schema) as writer:
 
         def write(texts: Sequence[str] | None, block: np.ndarray) -> None:
-            flat = pa.array(np.ascontiguousarray(block, dtype).ravel())
-            column = pa.FixedSizeListArray.from_arrays(flat, dimension)
+            column = column_of(np.asarray(block, dtype))
             text = pa.array([None] * len(block) if texts is None else texts, pa.string())
             writer.write_table(pa.table([text, column], schema=schema))
 

@@ -13,28 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners import batches
-from jaxwhiten.whitening import Moments
+from jaxwhiten.whitening import grouped
 
 beam: Any = optional("apache_beam", "beam", "Running on Beam", "apache-beam")
 shared: Any = optional("apache_beam.utils.shared", "beam", "Running on Beam", "apache-beam")
-
-Batch = Any  # an Arrow table, as ReadFromParquetBatched gives, or a list of dictionaries, as BatchElements gives
 
 
 class Embed(beam.PTransform):
     """Embeds batches of rows: Arrow tables, or lists of dictionaries, such as `beam.BatchElements` makes of rows.
 
     The result has two collections. `vectors` are Arrow tables of `id`, the kept columns, and `vector` (fixed-size
-    lists) or `code` (fixed-size bytes). `dead` are dictionaries of `id`, the text and `error`, a row that is no text
-    each.
+    lists) or `code` (fixed-size bytes). `dead` are dictionaries of `id`, the kept columns, the text and `error`, a row
+    that is no text each.
 
     Args:
       model: A hub id or folder that every worker can read; a worker's threads share one encoder.
-      column: The texts.
-      id_column: What becomes `id`.
-      keep: Further columns to keep.
+      column, id_column, keep: The texts; what becomes `id`; further columns to keep.
       **how: Of `Encoder.from_pretrained`.
     """
 
@@ -49,39 +45,26 @@ class Embed(beam.PTransform):
 
 
 class _Embed(beam.DoFn):
-    def __init__(self, how: dict[str, Any], column: str, id_column: str | None, keep: Sequence[str]):
+    def __init__(self, how: dict[str, Any], column: str, *beside: Any):
         super().__init__()
-        self.how, self.column, self.id_column, self.keep = how, column, id_column, keep
-        self.shared = shared.Shared()
+        self.how, self.column, self.beside, self.shared = how, column, beside, shared.Shared()
 
     def setup(self) -> None:
-        self.encoder = self.shared.acquire(lambda: batches.loaded(self.how))
+        self.encoder = self.shared.acquire(lambda: arrow.loaded(self.how))
 
-    def process(self, batch: Batch) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        names = {**({"id": self.id_column} if self.id_column else {}), **{name: name for name in self.keep}}
-        if isinstance(batch, list):
-            texts = [row.get(self.column) for row in batch]
-            beside = {name: pa.array([row[source] for row in batch]) for name, source in names.items()}
-        else:
-            texts = batches.values(batch[self.column])
-            beside = {name: batch[source] for name, source in names.items()}
-        found = batches.embedded(self.encoder, texts, beside)
-        errors = found["error"]
-        for row in pc.indices_nonzero(errors.is_valid()).to_pylist():
-            told = {name: found[name][row].as_py() for name in (*names, "error")}
-            yield beam.pvalue.TaggedOutput("dead", {**told, self.column: texts[row]})
-        if errors.null_count:
-            yield found.filter(errors.is_null()).drop_columns("error")
+    def process(self, batch: Any) -> Iterator[Any]:
+        found = arrow.embedded_batch(self.encoder, batch, self.column, *self.beside)
+        if good := found.filter(found["error"].is_null()).drop_columns("error"):
+            yield good
+        if len(good) < len(found):
+            names, texts = [*arrow.kept(*self.beside), "error"], arrow.texts(batch, self.column)
+            for row, text in zip(found.select(names).to_pylist(), texts, strict=True):
+                if row["error"] is not None:
+                    yield beam.pvalue.TaggedOutput("dead", {**row, self.column: text})
 
 
 class FitMoments(beam.CombineFn):
-    """The moments of the vectors of Arrow tables, such as `Embed` gives.
-
-    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values.
-    """
+    """The moments of the vectors of Arrow tables, without null; with `by`, a column, those of each of its values."""
 
     def __init__(self, column: str = "vector", by: str | None = None):
         self.column, self.by = column, by
@@ -89,27 +72,24 @@ class FitMoments(beam.CombineFn):
     def get_accumulator_coder(self) -> MomentsCoder:
         return MomentsCoder()
 
-    def create_accumulator(self) -> batches.Groups:
+    def create_accumulator(self) -> grouped.Groups:
         return {}
 
-    def add_input(self, total: batches.Groups, batch: Any) -> batches.Groups:
-        return batches.merged(total, batches.moments_of(batch, self.column, self.by))
+    def add_input(self, total: grouped.Groups, batch: Any) -> grouped.Groups:
+        return grouped.merged(total, grouped.moments_of(batch, self.column, self.by))
 
-    def merge_accumulators(self, parts: Iterable[batches.Groups]) -> batches.Groups:
-        return batches.merged({}, *parts)
+    def merge_accumulators(self, parts: Iterable[grouped.Groups]) -> grouped.Groups:
+        return grouped.merged({}, *parts)
 
-    def extract_output(self, total: batches.Groups) -> Any:
-        return batches.result(total, self.by)
+    def extract_output(self, total: grouped.Groups) -> Any:
+        return grouped.result(total, self.by)
 
 
 class MomentsCoder(beam.coders.Coder):
-    """Moments, or those of groups, as safetensors bytes."""
+    """Moments by group as safetensors."""
 
-    def encode(self, value: Moments | batches.Groups) -> bytes:
-        return batches.as_bytes(value if isinstance(value, dict) else {None: value})
+    def encode(self, value: grouped.Groups) -> bytes:
+        return grouped.as_bytes(value)
 
-    def decode(self, encoded: bytes) -> batches.Groups:
-        return batches.from_bytes(encoded)
-
-    def is_deterministic(self) -> bool:
-        return True
+    def decode(self, encoded: bytes) -> grouped.Groups:
+        return grouped.from_bytes(encoded)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tqdm import tqdm
 
+from jaxwhiten.datasets.chunks import Source
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import check_name
 from jaxwhiten.io import PathLike
 from jaxwhiten.runners.parts import Parts, Plan
-from jaxwhiten.runners.rows import Source
 
 
 def embed_files(
@@ -26,19 +26,19 @@ def embed_files(
 ) -> dict[str, Any]:
     """Embeds files into parts; a killed run resumes with the missing parts.
 
-    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are `float16`, and
-    `part_rows`, `moments` and `skip_bad` of `Plan`. Returns the numbers of rows written and of bad rows left out, and
-    the plan's hash. DataError names file and line of a bad row; MismatchError names both hashes if the folder holds
-    parts of another plan.
+    `runner` is `"local"` or `"ray"`; each of Ray's `workers` has a copy of the encoder. `how` are those of `Plan.of`.
+    Returns the numbers of rows written and of bad rows left out, and the plan's hash. DataError names file and line of
+    a bad row; MismatchError names both hashes if the folder holds parts of another plan.
     """
     check_name("runner", runner, ("local", "ray"))
     parts = Parts(folder, Plan.of(encoder, list(sources), **how))
     parts.begin(encoder)
-    written: Iterator[dict[str, Any]] = (parts.write(encoder, chunk) for chunk in parts.missing())
     if runner == "ray":
         from jaxwhiten.runners.ray import write_parts
 
         written = write_parts(parts, encoder, parts.missing(), workers)
+    else:
+        written = (parts.write(encoder, chunk) for chunk in parts.missing())
     rows = bytes_read = 0
     with tqdm(unit="row", desc="embed", disable=None if show_progress is None else not show_progress) as bar:
         for record in written:

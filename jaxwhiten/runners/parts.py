@@ -11,23 +11,20 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxwhiten import io
-from jaxwhiten.coded import with_code
-from jaxwhiten.codes import Code, load_code
+from jaxwhiten.codes import load_code
+from jaxwhiten.datasets.chunks import Chunk, Source, chunks
+from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
-from jaxwhiten.runners import batches
-from jaxwhiten.runners.rows import Chunk, Position, Source, chunks
-from jaxwhiten.whitening import Moments
-
-if TYPE_CHECKING:
-    from jaxwhiten.encoding import Encoder
+from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
 _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
+_PARQUET = "data", "Parts in Parquet", "pyarrow"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +52,9 @@ class Plan:
     def hash(self) -> str:
         return io.content_key(dataclasses.asdict(self))
 
-    def sources(self) -> list[Source]:
-        return [Source(*(fact[name] for name in ("path", "format", "column", "ids"))) for fact in self.inputs]
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 class Parts:
@@ -70,7 +68,7 @@ class Parts:
         path = self.folder / _PLAN
         if plan is None or path.is_file():
             try:
-                told = Plan(**json.loads(path.read_text(encoding="utf-8")))
+                told = Plan(**_read(path))
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise FormatError(f"{path}: not a readable plan ({error}). Embed the corpus again.") from error
             if plan is not None and plan.hash != told.hash:
@@ -99,46 +97,31 @@ class Parts:
         """The records of finished parts by number; a record whose part is missing does not count."""
         finished = self.folder / _FINISHED
         try:
-            if finished.is_file():
-                found = json.loads(finished.read_text(encoding="utf-8"))["parts"]
-            else:
-                found = [json.loads(file.read_text(encoding="utf-8")) for file in self.folder.glob("part-*.json")]
+            found = _read(finished)["parts"] if finished.is_file() else map(_read, self.folder.glob("part-*.json"))
             return {part["part"]: part for part in found if self._file(part["part"], ".parquet").is_file()}
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise FormatError(f"{self.folder}: its records cannot be read ({error}). Embed it again.") from error
 
     def missing(self) -> Iterator[Chunk]:
         """The chunks of the corpus that have no part yet."""
-        done = {number: (Position(*part["end"]), part["last"]) for number, part in self.records().items()}
-        return chunks(self.plan.sources(), self.plan.part_rows, self.plan.skip_bad, done)
+        return chunks(self.plan.inputs, self.plan.part_rows, self.plan.skip_bad, self.records())
 
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
-        pq = optional("pyarrow.parquet", "data", "Writing Parquet", "pyarrow")
         rows = [row for row in chunk.rows if row.text is not None]
-        dtype = self.plan.dtype if encoder.head.code is None else None
-        told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
-        found = batches.embedded(encoder, [row.text for row in rows], {"id": [row.id for row in rows]}, dtype, **told)
-        record = {
-            "part": chunk.number,
-            "file": chunk.source.path,
-            "start": chunk.start,
-            "end": chunk.rows[-1].end if chunk.rows else chunk.start,
-            "last": chunk.last,
-            "rows": len(rows),
-            "plan": self.plan.hash,
-            "dead": [(row.end.line, row.error) for row in chunk.rows if row.text is None],
-        }
+        beside, told = {"id": [row.id for row in rows]}, {"plan": self.plan.hash, "encoding": self.plan.encoding}
+        found = arrow.embedded(encoder, [row.text for row in rows], beside, self.plan.dtype, **told)
+        record = {**chunk.record(), "rows": len(rows), "plan": self.plan.hash}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
             try:
-                moments = batches.sums(self._vectors(found, encoder.head.code))
+                moments = grouped.sums(arrow.vectors(found, encoder.head.code))
             except NonFiniteError as error:
                 raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
             moments.save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
-            pq.write_table(found.drop_columns("error"), temporary)
+            optional("pyarrow.parquet", *_PARQUET).write_table(found.drop_columns("error"), temporary)
         io.write_json(self._file(chunk.number, ".json"), record)
         return record
 
@@ -147,36 +130,29 @@ class Parts:
         parts = [part for _, part in sorted(self.records().items())]
         dead = [{"file": part["file"], "row": row, "error": why} for part in parts for row, why in part["dead"]]
         if dead:
-            lines = (json.dumps(letter, ensure_ascii=False) + "\n" for letter in dead)
-            io.write_text(self.folder / _DEAD, "".join(lines))
+            io.write_text(self.folder / _DEAD, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in dead))
         total = {"rows": sum(part["rows"] for part in parts), "dead": len(dead), "plan": self.plan.hash}
         io.write_json(self.folder / _FINISHED, {**total, "parts": parts})
         return total
 
-    def _finished(self) -> dict[int, dict[str, Any]]:
-        records = self.records()
-        if not (self.folder / _FINISHED).is_file() or next(self.missing(), None) is not None:
-            raise FormatError(
-                f"{self.folder}: not finished, {len(records)} parts are done: run `jaxwhiten embed` again."
-            )
-        return records
-
-    def _vectors(self, table: Any, code: Code | None) -> np.ndarray:
-        name = "vector" if code is None else "code"
-        return with_code(batches.vectors_of(table[name]).view(self.plan.dtype), code)
+    def _finished(self) -> list[tuple[int, dict[str, Any]]]:
+        records = sorted(self.records().items())
+        if (self.folder / _FINISHED).is_file() and next(self.missing(), None) is None:
+            return records
+        raise FormatError(f"{self.folder}: not finished, {len(records)} parts are done: run `jaxwhiten embed` again.")
 
     def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
         """Ids and vectors, or codes that know their code, part after part; FormatError for a part that is damaged."""
-        pq = optional("pyarrow.parquet", "data", "Reading Parquet", "pyarrow")
+        pq = optional("pyarrow.parquet", *_PARQUET)
         code = load_code(self.folder / _CODE) if "code" in self.plan.encoding else None
-        for number, record in sorted(self._finished().items()):
+        for number, record in self._finished():
             path = self._file(number, ".parquet")
             try:
                 found = pq.read_table(path)
                 told = json.loads(found.schema.metadata[b"jaxwhiten"])
                 if told["plan"] != self.plan.hash or len(found) != record["rows"]:
                     raise ValueError("it is not the part that was recorded")
-                vectors = self._vectors(found, code)
+                vectors = arrow.vectors(found, code)
             except (OSError, ValueError, LookupError, TypeError) as error:
                 raise FormatError(f"{path}: {error}. Remove it, and run `jaxwhiten embed` again.") from error
             yield found["id"].to_pylist(), vectors
@@ -189,12 +165,12 @@ class Parts:
     def moments(self) -> Moments:
         """The moments of all vectors: merged from the parts' moments if they were stored, else made in one pass."""
         total = Moments()
-        for number, record in sorted(self._finished().items()) if self.plan.moments else ():
+        for number, record in self._finished() if self.plan.moments else ():
             path = self._file(number, ".moments.safetensors")
             part = Moments.load(path)
             if io.sha256_file(path) != record["moments"]:
                 raise FormatError(f"{path}: not the moments that were recorded. Embed its part again.")
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
-            total.merge(batches.sums(vectors))
+            total.merge(grouped.sums(vectors))
         return total

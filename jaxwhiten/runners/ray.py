@@ -1,6 +1,5 @@
 """Ray: parts written by actors, and Ray Data sets embedded and fitted.
 
-import ray
 from jaxwhiten.runners.ray import embed, fit
 
 vectors = embed(ray.data.read_parquet("corpus/"), "folder/", column="text", id_column="id")
@@ -10,17 +9,13 @@ moments = fit(vectors)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from jaxwhiten.datasets.chunks import Chunk
+from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import optional
-from jaxwhiten.runners import batches
 from jaxwhiten.runners.parts import Parts
-from jaxwhiten.runners.rows import Chunk
-
-if TYPE_CHECKING:
-    from jaxwhiten.encoding import Encoder
-
-_LOADING = ("pooling", "max_length", "dtype", "engine")  # attributes with which a worker loads the encoder
+from jaxwhiten.whitening import grouped
 
 
 def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], workers: int) -> Iterator[dict[str, Any]]:
@@ -29,32 +24,33 @@ def write_parts(parts: Parts, encoder: Encoder, missing: Iterator[Chunk], worker
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False)
     # A worker that dies is restarted, and writes its chunk again under the same name.
-    actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=3)(_Worker)
-    how = {"model": encoder.name, **{name: getattr(encoder, name) for name in _LOADING}}
-    told = how, encoder.encoding(), str(parts.folder.absolute())
-    idle = [actor.remote(*told) for _ in range(workers)] * 2
+    actor = ray.remote(max_restarts=-1, max_task_retries=3, num_cpus=_share(ray, workers))(_Worker)
+    idle = [actor.remote(encoder.encoding(), str(parts.folder.absolute())) for _ in range(workers)] * 2
     busy: dict[Any, Any] = {}
-    for chunk in missing:
-        if not idle:
-            yield _next(ray, busy, idle)
-        worker = idle.pop(0)
-        busy[worker.write.remote(chunk)] = worker
-    while busy:
-        yield _next(ray, busy, idle)
+    chunk = next(missing, None)
+    while busy or chunk:
+        if chunk and idle:
+            worker = idle.pop(0)
+            busy[worker.write.remote(chunk)] = worker
+            chunk = next(missing, None)
+        else:
+            (done, *_), _ = ray.wait(list(busy))
+            idle.append(busy.pop(done))
+            try:
+                yield ray.get(done)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
 
 
-def _next(ray: Any, busy: dict[Any, Any], idle: list[Any]) -> dict[str, Any]:
-    (done, *_), _ = ray.wait(list(busy))
-    idle.append(busy.pop(done))
-    found: dict[str, Any] = ray.get(done)
-    return found
+def _share(ray: Any, actors: int, others: int = 0) -> float:
+    """The CPUs to ask for an actor: 1, or less, as fine as Ray takes it, where all would leave less than `others`."""
+    there = max(ray.cluster_resources().get("CPU", 0) - others, 0)
+    return 1 if actors <= there else int(there / actors * 10_000) / 10_000
 
 
 class _Worker:
-    """Writes parts with an encoder in its own process."""
-
-    def __init__(self, how: dict[str, Any], encoding: dict[str, Any], folder: str):
-        self.encoder, self.parts = batches.loaded(how, encoding), Parts(folder)
+    def __init__(self, encoding: dict[str, Any], folder: str):
+        self.encoder, self.parts = arrow.loaded_again(encoding), Parts(folder)
 
     def write(self, chunk: Chunk) -> dict[str, Any]:
         return self.parts.write(self.encoder, chunk)
@@ -77,12 +73,10 @@ def embed(
     Args:
       dataset: A Ray Data set with a column of texts.
       model: A hub id or folder that every worker can read.
-      column: The texts.
-      id_column: What becomes `id`.
-      keep: Further columns to keep.
-      concurrency: Actors.
-      batch_size: Rows that an actor takes at a time.
-      ray_options: Of `map_batches`, such as `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`.
+      column, id_column, keep: The texts; what becomes `id`; further columns to keep.
+      concurrency, batch_size: Actors, and rows that an actor takes at a time.
+      ray_options: Of `map_batches`, such as `{"num_gpus": 1}` or `{"resources": {"TPU": 1}}`. By default an actor asks
+        for one CPU, or less where all together would leave none to read the data set, and runs as many threads.
       **how: Of `Encoder.from_pretrained`.
 
     Returns:
@@ -90,44 +84,39 @@ def embed(
       why a row has none, or null. Arrow does not read null vectors of a fixed size back from Parquet: leave rows with
       an error out of what is written there.
     """
-    ray = optional("ray.data", "ray", "Running on Ray", "ray")
+    import ray
+
     return dataset.map_batches(
         _Embedder,
         fn_constructor_args=({"model": model, **how}, column, id_column, keep),
         batch_format="pyarrow",
         batch_size=batch_size,
-        compute=ray.ActorPoolStrategy(size=concurrency),
-        **(ray_options or {}),
+        compute=ray.data.ActorPoolStrategy(size=concurrency),
+        **{"num_cpus": _share(ray, concurrency, others=1), **(ray_options or {})},  # one CPU reads
     )
 
 
 class _Embedder:
     def __init__(self, how: dict[str, Any], *columns: Any):
-        self.encoder, self.columns = batches.loaded(how), columns
+        self.encoder, self.columns = arrow.loaded(how), columns
 
     def __call__(self, batch: Any) -> Any:
-        return batches.embedded_batch(self.encoder, batch, *self.columns)
+        return arrow.embedded_batch(self.encoder, batch, *self.columns)
 
 
 def fit(dataset: Any, column: str = "vector", by: str | None = None) -> Any:
-    """The moments of the vectors of a Ray Data set, such as `embed` gives; rows without a vector are left out.
+    """The moments of the vectors of a Ray Data set, without null; with `by`, a column, those of each of its values."""
+    from ray.data import aggregate, block
 
-    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values.
-    """
-    data: Any = optional("ray.data.aggregate", "ray", "Running on Ray", "ray")
-
-    class FitMoments(data.AggregateFnV2):
+    class FitMoments(aggregate.AggregateFnV2[Any, Any]):
         def __init__(self) -> None:
-            super().__init__("moments", batches.merged_bytes, on=None, ignore_nulls=True)
+            super().__init__("moments", grouped.merged_bytes, on=None, ignore_nulls=True)
 
-        def aggregate_block(self, block: Any) -> bytes:
-            import ray.data.block as ray_block
-
-            table = ray_block.BlockAccessor.for_block(block).to_arrow()
-            return batches.as_bytes(batches.moments_of(table, column, by))
+        def aggregate_block(self, rows: Any) -> bytes:
+            return grouped.as_bytes(grouped.moments_of(block.BlockAccessor.for_block(rows).to_arrow(), column, by))
 
         def combine(self, total: bytes, other: bytes) -> bytes:
-            return batches.merged_bytes(total, other)
+            return grouped.merged_bytes(total, other)
 
     found = dataset.select_columns([column, by] if by else [column]).aggregate(FitMoments())["moments"]
-    return batches.result(batches.from_bytes(found), by)
+    return grouped.result(grouped.from_bytes(found), by)

@@ -10,33 +10,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from jaxwhiten.errors import optional
-from jaxwhiten.runners import batches
-
-if TYPE_CHECKING:
-    from jaxwhiten.encoding import Encoder
-    from jaxwhiten.whitening import Whitening
-
-_ON_SPARK = "spark", "Running on Spark", "pyspark"
+from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.encoding import Encoder, arrow
+from jaxwhiten.whitening import Whitening, grouped
 
 
 @functools.lru_cache(maxsize=1)  # Spark uses a Python process for many tasks
 def _encoder(how: tuple[tuple[str, Any], ...]) -> Encoder:
-    return batches.loaded(dict(how))
+    return arrow.loaded(dict(how))
 
 
 def embed(
-    frame: Any,
-    model: str,
-    *,
-    column: str = "text",
-    id_column: str | None = None,
-    keep: Sequence[str] = (),
-    **how: Any,
+    frame: Any, model: str, *, column: str = "text", id_column: str | None = None, keep: Sequence[str] = (), **how: Any
 ) -> Any:
     """Embeds a data frame, with one encoder in each Python process of the executors.
 
@@ -46,79 +35,67 @@ def embed(
     Args:
       frame: A Spark data frame with a column of texts.
       model: A hub id or folder that driver and executors can read.
-      column: The texts.
-      id_column: What becomes `id`.
-      keep: Further columns to keep.
+      column, id_column, keep: The texts; what becomes `id`; further columns to keep.
       **how: Of `Encoder.from_pretrained`.
 
     Returns:
       A data frame of `id`, the kept columns, `vector` (array of float) or `code` (binary), and `error`: why a row has
       none, or null.
     """
-    types = optional("pyspark.sql.types", *_ON_SPARK)
-    told = tuple({"model": model, **how}.items())
-    coded = _encoder(told).head.code is not None
-    names = {**({"id": id_column} if id_column else {}), **{name: name for name in keep}}
-    fields = [types.StructField(name, frame.schema[source].dataType) for name, source in names.items()]
-    kind = types.BinaryType() if coded else types.ArrayType(types.FloatType(), False)
-    fields += [types.StructField("code" if coded else "vector", kind), types.StructField("error", types.StringType())]
+    told, names = tuple({"model": model, **how}.items()), arrow.kept(id_column, keep)
+    found = {"vector": "array<float>"} if _encoder(told).head.code is None else {"code": "binary"}
+    kinds = {name: frame.schema[source].dataType.simpleString() for name, source in names.items()}
+    ddl = _ddl({**kinds, **found, "error": "string"})
 
     def embed_partition(partition: Iterator[Any]) -> Iterator[Any]:
         for batch in partition:
-            found = batches.embedded_batch(_encoder(told), batch, column, id_column, keep)
-            yield from _as_spark(found)
+            yield from _as_spark(arrow.embedded_batch(_encoder(told), batch, column, id_column, keep))
 
-    return frame.select(column, *dict.fromkeys(names.values())).mapInArrow(embed_partition, types.StructType(fields))
+    return frame.select(column, *dict.fromkeys(names.values())).mapInArrow(embed_partition, ddl)
+
+
+def _ddl(kinds: dict[str, str]) -> str:
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
 
 
 def _as_spark(table: Any) -> Iterator[Any]:
-    """Record batches of what Spark has types for: no fixed sizes."""
+    """Record batches without metadata and fixed sizes, which Spark has no types for."""
     import pyarrow as pa
 
-    for name, kind in (("vector", pa.list_(pa.float32())), ("code", pa.binary())):
-        if name in table.column_names:
-            place = table.column_names.index(name)
-            table = table.set_column(place, name, table[name].cast(kind))
-    return iter(table.replace_schema_metadata(None).to_batches())
+    free = {"vector": pa.list_(pa.float32()), "code": pa.binary()}
+    schema = pa.schema([(field.name, free.get(field.name, field.type)) for field in table.schema])
+    return iter(table.cast(schema).to_batches())
 
 
 def fit(frame: Any, column: str = "vector", by: str | None = None, depth: int = 2) -> Any:
-    """The moments of the vectors of a data frame, such as `embed` gives; rows without a vector are left out.
+    """The moments of the vectors of a data frame, without null; with `by`, a column, those of each of its values.
 
-    With `by`, the name of a column, a dictionary of the moments of the rows of each of its values. `depth` is the
-    tree's, over the partitions.
+    `depth` is the tree's, over the partitions.
     """
-    optional("pyspark", *_ON_SPARK)
 
     def fit_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        total = batches.merged({}, *(batches.moments_of(batch, column, by) for batch in partition))
-        yield pa.RecordBatch.from_pydict({"moments": [batches.as_bytes(total)]})
+        total = grouped.merged({}, *(grouped.moments_of(batch, column, by) for batch in partition))
+        yield pa.RecordBatch.from_pydict({"moments": [grouped.as_bytes(total)]})
 
-    parts = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
-    total = parts.map(lambda row: bytes(row[0])).treeAggregate(
-        batches.merged_bytes(), batches.merged_bytes, batches.merged_bytes, depth
-    )
-    return batches.result(batches.from_bytes(total), by)
+    rows = frame.select(column, *([by] if by else [])).mapInArrow(fit_partition, "moments binary").rdd
+    merge, parts = grouped.merged_bytes, rows.map(lambda row: bytes(row[0]))
+    return grouped.result(grouped.from_bytes(parts.treeAggregate(merge(), merge, merge, depth)), by)
 
 
 def whiten(frame: Any, whitening: Whitening, column: str = "vector") -> Any:
     """The data frame with the vectors of a column whitened; null stays null."""
-    types = optional("pyspark.sql.types", *_ON_SPARK)
-    kind = types.ArrayType(types.FloatType(), False)
-    schema = types.StructType([f if f.name != column else types.StructField(column, kind) for f in frame.schema])
+    kinds = {field.name: field.dataType.simpleString() for field in frame.schema}
 
     def whiten_partition(partition: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for batch in partition:
-            raw = batch[column]
-            rows = whitening.transform(batches.vectors_of(raw)) if raw.null_count < len(raw) else np.zeros((0, 1))
-            flat = pa.array(np.asarray(rows, np.float32).reshape(-1))
-            there = raw.is_valid().to_numpy(zero_copy_only=False)
-            ends = np.concatenate([[0], np.cumsum(there) * rows.shape[1]]).astype(np.int32)
-            found = pa.ListArray.from_arrays(pa.array(ends), flat, mask=pa.array(~there))
-            yield batch.set_column(batch.schema.get_field_index(column), column, found)
+            table, there = pa.Table.from_batches([batch]), batch[column].is_valid().to_numpy(zero_copy_only=False)
+            rows = vectors_of(batch[column]) if there.any() else np.zeros((0, whitening.n_features_in_))
+            found = column_of(whitening.transform(rows).astype(np.float32), there)
+            found = found.cast(pa.list_(pa.float32()))
+            yield from table.set_column(table.column_names.index(column), column, found).to_batches()
 
-    return frame.mapInArrow(whiten_partition, schema)
+    return frame.mapInArrow(whiten_partition, _ddl({**kinds, column: "array<float>"}))

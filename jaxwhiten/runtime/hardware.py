@@ -12,8 +12,10 @@ _process: int | None = None  # the process that first used devices; a forked pro
 
 
 def cores() -> int:
-    """The cores this process may use, possibly fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores this process may use, possibly fewer than the machine has; `NPROC` limits them, as it limits XLA's."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("NPROC", "")
+    return max(1, min(found, int(limit))) if limit.isdecimal() else found
 
 
 def check_process() -> None:

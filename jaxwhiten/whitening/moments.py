@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -154,6 +155,17 @@ class Moments:
             raise FormatError(f"{path}: not complete as a moments file ({error}). Write it again.") from error
         return result
 
+    def packed(self) -> Float64[np.ndarray, " packed"]:
+        """n, mean and M2 in one array, for another process; n is exact up to 2^53."""
+        return np.concatenate([[self.n], self.mean, self.M2.ravel()])
+
+    @classmethod
+    def unpacked(cls, packed: Float64[np.ndarray, " packed"]) -> Moments:
+        """The inverse of `packed`."""
+        d = math.isqrt(len(packed) - 1)
+        n, mean, M2 = np.split(packed.copy(), [1, 1 + d])
+        return cls(int(n[0]), mean, M2.reshape(d, d))
+
     def _check_dimension(self, d: int) -> None:
         if self.n and d != len(self.mean):
             raise MismatchError(f"These moments are of rows with {len(self.mean)} columns; got {d}.")
@@ -192,10 +204,7 @@ def merge_moments(moments: Moments) -> Moments:
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
-    packed = np.zeros(1 + d + d * d)
-    if moments.n:
-        packed[0], packed[1 : 1 + d], packed[1 + d :] = moments.n, moments.mean, moments.M2.ravel()  # n up to 2^53
+    packed = moments.packed() if moments.n else np.zeros(1 + d + d * d)
     for source in range(jax.process_count()):
-        n, mean, M2 = np.split(distributed.broadcast(packed, source), [1, 1 + d])
-        total.merge(Moments(int(n[0]), mean, M2.reshape(d, d)))
+        total.merge(Moments.unpacked(distributed.broadcast(packed, source)))
     return total

@@ -15,9 +15,11 @@ from jaxwhiten import Encoder, Whitening, io
 from jaxwhiten.encoding.store import EmbeddingStore
 from jaxwhiten.errors import OutputError
 from jaxwhiten.models import load_model, save_model
+from jaxwhiten.runners import Parts, Source, embed_files
 from jaxwhiten.search import build_index, load_index
 from tests.commands.conftest import generated
 from tests.conftest import ONE_DEVICE
+from tests.runners import program
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ["encode.npy", "encode.parquet", "encode.jsonl", "apply.npy", "fit", "moments", "index", "export"]
@@ -251,3 +253,50 @@ def test_a_whitening_over_another_is_one_or_the_other(disk):
     with pytest.raises(OutputError):
         Whitening().fit(x).save(disk / "w")
     assert Whitening.load(disk / "w").n_features_in_ == 8
+
+
+RAY_PROGRAM = """
+import sys
+from pathlib import Path
+
+from jaxwhiten import Encoder
+from jaxwhiten.errors import OutputError
+from jaxwhiten.runners import Source, embed_files
+
+if __name__ == "__main__":
+    folder, model = map(Path, sys.argv[1:])
+    encoder = Encoder.from_pretrained(model, pooling="mean", max_length=32)
+    how = {"part_rows": 50, "moments": True, "runner": "ray", "workers": 2}
+    try:
+        embed_files([Source(f"{folder}/a.txt")], folder / "disk" / "parts", encoder, **how)
+    except OutputError as error:
+        print(error)
+    print(len(list((folder / "disk" / "parts").glob("part-*.json"))))
+    (folder / "disk" / "filler").unlink()
+    embed_files([Source(f"{folder}/a.txt")], folder / "disk" / "parts", encoder, **how)
+"""
+
+
+@pytest.mark.parametrize("runner", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_a_corpus_that_fills_the_disk_goes_on_when_there_is_room(runner, disk, tiny_model, tmp_path):
+    pytest.importorskip("pyarrow", reason="the extra data")
+    pytest.importorskip("ray" if runner == "ray" else "pyarrow")
+    (tmp_path / "a.txt").write_text("\n".join(generated(400)))
+    sources, how = [Source(str(tmp_path / "a.txt"))], {"part_rows": 50, "moments": True, "show_progress": False}
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32)
+    embed_files(sources, tmp_path / "whole", encoder, **how)
+    fill(disk, 120 << 10)
+    if runner == "ray":
+        said, there = program.run(RAY_PROGRAM, tmp_path, tiny_model, RAY_USAGE_STATS_ENABLED="0").splitlines()
+    else:
+        with pytest.raises(OutputError) as caught:
+            embed_files(sources, disk / "parts", encoder, **how)
+        said, there = str(caught.value), len(list((disk / "parts").glob("part-*.json")))
+        (disk / "filler").unlink()
+        embed_files(sources, disk / "parts", encoder, **how)
+    assert "No space left on device" in said
+    assert 0 < int(there) < 8
+    assert not list((disk / "parts").glob(".*.tmp"))
+    (ids, vectors), (found, others) = Parts(tmp_path / "whole").all(), Parts(disk / "parts").all()
+    assert found == ids
+    np.testing.assert_allclose(others, vectors, atol=0 if runner == "local" else 1e-6)

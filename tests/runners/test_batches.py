@@ -1,13 +1,17 @@
 """A batch of texts to vectors and a batch of vectors to moments, without an engine."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 
 from jaxwhiten import Encoder
+from jaxwhiten.arrays import vectors_of
+from jaxwhiten.encoding import arrow
 from jaxwhiten.errors import InputError, NonFiniteError
-from jaxwhiten.runners import batches
+from jaxwhiten.runtime import hardware
+from jaxwhiten.whitening import grouped
 from tests.commands.conftest import generated
 from tests.runners.program import equal
 
@@ -31,7 +35,7 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
     column = pa.array([encoded(text) for text in TEXTS], pa.binary())
     column = column.view(kind) if kind != pa.large_string() else column.cast(pa.large_binary()).view(kind)
     batch = pa.RecordBatch.from_pydict({"key": list(range(20)), "text": column, "lang": ["en", "de"] * 10})
-    found = batches.embedded_batch(encoder, batch, "text", "key", ["lang"])
+    found = arrow.embedded_batch(encoder, batch, "text", "key", ["lang"])
     assert found.column_names == ["id", "lang", "vector", "error"]
     errors = found["error"].to_pylist()
     assert [i for i, error in enumerate(errors) if error is None] == GOOD
@@ -39,7 +43,7 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
     assert errors[7].startswith("not UTF-8: b'\\xff")
     assert errors[11] == "longer than 1048576 characters"
     alone = encoder.encode([TEXTS[i] for i in GOOD])
-    np.testing.assert_allclose(batches.vectors_of(found["vector"]), alone, atol=1e-6)
+    np.testing.assert_allclose(vectors_of(found["vector"]), alone, atol=1e-6)
     assert [vector is None for vector in found["vector"].to_pylist()] == [i in BAD for i in range(20)]
     told = json.loads(found.schema.metadata[b"jaxwhiten"])
     assert (told["dimension"], told["dtype"]) == (32, "float32")
@@ -47,9 +51,9 @@ def test_a_bad_row_has_its_error_and_the_others_their_vectors(encoder, kind):
 
 
 def test_a_batch_of_bad_rows_alone(encoder):
-    found = batches.embedded(encoder, [None, 7], {})
+    found = arrow.embedded(encoder, [None, 7], {})
     assert found["vector"].to_pylist() == [None, None]
-    assert batches.merged({}, batches.moments_of(found)) == {}
+    assert grouped.merged({}, grouped.moments_of(found)) == {}
 
 
 def test_moments_by_group_merge_and_travel(encoder):
@@ -57,20 +61,32 @@ def test_moments_by_group_merge_and_travel(encoder):
     groups = ["en", "de", None] * 20
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), 5)
     table = pa.table({"vector": vectors, "lang": groups})
-    parts = [batches.moments_of(table.slice(start, 25), by="lang") for start in (0, 25, 50)]
-    total = batches.from_bytes(batches.merged_bytes(*map(batches.as_bytes, parts)))
+    parts = [grouped.moments_of(table.slice(start, 25), by="lang") for start in (0, 25, 50)]
+    total = grouped.from_bytes(grouped.merged_bytes(*map(grouped.as_bytes, parts)))
     assert set(total) == {"en", "de", None}
     for group in total:
         equal(total[group], rows[[i for i, name in enumerate(groups) if name == group]])
-    assert batches.from_bytes(batches.merged_bytes()) == {}
+    assert grouped.from_bytes(grouped.merged_bytes()) == {}
     total["en"].update(rows)  # arrays that were sent can be written to
-    equal(batches.moments_of(table.slice(7, 31))[None], rows[7:38])
+    equal(grouped.moments_of(table.slice(7, 31))[None], rows[7:38])
+
+
+def test_a_worker_has_the_threads_of_its_share(tiny_model, monkeypatch):
+    for name in ("NPROC", "RAYON_NUM_THREADS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    arrow.loaded({"model": tiny_model, "pooling": "mean"})
+    assert (os.environ["NPROC"], os.environ["RAYON_NUM_THREADS"], hardware.cores()) == ("1", "1", 1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    arrow.loaded({"model": tiny_model, "pooling": "mean"})  # what is set already stays
+    assert os.environ["NPROC"] == "1"
 
 
 def test_vectors_that_no_one_encoder_made():
     with pytest.raises(InputError, match=r"different widths, \[2, 3\]"):
-        batches.vectors_of(pa.array([[1.0, 2.0], [1.0, 2.0, 3.0], None]))
+        vectors_of(pa.array([[1.0, 2.0], [1.0, 2.0, 3.0], None]))
     with pytest.raises(InputError, match="without their code"):
-        batches.moments_of(pa.table({"code": pa.array([b"ab", b"cd"], pa.binary(2))}), "code")
+        grouped.moments_of(pa.table({"code": pa.array([b"ab", b"cd"], pa.binary(2))}), "code")
     with pytest.raises(NonFiniteError):
-        batches.moments_of(pa.table({"vector": [[1.0, None]]}))
+        grouped.moments_of(pa.table({"vector": [[1.0, None]]}))

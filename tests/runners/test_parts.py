@@ -10,8 +10,9 @@ import pytest
 
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.commands import cli
+from jaxwhiten.datasets import chunks
 from jaxwhiten.errors import DataError, FormatError, MismatchError, OutputError
-from jaxwhiten.runners import Parts, Source, embed_files, parts, rows
+from jaxwhiten.runners import Parts, Source, embed_files, parts
 from tests.commands.conftest import generated
 
 pytest.importorskip("pyarrow", reason="the extra data")
@@ -139,9 +140,9 @@ def test_a_recorded_run_opens_no_text_and_few_bytes(encoder, tmp_path, monkeypat
     for name in ("manifest.json", "part-000010.json"):
         (tmp_path / "parts" / name).unlink()
     seen = []
-    real = rows.numbered_lines
+    real = chunks.numbered_lines
     follow = lambda path, bad, start: seen.append(start) or real(path, bad, start=start)  # noqa: E731
-    monkeypatch.setattr(rows, "numbered_lines", follow)
+    monkeypatch.setattr(chunks, "numbered_lines", follow)
     embed_files([Source(str(path))], tmp_path / "parts", encoder, **HOW)
     assert [tuple(start) for start in seen] == [(100, len("\n".join(TEXTS[:100]).encode()) + 1)]
 

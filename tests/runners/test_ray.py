@@ -19,14 +19,15 @@ from jaxwhiten.runners.ray import embed, fit
 
 if __name__ == "__main__":
     folder, model = sys.argv[1:]
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     how = {"pooling": "mean", "max_length": 32}
     encoder = Encoder.from_pretrained(model, **how)
     told = {"part_rows": 50, "moments": True, "runner": "ray", "workers": 2}
     print(embed_files([Source(f"{folder}/a.txt")], f"{folder}/parts", encoder, **told)["rows"], flush=True)
     texts = open(f"{folder}/a.txt").read().split("\\n")
     rows = [{"n": i, "text": text, "odd": i % 2 == 1} for i, text in enumerate([*texts, None])]
-    found = embed(ray.data.from_items(rows), model, id_column="n", keep=["odd"], batch_size=64, **how).materialize()
+    all_cpus = {"batch_size": 64, "concurrency": 2}
+    found = embed(ray.data.from_items(rows), model, id_column="n", keep=["odd"], **all_cpus, **how).materialize()
     fit(found).save(f"{folder}/m.safetensors")
     for group, moments in fit(found, by="odd").items():
         moments.save(f"{folder}/{int(group)}.safetensors")

@@ -68,3 +68,56 @@ def test_vectors_moments_and_whitening_on_spark(tiny_model, tmp_path):
         equal(Moments.load(tmp_path / f"{remainder}.safetensors"), vectors[remainder::2])
     small = Whitening.from_moments(moments, n_components=4).transform(vectors)
     np.testing.assert_allclose(np.load(tmp_path / "small.npy"), small, atol=1e-5)
+
+
+KILLED_PROGRAM = """
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from jaxwhiten.runners.spark import embed
+
+
+def kill(output):
+    while not list(output.glob("_temporary/**/part-*")):
+        time.sleep(0.01)
+    own = ["pgrep", "-s", str(os.getsid(0)), "-f", "pyspark.daemon"]
+    pids = list(map(int, subprocess.run(own, capture_output=True, text=True).stdout.split()))
+    os.kill(max(pids), signal.SIGKILL)  # the daemon, which has the lowest, forks the workers
+
+
+if __name__ == "__main__":
+    folder, model = sys.argv[1:]
+    builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", False)
+    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    frame = spark.read.parquet(f"{folder}/a.parquet").repartition(24)
+    found = embed(frame, model, id_column="n", pooling="mean", max_length=32)
+    threading.Thread(target=kill, args=(Path(folder, "v"),), daemon=True).start()
+    found.write.parquet(f"{folder}/v")
+    tracker = spark.sparkContext.statusTracker()
+    stages = [stage for job in tracker.getJobIdsForGroup() for stage in tracker.getJobInfo(job).stageIds]
+    print(sum(tracker.getStageInfo(stage).numFailedTasks for stage in stages if tracker.getStageInfo(stage)))
+    spark.stop()
+"""
+
+
+def test_a_killed_worker_of_spark_loses_no_row(tiny_model, tmp_path):
+    pytest.importorskip("pyspark")
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17: apt-get install openjdk-17-jre-headless")
+    texts = generated(4800)
+    pq.write_table(pa.table({"n": range(4800), "text": texts}), tmp_path / "a.parquet")
+    assert int(run(KILLED_PROGRAM, tmp_path, tiny_model)) >= 1
+    found = pq.read_table(tmp_path / "v").sort_by("id")
+    assert found["id"].to_pylist() == list(range(4800))
+    alone = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).encode(texts)
+    np.testing.assert_allclose(np.array(found["vector"].to_pylist(), np.float32), alone, atol=1e-6)

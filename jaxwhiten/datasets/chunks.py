@@ -6,16 +6,23 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxwhiten.datasets.tables import table_rows
 from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
-from jaxwhiten.runners.batches import problem
 
+MAX_TEXT = 1 << 20  # characters; a longer text is a file in the wrong place
 _ENDS = 1 << 16
+
+
+def problem(value: Any) -> str | None:
+    """Why a value cannot be embedded; None for a text."""
+    if not isinstance(value, str):
+        return f"not UTF-8: {value[:40]!r}" if isinstance(value, bytes) else f"{value!r:.80} is not text"
+    return f"longer than {MAX_TEXT} characters" if len(value) > MAX_TEXT else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +72,15 @@ class Chunk(NamedTuple):
     rows: list[Row]
     last: bool
 
+    def record(self) -> dict[str, Any]:
+        """The chunk without its texts; `dead` are the lines of bad rows and the reasons."""
+        end = self.rows[-1].end if self.rows else self.start
+        record = {"part": self.number, "file": self.source.path, "start": self.start, "end": end, "last": self.last}
+        return {**record, "dead": [(row.end.line, row.error) for row in self.rows if row.text is None]}
+
 
 @dataclasses.dataclass
 class _Kept(BadRows):
-    """Collects bad rows and their reasons until `taken` is called."""
-
     rows: list[Row] = dataclasses.field(default_factory=list)
 
     def __call__(self, line: int, reason: str) -> None:
@@ -100,14 +111,16 @@ def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None
     yield from (row for row in bad.taken() if row.end.line > start.line)
 
 
-def chunks(sources: list[Source], size: int, skip_bad: bool, done: dict[int, tuple[Position, bool]]) -> Iterator[Chunk]:
-    """The chunks that are not in `done`, which maps numbers of chunks to their end and whether they end a file."""
+def chunks(
+    inputs: list[dict[str, Any]], size: int, skip_bad: bool, done: Mapping[int, Mapping[str, Any]]
+) -> Iterator[Chunk]:
+    """The chunks of sources, given by their `facts`, without those `done`: `record` by number."""
     number = 0
-    for source in sources:
+    for source in (Source(*(facts[field.name] for field in dataclasses.fields(Source))) for facts in inputs):
         position, last = Position(), False
         while not last:
             if number in done:
-                position, last = done[number]
+                position, last = Position(*done[number]["end"]), done[number]["last"]
                 number += 1
                 continue
             with contextlib.closing(rows(source, position, skip_bad)) as found:

@@ -1,0 +1,99 @@
+"""Arrow tables of texts to tables of vectors, in which a row that is no text has an error."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxwhiten import io
+from jaxwhiten.arrays import column_of, vectors_of
+from jaxwhiten.coded import with_code
+from jaxwhiten.codes import Code
+from jaxwhiten.datasets.chunks import problem
+from jaxwhiten.encoding.encoder import Encoder
+from jaxwhiten.errors import InputError
+
+_THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
+
+
+def loaded(how: Mapping[str, Any]) -> Encoder:
+    """The encoder of a worker, with as many threads as OpenMP may take: Ray and Spark tell it a worker's CPUs."""
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    for name in _THREADS if limit.isdecimal() else ():
+        os.environ.setdefault(name, limit)
+    return Encoder.from_pretrained(**how)
+
+
+def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
+    """The driver's encoder, of which these are the facts; InputError where a worker reads another."""
+    known = ("model", "pooling", "max_length", "dtype", "engine")
+    encoder = loaded({name: encoding[name] for name in known if name in encoding})
+    if encoder.encoding() != encoding:
+        raise InputError(
+            f"{encoding['model']}: the encoder that a worker reads there is another than the driver's: save the"
+            " driver's with encoder.save(folder), where every worker can read it, and give that folder."
+        )
+    return encoder
+
+
+def texts(batch: Any, column: str) -> list[Any]:
+    """A column of an Arrow table, or of a list of dictionaries; what is not UTF-8 stays bytes."""
+    import pyarrow as pa
+
+    if isinstance(batch, list):
+        return [row.get(column) for row in batch]
+    found = batch[column]
+    try:
+        return (found.cast(pa.string()) if pa.types.is_binary(found.type) else found).to_pylist()
+    except (UnicodeDecodeError, pa.ArrowInvalid):
+        return [_decoded(value) for value in found.cast(pa.large_binary()).to_pylist()]
+
+
+def _decoded(value: bytes | None) -> str | bytes | None:
+    try:
+        return value if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], dtype: Any = None, **told: Any) -> Any:
+    """An Arrow table of the columns `beside`, the texts' `vector` or `code`, and `error`, which says why one has none.
+
+    The schema's metadata say what the vectors, of a `dtype`, or codes are, and what is `told` of them.
+    """
+    import pyarrow as pa
+
+    errors, prompt = [problem(text) for text in texts], encoder.prompt_for("document")
+    good: Any = [text for text, error in zip(texts, errors, strict=True) if error is None]
+    coded, vectors = encoder.head.code is not None, encoder.encode(good, prompt=prompt, show_progress=False)
+    vectors = vectors if coded else np.asarray(vectors, dtype)
+    there = np.array([error is None for error in errors], bool)
+    found = column_of(vectors, None if there.all() else there)
+    facts = {"format_version": io.FORMAT_VERSION, "dimension": encoder.dimension, "dtype": vectors.dtype.name}
+    facts |= {"encoding": encoder.encoding(prompt=prompt), **told}
+    table = pa.table({**beside, "code" if coded else "vector": found, "error": pa.array(errors, pa.string())})
+    return table.replace_schema_metadata({"jaxwhiten": json.dumps(facts)})
+
+
+def vectors(table: Any, code: Code | None = None) -> np.ndarray:
+    """The vectors, or the codes with their code, of a table of `embedded` without bad rows."""
+    name, told = "vector" if code is None else "code", json.loads(table.schema.metadata[b"jaxwhiten"])
+    return with_code(vectors_of(table[name]).view(told["dtype"]), code)
+
+
+def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:
+    """The names of the columns that stay beside the vectors, and what they were called."""
+    return {**({"id": id_column} if id_column else {}), **{name: name for name in keep}}
+
+
+def embedded_batch(encoder: Encoder, batch: Any, column: str, id_column: str | None, keep: Sequence[str]) -> Any:
+    """`embedded` for a column of an Arrow table, or of a list of dictionaries, with its `kept` columns."""
+    import pyarrow as pa
+
+    rows, names = isinstance(batch, list), kept(id_column, keep).items()
+    beside = {name: pa.array([row[old] for row in batch]) if rows else batch[old] for name, old in names}
+    return embedded(encoder, texts(batch, column), beside)
