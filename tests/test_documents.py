@@ -158,7 +158,6 @@ def test_commands_and_files_named_are_there(page):
 # Tables with figures, by their heads, that no run in docs/runs or benchmarks/results makes. A table that gets a run
 # leaves this list, and none comes to it.
 WITHOUT_A_RUN = {
-    "README.md": ["| your encoder |"],  # advice, in figures of the tables below it
     "docs/start/choosing.md": ["| encoder | pooling | γ | k |"],  # advice, in figures of evidence/sts.md
     "docs/evidence/index.md": ["| claim |"],  # README, claim by claim
     "docs/explanations/files.md": ["| folder |"],  # versions, not figures
