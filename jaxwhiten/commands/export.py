@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -100,4 +101,5 @@ def _database(args: argparse.Namespace) -> None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
         added = databases.fill(args.output, args.into, index.ids.tolist(), index.documents or [], small.encode_document)
         texts = "text" if added == 1 else "texts"
-        print(f"{args.into}: {added:,} {texts} added, {index.size - added:,} were there", file=sys.stderr)
+        place = re.sub(r"://[^@/]*@", "://", args.into)  # without a password
+        print(f"{place}: {added:,} {texts} added, {index.size - added:,} were there", file=sys.stderr)

@@ -37,9 +37,9 @@ class RetrievalData:
     document_ids: list[str]  # in the source
     queries: list[str]
     query_ids: list[str]
-    gold: Gold  # indices of the relevant documents of each query; many queries have none
+    gold: Gold  # indices of the relevant documents of each query, often none
     counts: Mapping[str, int]  # rows, malformed rows, ids with two texts, empty texts, queries without gold
-    conflicts: Sequence[str] = ()  # examples of ids with different texts, of which the first was kept
+    conflicts: Sequence[str] = ()  # examples of ids with different texts; the first text was kept
 
 
 @dataclass

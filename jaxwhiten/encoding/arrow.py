@@ -21,7 +21,7 @@ _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and
 
 
 def loaded(how: Mapping[str, Any]) -> Encoder:
-    """The encoder of a worker, with as many threads as OpenMP may take: Ray and Spark tell it a worker's CPUs."""
+    """The encoder of a worker, with as many threads as OMP_NUM_THREADS: Ray and Spark set it to a worker's CPUs."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     for name in _THREADS if limit.isdecimal() else ():
         os.environ.setdefault(name, limit)
@@ -29,7 +29,7 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
 
 
 def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
-    """The driver's encoder, of which these are the facts; InputError where a worker reads another."""
+    """The driver's encoder, read by its facts; InputError if a worker reads another one."""
     known = ("model", "pooling", "max_length", "dtype", "engine")
     encoder = loaded({name: encoding[name] for name in known if name in encoding})
     if encoder.encoding() != encoding:
@@ -86,7 +86,7 @@ def vectors(table: Any, code: Code | None = None) -> np.ndarray:
 
 
 def kept(id_column: str | None, keep: Sequence[str]) -> dict[str, str]:
-    """The names of the columns that stay beside the vectors, and what they were called."""
+    """The names of the columns that are kept with the vectors, and their old names."""
     return {**({"id": id_column} if id_column else {}), **{name: name for name in keep}}
 
 

@@ -146,7 +146,7 @@ def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> M
 def tokens(subject: Subject) -> Measured:
     found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
     expected = [subject.ids(text) for text in TEXTS]
-    return _apart(found.flat, np.concatenate(expected), "ids beside those of transformers' tokenizer", 0.0)
+    return _apart(found.flat, np.concatenate(expected), "ids compared with transformers' tokenizer", 0.0)
 
 
 def neighbours(subject: Subject) -> Measured:

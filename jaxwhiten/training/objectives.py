@@ -89,7 +89,7 @@ def _bound(function: Callable[..., Any], settings: Mapping[str, Any]) -> Callabl
 
 
 def own_settings(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those of other objectives alone, which a config keeps when its `objective` is changed."""
+    """The settings without the ones that only other objectives have; a config may hold those of several."""
     known = {kind: {*_settings(of.loss), *_settings(of.plan)} for kind, of in OBJECTIVES.items()}
     others = set().union(*known.values()) - known[find_objective(name).name]
     return {setting: value for setting, value in settings.items() if setting not in others}
