@@ -114,7 +114,8 @@ miniature: $(call stamp,cpu-data-train-eval) ## The paper's tables on the encode
 	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/nli-small/model --config.out=runs/miniature/nli
 	@for setting in raw:jaxwhiten-tiny nli:runs/nli-small/model; do \
 	  for data in mrpc pydocs quora:$(PAIRS); do \
-	    $(RETRIEVE) $(BASELINES) --config.model=$${setting#*:} --config.dataset=$${data#*:} \
+	    $(RETRIEVE) $(BASELINES) --config.whitening=none,target,documents --config.model=$${setting#*:} \
+	      --config.dataset=$${data#*:} \
 	      --config.out=runs/miniature/$${setting%%:*}-$${data%%:*} || exit 1; \
 	  done; \
 	done
