@@ -175,6 +175,8 @@ code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/evid
 	    $(CODES) --config configs/code_tasks.py --config.dataset=$${data#*:} --config.outside=$(OTHER) $$options \
 	      --config.out=runs/tasks/$$name-$${data%%:*}; \
 	  done; \
+	  test $$name = tiny || $(CODES) --config configs/code_tasks.py --config.dataset=snli --config.cosine=True \
+	    --config.first_queries=True --config.gamma=0,0.5,1 --config.bytes=48,96 --config.out=runs/tasks/$$name-snli-cosine; \
 	done
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean
