@@ -114,7 +114,8 @@ miniature: $(call stamp,cpu-data-train-eval) ## The paper's tables on the encode
 	@$(BIN)/python -m eval.sts --config configs/miniature.py --config.model=runs/nli-small/model --config.out=runs/miniature/nli
 	@for setting in raw:jaxwhiten-tiny nli:runs/nli-small/model; do \
 	  for data in mrpc pydocs quora:$(PAIRS); do \
-	    $(RETRIEVE) $(BASELINES) --config.model=$${setting#*:} --config.dataset=$${data#*:} \
+	    $(RETRIEVE) $(BASELINES) --config.whitening=none,target,documents --config.model=$${setting#*:} \
+	      --config.dataset=$${data#*:} \
 	      --config.out=runs/miniature/$${setting%%:*}-$${data%%:*} || exit 1; \
 	  done; \
 	done
@@ -174,6 +175,8 @@ code-tasks: $(call stamp,cpu-data) ## The table of codes over tasks of docs/evid
 	    $(CODES) --config configs/code_tasks.py --config.dataset=$${data#*:} --config.outside=$(OTHER) $$options \
 	      --config.out=runs/tasks/$$name-$${data%%:*}; \
 	  done; \
+	  test $$name = tiny || $(CODES) --config configs/code_tasks.py --config.dataset=snli --config.cosine=True \
+	    --config.first_queries=True --config.gamma=0,0.5,1 --config.bytes=48,96 --config.out=runs/tasks/$$name-snli-cosine; \
 	done
 
 UPGRADES = jaxwhiten-tiny first_last_avg,jaxwhiten-tiny first_last_avg whitened,sentence-transformers/all-MiniLM-L6-v2 mean

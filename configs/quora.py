@@ -18,7 +18,7 @@ def get_config():
     # quora, mrpc, pydocs, a search of eval/searches.py, a folder as BEIR's, or a file (docs/guides/score.md).
     config.dataset = "quora"
     config.poolings = "mean,first_last_avg"  # names as in configs/sts.py
-    # none; target: fitted on documents and queries (transductive); nli: fitted on NLI sentences.
+    # none; target: fitted on documents and queries (transductive); documents: on these alone; nli: on NLI sentences.
     config.whitening = "none,target"
     config.ks = "0,256,128"  # dimensions kept; 0 is the model's own
     config.update(KNOBS)  # beta, gamma and others of the fit: one value or several of each

@@ -146,7 +146,7 @@ def encode(
 ) -> Searched:
     """All vectors; queries are limited to those with gold, as many as the config asks for."""
     folder = config.data_dir or None
-    _, asked, gold = measure.asked(data, config.queries)
+    _, asked, gold = measure.asked(data, config.queries, first=config.first_queries)
     sentences, indices = index_sentences([load_sts(name, folder) for name in tasks], test_only=True)
     in_pairs, pair_tasks = classification.load_tasks(classify, folder)
     documents, queries = store.encode(encoder, data.documents), store.encode(encoder, asked)
@@ -193,7 +193,7 @@ def measured(
     """
     started = time.perf_counter()
     try:
-        index, queries, count = coded(name, size, fit, searched)
+        index, queries, count = coded(name, size, fit, searched, config.cosine)
     except InputError as error:
         say(f"{fit.name}, {name}, {size} bytes: left out ({error})")
         return None
@@ -242,8 +242,14 @@ def measured(
     }, scored
 
 
-def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | Comparator, np.ndarray, int]:
-    """An exact index of the coded documents, the queries for it, and the bytes per document."""
+def coded(
+    name: str, size: int, fit: Fit, searched: Searched, cosine: bool
+) -> tuple[Index | Comparator, np.ndarray, int]:
+    """An exact index of the coded documents, the queries for it, and the bytes per document.
+
+    An index compares codes by distance. With `cosine` it holds the decoded vectors of codes that are not trained, so
+    that their cosines are compared, as `Code.scores` does.
+    """
     documents, queries = searched.documents, searched.queries
     if name in (RAW, *FLOATS):
         change = reduction(name, size // 2, fit)
@@ -257,6 +263,10 @@ def coded(name: str, size: int, fit: Fit, searched: Searched) -> tuple[Index | C
         return found, found.prepare(queries), found.bytes
     if name == "pq":
         index = trained(name, size, fit, documents)
+    elif cosine:
+        code = computed(name, size, fit)
+        index = build_index(code.decode(code.encode(documents)), "faiss-flat")
+        return index, index.prepare(code.transform(queries)), code.nbytes
     else:
         index = build_index(documents, "faiss-flat", codes=computed(name, size, fit))
     return index, index.prepare(queries), index.codes["bytes"]
@@ -353,7 +363,8 @@ def make_header(
         tasks=tuple(task.name for task in searched.tasks),
         protocol={
             "max_length": encoder.max_length,
-            "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents",
+            "quality": f"first {DEEP} results of {queries:,} queries with gold, in float32, against coded documents"
+            + ", by the cosine of decoded vectors" * config.cosine,
             "outside": f"first sentences of {outside:,} passages" if outside else "",
             "rescored": f"the first {config.rescore} results scored again by float16 vectors" if config.rescore else "",
             "sts": "mean of the tasks (wmean), both sides coded" if searched.tasks else "",

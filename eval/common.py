@@ -45,15 +45,15 @@ class Settings:
     baselines: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, config: ConfigDict) -> Settings:
-        """The settings, checked; makes the folder for results, before anything slow."""
+    def read(cls, config: ConfigDict, more: tuple[str, ...] = ()) -> Settings:
+        """The settings, checked; makes the folder for results, before anything slow. `more` are further whitenings."""
         if config.bootstrap < 0:
             raise InputError(f"config.bootstrap: {config.bootstrap} resamples; 0 is none.")
         baselines = choices("baselines", config.baselines, BASELINES) if config.baselines else ()
         layer0 = (LAYER0,) if "layer0" in baselines else ()
         settings = cls(
             tuple(dict.fromkeys((*pooling_names(config.poolings), *layer0))),
-            choices("whitening", config.whitening, WHITENINGS),
+            choices("whitening", config.whitening, (*WHITENINGS, *more)),
             parameters(config),
             integers("ks", config.ks),
             Path(config.out),
@@ -63,7 +63,7 @@ class Settings:
         if settings.words and settings.whitenings == ("none",):
             raise InputError(
                 f"config.baselines: {', '.join(settings.words)} count words on what a whitening is fitted on; "
-                "add target or nli to config.whitening."
+                f"add {' or '.join((*WHITENINGS[1:], *more))} to config.whitening."
             )
         if settings.words:
             scikit_learn()

@@ -39,6 +39,7 @@ from jaxwhiten.report import retrieval as views
 from jaxwhiten.runtime import distributed
 from jaxwhiten.search import BACKENDS, Index, build_index, search_text
 
+DOCUMENTS = "documents"  # a fit that sees no query, as an index is built
 FIRST, DEEP = 10, 100  # results of the timed search, and of the one that quality is measured on
 _UNTIMED = ("time_with_whitening_ms", "single_p50_ms", "single_p99_ms", "single_text_p50_ms", "single_text_p99_ms")
 
@@ -70,7 +71,7 @@ class Searches:
 def main(config: ConfigDict) -> None:
     started = time.perf_counter()
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it announces how it was loaded
-    settings = Settings.read(config)
+    settings = Settings.read(config, more=(DOCUMENTS,))
     backends = choices("backends", config.backends, tuple(BACKENDS))
 
     # Data and model are read, and every setting checked, before anything slow starts.
@@ -110,9 +111,10 @@ def main(config: ConfigDict) -> None:
     words_ranks: dict[str, np.ndarray] = {}
     for name in settings.words:
         counts = count(name, [*number, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
-        fitted_on = {"documents": documents}  # as BM25 is defined
+        fitted_on = {DOCUMENTS: documents}  # as BM25 is defined
         if name != "bm25":
-            fitted_on = fits(settings.whitenings, [*documents, *queries], len(number), counts.shape[0])
+            own = fitted_on | {"target": [*documents, *queries]}
+            fitted_on = fits(settings.whitenings, own, len(number), counts.shape[0])
         for row, ranks in score_words(name, counts, documents, queries, fitted_on, data.gold):
             if name == TFIDF:
                 words_ranks[row.whitening] = ranks
@@ -156,8 +158,8 @@ def whitened(
 ) -> Iterator[tuple[dict[str, Any], Whitening | None]]:
     """The fields of every setting of a pooling and a whitening, with the map for the index.
 
-    `target` is fitted on documents and queries. Without whitening, or with centring alone, there is one setting at the
-    full dimension.
+    `target` is fitted on documents and queries, `documents` on the documents alone. Without whitening, or with centring
+    alone, there is one setting at the full dimension.
     """
     setting = {"model": vectors.model, "pooling": vectors.pooling, "whitening": whitening}
     setting |= {"transductive": whitening in ("target", CENTRED)}
@@ -170,7 +172,9 @@ def whitened(
         yield setting | fields, inside
         return
     with notes.of(whitening, vectors.pooling):
-        fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents).update(vectors.queries)
+        fitted_on = nli if whitening == "nli" else Moments().update(vectors.documents)
+        if whitening == "target":
+            fitted_on.update(vectors.queries)
         gamma = max(parameters["gamma"] for parameters in settings.parameters)
         fitted = Whitening.from_moments(fitted_on, n_components=max(ks), gamma=gamma)
     for parameters, k in itertools.product(settings.parameters, ks):
@@ -356,7 +360,7 @@ def make_header(
             "index_recall": f"against exact search for {len(searches.exact):,} queries, ties counted as found",
             "single": f"{len(searches.single):,} queries one after another",
             "memory": "documents × k × 4 bytes / 2^30",
-            "target": "fitted on documents and queries",
+            "target": f"fitted on documents and queries; {DOCUMENTS}: fitted on these alone",
             **settings.protocol,
         },
         **header_fields(config, encoder, encoding),

@@ -69,7 +69,7 @@ def main(config: ConfigDict) -> None:
     measured = indices[shown_task(indices)] if config.geometry else None
     for name in settings.words:
         counts = count(name, [*sentences, *(() if nli is None else (*nli.premise, *nli.hypothesis))], encoder)
-        fitted_on = fits(whitenings, None, len(sentences), counts.shape[0])
+        fitted_on = fits(whitenings, {"target": None}, len(sentences), counts.shape[0])
         for row, found in score_words(name, counts, indices, fitted_on):
             run.rows.append(row)
             similarities.append(found)

@@ -44,9 +44,9 @@ def count(name: str, texts: Sequence[str], encoder: Encoder) -> csr_matrix:
     return counted.fit_transform(texts)
 
 
-def fits(whitenings: Sequence[str], target: Sequence[int] | None, texts: int, rows: int) -> dict[str, Any]:
-    """By the whitenings of a run, the rows on which words are counted: `target`, or those after the texts."""
-    known = {"target": target, "nli": np.arange(texts, rows)}
+def fits(whitenings: Sequence[str], own: Mapping[str, Any], texts: int, rows: int) -> dict[str, Any]:
+    """By the whitenings of a run, the rows on which words are counted: those of `own`, or those after the texts."""
+    known = {**own, "nli": np.arange(texts, rows)}
     return {name: known[name] for name in whitenings if name in known}
 
 

@@ -1,11 +1,14 @@
 """`jaxwhiten score`: one's own pairs, with a header or without; raw, whitened and coded vectors beside each other."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
 from jaxwhiten import Encoder, evaluate
 from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.commands import score
 from jaxwhiten.datasets import Pairs, load_sts
 from jaxwhiten.whitening import Whitening
 
@@ -43,7 +46,11 @@ def test_raw_beside_whitened(run, tiny_model, table, pairs):
         assert row["spearman"] == pytest.approx(expected.spearman, abs=1e-4)
         assert row["interval"] == pytest.approx(list(expected.interval), abs=1e-4)
         assert row["width"] == way.dimension
-    assert set(report["rows"]) == {"raw", "whitened"}
+        if name != "raw":
+            gain = row["spearman"] - report["rows"]["raw"]["spearman"]
+            assert row["versus_raw"]["value"] == pytest.approx(gain)
+            assert row["versus_raw"]["interval"][0] < gain < row["versus_raw"]["interval"][1]
+    assert list(report["rows"]) == ["raw", "whitened", "tfidf"]
     assert "without their scores" in report["fitted_on"]
 
 
@@ -52,7 +59,23 @@ def test_a_table_with_a_header_or_without(run, tiny_model, table, pairs, first):
     done = run("score", table("p.tsv", first), "--model", tiny_model, "--pooling", "mean", "-k", 8)
     assert done.code == 0, done.err
     assert f"{len(pairs):,} pairs" in done.out
-    assert [line.split()[0] for line in done.out.splitlines()[3:]] == ["raw", "whitened"]
+    assert [line.split()[0] for line in done.out.splitlines()[3:]] == ["raw", "whitened", "tfidf"]
+
+
+def test_tfidf_is_that_of_scikit_learn():
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    texts = ["A dog, a DOG and 2 cats.", "dogs bark", "", "the cat sat: the cat ran", "a cat"]
+    x = text.TfidfVectorizer(sublinear_tf=True, token_pattern=r"\w+").fit_transform(texts)
+    words = score.tfidf(texts)
+    np.testing.assert_allclose((words @ words.T).toarray(), (x @ x.T).toarray(), atol=1e-12)
+
+
+def test_equal_rows_have_no_difference(run, tiny_model, table):
+    done = run("score", table("p.tsv"), "--model", tiny_model, "--pooling", "mean", "--beta", 0, "--gamma", 0, "--json")
+    versus = json.loads(done.out)["rows"]["whitened"]["versus_raw"]
+    assert (versus["value"], *versus["interval"]) == pytest.approx(
+        (0, 0, 0), abs=0.05
+    )  # paired: a rotation changes nothing
 
 
 def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path):
@@ -64,7 +87,12 @@ def test_a_folder_that_ends_with_a_code(run, tiny_model, table, pairs, tmp_path)
     coded.save(tmp_path / "coded")
     path = table("p.tsv")
     report = json.loads(run("score", path, "--model", tmp_path / "coded", "--json").out)
-    assert {name: row["width"] for name, row in report["rows"].items()} == {"raw": 32, "whitened": 16, "coded": 8}
+    assert {name: row["width"] for name, row in report["rows"].items()} == {
+        **{"raw": 32, "whitened": 16, "coded": 8},
+        "tfidf": len(
+            {w for side in (pairs.sentence1, pairs.sentence2) for s in side for w in re.findall(r"\w+", s.lower())}
+        ),
+    }
     raw, whitened = (report["rows"][name]["spearman"] for name in ("raw", "whitened"))
     assert raw == pytest.approx(evaluate(encoder, pairs).spearman, abs=0.01)
     assert whitened == pytest.approx(evaluate(coded.without_code(), pairs).spearman, abs=0.01)

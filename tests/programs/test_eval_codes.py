@@ -7,7 +7,7 @@ import pytest
 
 from configs import codes as settings
 from eval import classification, codes, tables
-from jaxwhiten import Encoder, Moments, Whitening, normalize
+from jaxwhiten import Encoder, Moments, Whitening, metrics, normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import is_tuned
 from jaxwhiten.errors import InputError
@@ -104,6 +104,24 @@ def test_the_figures_are_those_of_plain_numpy(folder, tiny_model):
     (row,) = [row for row in run.rows if (row.whitening, row.code, row.bytes) == ("documents", "spectrum", 8)]
     assert row.mrr_at_10 == pytest.approx(np.mean(ranks), abs=0.01)  # documents of equal codes are ties
     assert config.pooling == run.header.config["pooling"]
+
+
+def test_cosines_of_decoded_codes_for_the_first_queries(folder, tiny_model):
+    config, out = settings.get_config(), folder / "runs" / "cosine"
+    config.update({"model": str(tiny_model), "dataset": str(folder / "pairs.tsv"), "queries": 50, "rescore": 0})
+    config.update({"bytes": "8", "codes": "spectrum", "gamma": "0.5", "bootstrap": 100, "out": str(out)})
+    config.update({"cosine": True, "first_queries": True, "cache": str(folder / "cache")})
+    codes.main(config)
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=64)
+    data = codes.load_search(str(folder / "pairs.tsv"), None)
+    first = np.flatnonzero(np.diff(data.gold.indptr))[:50]
+    gold = metrics.Gold.from_lists([data.gold.ids[slice(*data.gold.indptr[i : i + 2])] for i in first])
+    documents, queries = encoder.encode(data.documents), encoder.encode([data.queries[i] for i in first])
+    code = SpectrumCode(bytes=8).fit(Whitening.from_moments(Moments().update(documents), gamma=0.5))
+    nearest = np.argsort(-code.scores(queries, code.encode(documents)), axis=1, kind="stable")[:, :10]
+    raw, coded = Run.load(out).rows
+    assert (raw.code, coded.code, coded.bytes) == ("float32", "spectrum", 8)
+    assert coded.mrr_at_10 == pytest.approx(metrics.mrr_at_k(nearest, gold, 10), abs=0.01)
 
 
 def test_the_table_is_made_from_what_is_kept(folder, monkeypatch):

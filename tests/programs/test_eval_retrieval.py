@@ -90,19 +90,26 @@ def test_intervals_of_the_mrr_are_paired():
 
 
 def test_scores_are_those_of_plain_numpy(config):
-    config.update({"examples": (), "backends": "faiss-flat,jax"})
+    config.update({"examples": (), "backends": "faiss-flat,jax", "whitening": "none,target,documents"})
     retrieval.main(config)
     data = read_pairs_file(config.dataset)
     encoder = Encoder.from_pretrained(config.model, pooling="cls")
     documents, queries = (encoder.encode(texts).astype(np.float64) for texts in (data.documents, data.queries))
-    both = np.concatenate([documents, queries])
-    values, vectors = np.linalg.eigh(np.cov(both.T))
-    # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
-    whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
-    for row in Run.load(config.out).rows:
+    fitted_on = {"target": np.concatenate([documents, queries]), "documents": documents}
+    rows = Run.load(config.out).rows
+    assert {row.whitening: (row.n_fit, row.transductive) for row in rows} == {
+        "none": (0, False),
+        "target": (len(documents) + len(queries), True),
+        "documents": (len(documents), False),
+    }
+    for row in rows:
         d, q = documents, queries
-        if row.whitening == "target":
-            d, q = ((x - both.mean(axis=0)) @ whitened[:, : row.k] for x in (d, q))
+        if row.whitening != "none":
+            own = fitted_on[row.whitening]
+            values, vectors = np.linalg.eigh(np.cov(own.T))
+            # The layer norm leaves one direction empty: it is floored, as `Whitening` does.
+            whitened = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1])))[:, ::-1]
+            d, q = ((x - own.mean(axis=0)) @ whitened[:, : row.k] for x in (d, q))
         d, q = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (d, q))
         ranked = np.argsort(-(q @ d.T), axis=1)[:, :100]
         assert row.mrr_at_10 == pytest.approx(mrr_at_k(ranked, data.gold, 10), abs=2e-3)
