@@ -106,10 +106,10 @@ class Graph:
 
 def _gelu(graph: Graph, x: str) -> str:
     erf = graph.op("Erf", graph.op("Mul", x, graph.number(math.sqrt(0.5))))
-    half = graph.op("Mul", x, graph.number(0.5))
+    half = graph.number(0.5)
     if graph.apart:
-        return graph.op("Add", half, graph.op("Mul", half, erf))
-    return graph.op("Mul", half, graph.op("Add", erf, graph.number(1.0)))
+        return graph.op("Mul", x, graph.op("Add", graph.op("Mul", erf, half), half))
+    return graph.op("Mul", graph.op("Mul", x, half), graph.op("Add", erf, graph.number(1.0)))
 
 
 def _gelu_tanh(graph: Graph, x: str) -> str:
