@@ -6,7 +6,8 @@ Every measurement is a process of its own: import, load all-MiniLM-L6-v2, encode
 compilation cache, `warm` the one an earlier process left. `jaxwhiten search` finds one query in an index of ten texts.
 Peers are sentence-transformers on the same folder, and what light libraries such as fastembed do: tokenizers and ONNX
 Runtime on a graph that was exported before. What the parts of our start take is printed: import, load, first call (it
-compiles), second call. All choose their device; where one takes a GPU and another cannot, nothing is reported.
+compiles), second call, and how many programs XLA compiles. All choose their device; where one takes a GPU and another
+cannot, nothing is reported.
 """
 
 from __future__ import annotations
@@ -76,6 +77,14 @@ def run(words: list[str], cache: str) -> str:
     return done.stdout
 
 
+def compilations(folder: Path, cache: str, how: str = "") -> int:
+    """How many programs XLA compiles in a start; those read from the compilation cache do not count."""
+    text = OURS.format(folder=str(folder), sentences=SENTENCES, how=how)
+    environment = os.environ | {"JAXWHITEN_CACHE_DIR": cache, "HF_HUB_OFFLINE": "1", "JAX_LOG_COMPILES": "1"}
+    done = subprocess.run([sys.executable, "-c", text], check=True, env=environment, capture_output=True, text=True)
+    return done.stderr.count("Finished XLA compilation") - done.stderr.count("Persistent compilation cache hit")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -114,6 +123,9 @@ def main() -> None:
             "tokenizers and ONNX Runtime": lambda: process(LIGHT, folder, warm, graph),
         }
         seconds = interleave(contestants, args.rounds, warmup=0)
+        with tempfile.TemporaryDirectory() as empty:
+            compiled = {names[0]: compilations(folder, empty), names[1]: compilations(folder, empty)}
+            compiled[OPENVINO] = compilations(folder, warm, how)
     print(f"process start to ten vectors, {args.rounds} rounds in rotated order")
     peers = [name for name in seconds if not name.startswith("jaxwhiten")]
     ratios = {name: {peer: ratio(seconds, name, peer) for peer in peers} for name in seconds if name not in peers}
@@ -126,7 +138,9 @@ def main() -> None:
             print(f"    beside {peer}: {in_words(found)}")
         if name in spent:
             print("    " + ", ".join(f"{part} {value:.2f} s" for part, value in spent[name].items()))
-    save("cold_start", {"seconds": seconds, "ratio": ratios, "parts": spent, "device": devices["jaxwhiten"]})
+            print(f"    compiled: {compiled[name]}")
+    found = {"parts": spent, "compilations": compiled, "device": devices["jaxwhiten"]}
+    save("cold_start", {"seconds": seconds, "ratio": ratios, **found})
 
 
 if __name__ == "__main__":

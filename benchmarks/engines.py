@@ -233,14 +233,15 @@ def _compared(
 
 
 def memory(scratch: Path, static: str, many: int) -> list[dict[str, Any]]:
-    """Local parts and Ray on ever more rows."""
-    found = []
-    for rows in (many // 100, many // 10, many):
-        folder = scratch / f"memory-{rows}"
-        write(folder, rows, sentences())
+    """Local parts and Ray on ever more rows, and on the most rows with only the words of the fewest."""
+    found, few = list[dict[str, Any]](), many // 100
+    for rows, distinct in ((few, few), (many // 10, many // 10), (many, many), (many, few)):
+        folder = scratch / f"memory-{rows}-{distinct}"
+        write(folder, rows, itertools.cycle(itertools.islice(sentences(), distinct)))
         for name in ("local parts", "Ray"):
-            found.append({"runner": name, "rows": rows, **watched(name, folder, static)})
+            found.append({"runner": name, "rows": rows, "distinct": distinct, **watched(name, folder, static)})
             print(f"  {json.dumps(found[-1])}", flush=True)
+        shutil.rmtree(folder)
     return found
 
 

@@ -252,20 +252,23 @@ def zipf_table(result: Result) -> Table:
 def engines_table(result: Result) -> Table:
     """A corpus on every engine beside plain `encode`."""
     rows = [
-        [name, number(row["rate"], 0), number(row.get("of_encode")), number(row["start_seconds"], 0)]
-        + [_figure(row.get(key, "")) for key in ("vectors_off", "moments_off")]
+        [f"{result['sentences']:,}", name]
+        + [number(row["rate"], 0), number(row["of_encode"]), number(row["start_seconds"], 0)]
+        + [_figure(row[key]) for key in ("vectors_off_encode", "moments_off")]
         for name, row in result["engines"].items()
+        if name != "encode"
     ]
-    columns = ("engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
-    return Table(columns, rows, 1, notes=(machine(result),))
+    columns = ("sentences", "engine", "sentences/s", "of encode", "start, s", "vectors off", "moments off")
+    return Table(columns, rows, 2, notes=(machine(result),))
 
 
 def engines_memory_table(result: Result) -> Table:
     """The most that the driver and a worker held, by rows."""
     found = sorted(result["memory"], key=lambda row: row["runner"])
-    names = ("rows", "seconds", "driver_mb", "worker_mb")
+    names = ("rows", "distinct", "seconds", "driver_mb", "worker_mb")
     rows = [[row["runner"], *(number(row[name] or None, 0) for name in names)] for row in found]
-    return Table(("runner", "rows", "seconds", "driver, MB", "worker, MB"), rows, 2, notes=(machine(result),))
+    columns = ("runner", "rows", "different", "seconds", "driver, MB", "worker, MB")
+    return Table(columns, rows, 3, notes=(machine(result),))
 
 
 def memory_table(result: Result) -> Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks import plots
 from eval.common import say
 from eval.tables import load
 from jaxwhiten import report
@@ -18,6 +19,7 @@ FOLDER = Path("docs/images")
 IMAGES = {
     "codes-minilm": ("codes/minilm-quora", report.codes.PLOTS["quality_by_bytes.png"]),
     "codes-tiny": ("codes/tiny-quora", report.codes.PLOTS["quality_by_bytes.png"]),
+    "engines-memory": ("benchmarks/engines_scale", (plots.engines_memory,)),
     "miniature": ("miniature/raw", report.sts.PLOTS["score_by_k.png"]),
 }
 

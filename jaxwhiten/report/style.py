@@ -68,5 +68,5 @@ def scale_amounts(axis: Any) -> None:
     low, high = axis.get_xlim()
     locator = ticker.LogLocator(subs=(1.0, 2.0, 5.0)) if high > 10 * low else ticker.MaxNLocator(6, steps=[1, 2, 5, 10])
     axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.xaxis.set_minor_locator(ticker.NullLocator())
