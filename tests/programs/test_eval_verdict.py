@@ -59,6 +59,24 @@ def test_a_search(run):  # noqa: F811
     assert said.startswith("Search, MRR@10: 0.250 raw; 0.500 whitened to 192 dimensions, 1/2 of the bytes.\n")
 
 
+@pytest.mark.parametrize(
+    ("versus", "advice"),
+    [
+        (BETTER, "vectors: whiten them."),
+        (SAME, "vectors to the level of TF-IDF: whiten them, or take TF-IDF."),
+        (WORSE, "vectors, and TF-IDF is still ahead: take it, or a tuned encoder."),
+    ],
+)
+def test_a_search_beside_words_alone(run, versus, advice):  # noqa: F811
+    raw = found(whitening="none", k=384, beta=0.0, gamma=0.0, mrr_at_10=0.25)
+    whitened = found(k=192, mrr_at_10=0.5, versus_raw=BETTER, versus_words=versus)
+    words = found(model="words", pooling="tfidf", beta=None, gamma=None, mrr_at_10=0.45)
+    header = dataclasses.replace(run.header, program="eval.retrieval")
+    said = verdict.verdict("Search", report.Run(header, [words, raw, whitened]))
+    assert "0.500 whitened to 192 dimensions, 1/2 of the bytes; 0.450 by words alone (TF-IDF).\n" in said
+    assert said.endswith(advice)
+
+
 def test_what_it_cannot_tell(run, run_of):  # noqa: F811
     with pytest.raises(InputError, match="several"):
         verdict.verdict("x", run)
