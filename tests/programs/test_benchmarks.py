@@ -1,12 +1,13 @@
 """Benchmarks: the reader of real sentences, the order of contestants, and the tables of what was written."""
 
+import contextlib
 import gzip
 import json
 
 import numpy as np
 import pytest
 
-from benchmarks import harness, search_real, tables, wikipedia
+from benchmarks import harness, plots, search_real, tables, wikipedia
 from eval import tables as places
 from jaxwhiten.errors import DataError, DataNotFoundError, InputError
 
@@ -126,3 +127,31 @@ def test_the_load_before_the_start_is_said(written):
     result = tables.load("cold_start")
     result["machine"] |= {"load_at_start": 9.0, "cores": 2}
     assert "load 9.0 at the start" in tables.machine(result)
+
+
+def test_memory_is_drawn_against_rows_and_repeated_rows_apart(tmp_path, monkeypatch):
+    drawn, new_figure = [], plots.new_figure
+
+    @contextlib.contextmanager
+    def kept(*args):
+        with new_figure(*args) as figure:
+            yield figure
+            drawn.extend(figure.axes[0].lines)
+
+    monkeypatch.setattr(plots, "new_figure", kept)
+    memory = [
+        {"runner": runner, "rows": rows, "distinct": distinct, "driver_mb": 300.0 + place, "worker_mb": 400.0 + place}
+        for runner in ("local parts", "Ray")
+        for place, (rows, distinct) in enumerate([(100, 100), (1000, 1000), (1000, 100)])
+    ]
+    path = plots.engines_memory({"memory": memory}, tmp_path / "memory.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    points = {line.get_label(): line.get_xydata().tolist() for line in drawn}
+    assert points["local parts"] == points["Ray, the driver"] == [[100.0, 300.0], [1000.0, 301.0]]
+    assert points["Ray, one worker"] == [[100.0, 400.0], [1000.0, 401.0]]
+    assert [line.get_ydata().tolist() for line in drawn if line.get_marker() == "o" and len(line.get_xdata()) == 1] == [
+        [302.0],
+        [402.0],
+        [302.0],
+    ]
+    assert "100 sentences, repeated" in points
