@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten.errors import InputError, OutputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, OutputError, optional, spelled, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -72,9 +72,12 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
 
 
 def check_plot(path: str | None) -> None:
-    """Raises InputError for an ending other than .png, before anything is computed."""
-    if path is not None and Path(path).suffix.lower() != ".png":
+    """Raises InputError for an ending other than .png, or if matplotlib is missing, before anything is computed."""
+    if path is None:
+        return
+    if Path(path).suffix.lower() != ".png":
         raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
+    optional("matplotlib", "eval", "Drawing a plot")
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:

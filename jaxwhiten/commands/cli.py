@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
 from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.errors import JaxwhitenError, speaking, unknown_name
+from jaxwhiten.errors import JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -115,6 +115,16 @@ def one_line(text: object) -> str:
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Prints a warning in one line on stderr; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(message)}", file=sys.stderr)
+
+
+def need_config(extra: str) -> None:
+    """Checks that the packages for a program's config are installed; `python -m` ends in one line if they are not."""
+    try:
+        optional("ml_collections", extra, f"A program with a config, such as those of {extra}/,", "ml-collections")
+    except MissingDependencyError as error:
+        if sys.argv[:1] != ["-m"]:
+            raise
+        sys.exit(say(error))
 
 
 def program() -> NoReturn:

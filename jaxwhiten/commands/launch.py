@@ -24,14 +24,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
-
 from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.commands.cli import say, show_warning
+from jaxwhiten.commands.cli import need_config, say, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
+
+need_config("eval")
+from absl import app, flags, logging  # noqa: E402
+from ml_collections import ConfigDict, config_flags  # noqa: E402
 
 _DISTRIBUTED = "one process of several: alone, or ADDRESS:PORT,INDEX,COUNT (docs/explanations/devices.md)"
 # Library parameters whose config keys have other names.

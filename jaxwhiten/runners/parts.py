@@ -24,7 +24,7 @@ from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
 _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
-_PARQUET = "data", "Parts in Parquet", "pyarrow"
+_PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,11 @@ class Parts:
         self.plan = plan
 
     def begin(self, encoder: Encoder) -> None:
-        """Writes the code, if there is one, and then the plan, unless the folder has a plan already."""
+        """Writes the code, if there is one, and then the plan, unless the folder has a plan already.
+
+        Raises MissingDependencyError, before anything is written or encoded, if pyarrow is not installed.
+        """
+        optional("pyarrow", *_PARQUET)
         if not (self.folder / _PLAN).is_file():
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
