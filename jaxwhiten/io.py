@@ -161,7 +161,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder during the block; BlockingIOError if another process holds it. Windows locks no folders."""
+    """Locks a folder during the block; BlockingIOError if another process holds it. A system without `fcntl` locks nothing."""
     try:
         import fcntl
     except ImportError:
