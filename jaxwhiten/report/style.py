@@ -26,10 +26,7 @@ STYLE: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def new_figure(path: io.PathLike, width: float, height: float, **style: Any) -> Iterator[Any]:
-    """An empty matplotlib figure of this size in inches; after the block it is written atomically as a PNG.
-
-    Raises MissingDependencyError if matplotlib is not installed.
-    """
+    """An empty matplotlib figure of this size in inches; after the block it is written atomically as a PNG."""
     matplotlib = optional("matplotlib", "eval", "Drawing a plot")
     from matplotlib.figure import Figure
 

@@ -82,11 +82,8 @@ class Parts:
         self.plan = plan
 
     def begin(self, encoder: Encoder) -> None:
-        """Writes the code, if there is one, and then the plan, unless the folder has a plan already.
-
-        Raises MissingDependencyError, before anything is written or encoded, if pyarrow is not installed.
-        """
-        optional("pyarrow", *_PARQUET)
+        """Writes the code, if there is one, and then the plan, unless the folder has a plan already."""
+        optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         if not (self.folder / _PLAN).is_file():
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
