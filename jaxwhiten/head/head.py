@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,10 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
-from jaxwhiten.head.pooling import PLAIN_POOLINGS, Ditto, MaskToken, Mean, Pooling
+from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
-from jaxwhiten.head.vectors import Quantise, Whiten
+from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
 from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.packing import Segments
@@ -149,8 +150,9 @@ def parse(name: str) -> tuple[str, Maker]:
 
 
 def canonical(name: str) -> str:
-    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`."""
-    return name if name == AUTO else parse(name)[0]
+    """The canonical name of a pooling or alias; `"auto"` stays `"auto"`, also in front of a name (`Head.name`)."""
+    first, colon, rest = name.partition(":")
+    return name if name == AUTO else f"{AUTO}:{parse(rest)[0]}" if first == AUTO and colon else parse(name)[0]
 
 
 def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequence[str], bool]:
@@ -166,8 +168,8 @@ def pooling_names(pooling: str | Sequence[str] | None, own: str) -> tuple[Sequen
 class Head:
     """The steps after the hidden states: steps on states, one pooling, steps on vectors, in this order.
 
-    `name` is the name of an equivalent pooling, or `"auto"` if there is none. `form` defines how sentences are written
-    before they are tokenised.
+    `name` is the name of an equivalent pooling; `"auto"` if there is none; or `"auto:NAME"` for a folder's head with
+    another pooling. `form` defines how sentences are written before they are tokenised.
     """
 
     name: str
@@ -192,6 +194,12 @@ class Head:
     def code(self) -> Code | None:
         """The code that turns vectors into bytes in the last step, if there is one."""
         return self.steps[-1].code if isinstance(self.steps[-1], Quantise) else None
+
+    @property
+    def fitted(self) -> set[str]:
+        """The kinds of steps that were fitted on the vectors of this head's pooling: whitening, code."""
+        kinds = {Whiten: "whitening", Quantise: "code"}
+        return {name for kind, name in kinds.items() if any(isinstance(step, kind) for step in self.steps)}
 
     @property
     def dtype(self) -> type[np.generic]:
@@ -219,6 +227,24 @@ class Head:
         parts = (jnp.asarray(vectors[part]) for part in blocks(len(vectors), _BLOCK_ROWS))
         found = [np.asarray(functools.reduce(lambda x, step: step(x), rest, part)) for part in parts]
         return with_code(np.concatenate(found), self.code)
+
+    def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
+        """This head with the pooling of another one, or itself if that is its own.
+
+        Later steps stay, except a whitening or code, which was fitted on the other vectors, and maps behind it.
+        """
+        (own, after), (pooling, _) = at_pooling(self.steps), at_pooling(named.steps)
+        form = dataclasses.replace(named.form, lower_case=self.form.lower_case).with_prompt(self.form.prompt or "")
+        if isinstance(own[-1], AfterPrompt) and form.prompt is not None:
+            pooling = (*pooling[:-1], AfterPrompt(pooling[-1], own[-1].length))
+        if not (same := _facts(own, config) == _facts(pooling, config)):
+            first = next((i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)), len(after))
+            after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
+            lasts = itertools.chain([None], after)
+            after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})
+        if not after and pooling == named.steps and form == named.form:
+            return named
+        return self if same else Head(f"{AUTO}:{named.name}", pooling + after, form)
 
     def then(self, *steps: Step) -> Head:
         """This head with further steps at the end."""
@@ -263,6 +289,13 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     """The steps up to and including the pooling, and the steps after it."""
     end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
     return steps[:end], steps[end:]
+
+
+def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
+    """The steps up to the pooling in a form that can be compared, however their layers are counted."""
+    mixes = [step.by_layer(config.num_layers) for step in pooling if isinstance(step, LayerMix)]
+    rest = tuple(step for step in pooling if not isinstance(step, LayerMix))
+    return [*filter(None, mixes), *Head("", rest).contents()]
 
 
 def _pooling(steps: Steps) -> Pooling:
