@@ -66,9 +66,15 @@ def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_
     model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
     add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
-    add(parser, "--max-length TOKENS", f"default: {length}", type=int)
+    add(parser, "--max-length TOKENS", f"default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
     add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
+
+
+def tokens(text: str) -> int:
+    if (length := int(text)) < 3:
+        raise argparse.ArgumentTypeError(f"expected at least 3 tokens, got {length}")
+    return length
 
 
 def check_plot(path: str | None) -> None:

@@ -25,10 +25,8 @@ OLDER_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "
 _COMPANIONS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt")
 MASK_TOKENS = ("[MASK]", "<mask>")
 _SETTINGS = "tokenizer_config.json"
-TOKENIZED: Counter[int] = Counter()
-"""The number of texts that this process has tokenized, by the maximum length in tokens."""
-TRUNCATED: Counter[int] = Counter()
-"""The number of them that were longer, and truncated."""
+COUNTS: Counter[tuple[int, str]] = Counter()
+"""Texts that this process has tokenized, and the `"cut"` ones of `"all"`, by maximum length in tokens."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +103,7 @@ class BulkTokenizer:
             found = self._encoded(self._around(form.template), sentences)
         else:
             found = (self._table or functools.partial(self._encoded, self._tokenizer))(sentences)
-        TOKENIZED[self.max_length] += len(sentences)
-        TRUNCATED[self.max_length] += found.cut
+        COUNTS.update({(self.max_length, "all"): len(sentences), (self.max_length, "cut"): found.cut})
         return found
 
     def _encoded(self, tokenizer: Any, sentences: Sequence[str]) -> TokenIds:
@@ -243,6 +240,17 @@ class BulkTokenizer:
                 settings["tokenizer_class"] = "PreTrainedTokenizerFast"
             io.write_json(folder / _SETTINGS, settings)
         io.write_text(folder / "tokenizer.json", tokenizer.to_str())
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Texts in the block are not the user's, and do not count in `COUNTS`."""
+    kept = COUNTS.copy()
+    try:
+        yield
+    finally:
+        COUNTS.clear()
+        COUNTS.update(kept)
 
 
 @contextlib.contextmanager
