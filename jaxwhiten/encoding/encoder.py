@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
@@ -26,7 +25,7 @@ from jaxwhiten.encoding import similarity, stream
 from jaxwhiten.encoding.batching import length_ladder
 from jaxwhiten.encoding.engine import DEFAULT, Engine, engine_class, engine_for
 from jaxwhiten.encoding.idf import frequency_table
-from jaxwhiten.encoding.loading import PoolingWarning, read_parts, tokenizer_for
+from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
 from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
@@ -52,8 +51,7 @@ class Encoder:
       model: A Flax NNX encoder (`jaxwhiten.models`).
       tokenizer_folder: The folder of its tokenizer.
       pooling, head: The default pooling, a name of `jaxwhiten.POOLINGS`, or a head instead.
-      max_length: Maximum sentence length in tokens, special tokens included; longer sentences are truncated. By default
-        the tokenizer folder's.
+      max_length: Tokens of a sentence, special tokens included, before it is truncated; by default the folder's.
       name: Name of the model in results and provenance.
       prompts: Texts to put in front of sentences, by name.
       default_prompt_name: The prompt used if none is named.
@@ -62,8 +60,7 @@ class Encoder:
       engine: `"jax"`, or `"openvino"` on CPUs, or an `Engine` that already holds the model.
 
     Attributes:
-      pooling: The name of `head`; `"auto"` for a head that does more than a pooling, and `"auto:NAME"` for the folder's
-        head with another pooling.
+      pooling: The name of `head`; `"auto"`, or `"auto:POOLING"`, for a head that does more than a pooling.
       dtype: Dtype of matrix products: `"float32"`, `"bfloat16"` or `"int8"`.
       dimension: Width d of the vectors of the default head.
     """
@@ -119,9 +116,8 @@ class Encoder:
           model: Folder or hub id, in the layout of Hugging Face or sentence-transformers, with or without a whitening.
           pooling: `"auto"` for all steps that a sentence-transformers folder has after its Transformer, or the mean,
             with a warning, if the folder defines none; or a name of `jaxwhiten.POOLINGS`, which replaces the folder's
-            pooling. A whitening or a code, which was fitted on the other pooling, is then left out with a warning.
-          bare: Whether a pooling that is named, here or in `encode`, stands alone, without other steps and the default
-            prompt of the folder, as in tables that compare poolings.
+            pooling. A whitening or code, which was fitted on the other pooling, is then omitted with a warning.
+          bare: Whether a named pooling, here or in `encode`, stands without the folder's steps and default prompt.
           max_length: Maximum sentence length in tokens; by default the folder's.
           dtype: `"float32"`, or `"bfloat16"`, the default of OpenVINO on a CPU that has it; with OpenVINO also
             `"int8"`, if the folder has such weights (`jaxwhiten.export.save_int8`).
@@ -155,8 +151,7 @@ class Encoder:
             engine=engine_for(engine, module, max_length, device, products, folder),
         )
         encoder._bare = bare
-        if truncate_dim is not None:
-            encoder = encoder.then(Truncate(truncate_dim))
+        encoder = encoder if truncate_dim is None else encoder.then(Truncate(truncate_dim))
         return encoder if head is None or pooling == AUTO else encoder.with_pooling(pooling)
 
     def __repr__(self) -> str:
@@ -194,14 +189,6 @@ class Encoder:
                 named = Head.named(name.removeprefix(f"{AUTO}:"), self._tables)
                 alone = self._bare and not name.startswith(AUTO)
                 head = named if alone else head.with_pooling(named, self.config)
-                if not alone and (lost := head.fitted ^ self.head.fitted):
-                    what = " and the ".join(sorted(lost, reverse=True))
-                    warnings.warn(
-                        f"{self.name}: {spelled('pooling', name)} omits the {what} of the model, which was fitted on"
-                        " another pooling. Refit with `jaxwhiten fit`.",
-                        PoolingWarning,
-                        stacklevel=4,
-                    )
             ready = ReadyHead(head, self._engine.place(head.steps), self._checked_width(head))
             self._ready[name] = ready.prompted(head.form.prompt or "", self.tokenizer, self._engine)
         ready = self._ready[name]
@@ -224,7 +211,7 @@ class Encoder:
         """
         pooling = canonical(pooling or self.pooling)
         own = self if pooling == self.pooling else self.with_pooling(pooling)
-        alike = not any(name.startswith(AUTO) for name in (self.pooling, own.pooling))  # no head to be hashed
+        alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
         fingerprint = (self if alike else own).fingerprint
         facts: dict[str, Any] = {"model": str(self.name), "fingerprint": fingerprint, "pooling": own.pooling}
         facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
@@ -299,11 +286,6 @@ class Encoder:
     def default_prompt_name(self) -> str | None:
         """The name of the prompt that the default head puts in front of every sentence, or None."""
         return self._default_prompt_name if self.head.form.prompt else None
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of a folder with this encoder: prompts and similarity."""
-        return Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name)
 
     def prompt_for(self, role: str) -> str | None:
         """The prompt of a `"query"` or a `"document"`; None, which is the default prompt, if neither role has one."""
@@ -466,9 +448,10 @@ class Encoder:
           dtype: Type of the stored weights; by default this encoder's.
         """
         self.check_folder(folder)
-        model, dtype = self.model(), dtype or jnp.dtype(self.model().dtype).name
+        settings, model = Settings(self.prompts, self.default_prompt_name, self.similarity_fn_name), self.model()
+        dtype = dtype or jnp.dtype(model.dtype).name
         with io.whole_folder(folder) as whole:
-            write_folder(whole, model, self.tokenizer, self.head, settings=self.settings, dtype=dtype, card=card)
+            write_folder(whole, model, self.tokenizer, self.head, settings=settings, dtype=dtype, card=card)
             self._engine.save_beside(whole)
         return Path(folder)
 

@@ -9,13 +9,9 @@ from typing import Any
 
 from jaxwhiten.encoding.similarity import SIMILARITIES
 from jaxwhiten.errors import InputError, ModelError, spelled
-from jaxwhiten.head import AUTO, Head, Settings, longest_text, read_head, says_head
+from jaxwhiten.head import AUTO, Head, PoolingWarning, Settings, longest_text, read_head, says_head
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.text import BulkTokenizer
-
-
-class PoolingWarning(UserWarning):
-    """A model folder does not define how its vectors are pooled, or another pooling leaves its whitening out."""
 
 
 def read_parts(

@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, spelled
-from jaxwhiten.head import write_steps
+from jaxwhiten.head import Settings, write_steps
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
 MODEL = "model.onnx"
@@ -40,5 +40,5 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     with io.whole_folder(folder) as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
         encoder.tokenizer.save(whole, form)
-        encoder.settings.write(whole)
+        Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
     return folder

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from jaxtyping import Float, Int, Shaped
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
-from jaxwhiten.errors import InputError, unknown_name
+from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.head.pooling import PLAIN_POOLINGS, AfterPrompt, Ditto, MaskToken, Mean, Pooling
 from jaxwhiten.head.states import LayerMix, TokenWeights
 from jaxwhiten.head.steps import States, Step, leaves
@@ -43,6 +44,11 @@ PROMPTBERT_TEMPLATE = 'This sentence : "{text}" means {mask} .'
 
 ALIASES = {"last_avg": "mean"}
 _BLOCK_ROWS = 16384
+
+
+class PoolingWarning(UserWarning):
+    """A model folder does not define how its vectors are pooled, or another pooling leaves its whitening out."""
+
 
 Steps = tuple[Step, ...]
 Heads = Mapping[str, Steps]
@@ -196,12 +202,6 @@ class Head:
         return self.steps[-1].code if isinstance(self.steps[-1], Quantise) else None
 
     @property
-    def fitted(self) -> set[str]:
-        """The kinds of steps that were fitted on the vectors of this head's pooling: whitening, code."""
-        kinds = {Whiten: "whitening", Quantise: "code"}
-        return {name for kind, name in kinds.items() if any(isinstance(step, kind) for step in self.steps)}
-
-    @property
     def dtype(self) -> type[np.generic]:
         """The dtype of the result: float32, or uint8 if the head ends with a code."""
         return self.steps[-1].dtype
@@ -238,7 +238,11 @@ class Head:
         if isinstance(own[-1], AfterPrompt) and form.prompt is not None:
             pooling = (*pooling[:-1], AfterPrompt(pooling[-1], own[-1].length))
         if not (same := _facts(own, config) == _facts(pooling, config)):
-            first = next((i for i, step in enumerate(after) if isinstance(step, Whiten | Quantise)), len(after))
+            fitted = [step.words() for step in after if isinstance(step, Whiten | Quantise)]
+            if fitted:
+                words = f"{spelled('pooling', named.name)} omits {' and '.join(fitted)}, fitted on another pooling"
+                warnings.warn(f"{words}. Refit with `jaxwhiten fit`.", PoolingWarning, stacklevel=5)
+            first = next((i for i, step in enumerate(after) if step.words() in fitted), len(after))
             after = after[:first] + tuple(step for step in after[first:] if isinstance(step, Normalize | Truncate))
             lasts = itertools.chain([None], after)
             after = tuple(s for s, last in zip(after, lasts, strict=False) if {type(s), type(last)} != {Normalize})

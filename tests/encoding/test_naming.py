@@ -75,9 +75,8 @@ def by_an_index(folder, pooling, tmp_path):
     from jaxwhiten.commands.search import open_index
 
     _, again = open_index(str(tmp_path / "index"))
-    assert (
-        search_text(index, again, SENTENCES[:1], 1)[0][0].id == search_text(index, encoder, SENTENCES[:1], 1)[0][0].id
-    )
+    first, second = (search_text(index, each, SENTENCES[:1], 1)[0][0] for each in (encoder, again))
+    assert first == second
     return again.encode(SENTENCES)
 
 
@@ -122,7 +121,8 @@ def test_a_whitening_and_a_code_stay_with_their_pooling(folder, tiny_model, tmp_
     whitening = Whitening.from_moments(Moments().update(rows), n_components=6, provenance=own.encoding())
     whitened = own.with_whitening(whitening).then(Truncate(5)).save(tmp_path / "whitened")
     coded = own.with_code(SpectrumCode(bytes=4).fit(whitening)).save(tmp_path / "coded")
-    for out, what in ((whitened, "omits the whitening of"), (coded, "omits the whitening and the code of")):
+    both = "omits whitening 12 → 6 and spectrum code of 4 bytes"
+    for out, what in ((whitened, "omits whitening 12 → 6, fitted on"), (coded, both)):
         assert read(out, pooling="cls").fingerprint == read(out).fingerprint
         for door in ("from_pretrained", "encode", "command"):
             with warnings.catch_warnings() if door == "command" else pytest.warns(PoolingWarning, match=what):
