@@ -106,14 +106,14 @@ reproduce: $(call stamp,cpu-data-eval) ## Every row of the paper's two tables; n
 	  model=$${setting%:*}; ks=0,$${setting#*:}; name=$$(basename $$model); \
 	  $(BIN)/python -m eval.sts --config.model=$$model --config.poolings=cls,first_last_avg --config.ks=$$ks \
 	    --config.out=runs/reproduce/sts-$$name $(reproduce_STS_ARGS) || exit 1; \
-	  $(BIN)/python -m eval.retrieval --config.model=$$model --config.poolings=first_last_avg \
+	  $(BIN)/python -m eval.retrieval --config configs/quora.py --config.model=$$model --config.poolings=first_last_avg \
 	    --config.whitening=none,nli,target --config.ks=$$ks --config.backends=faiss-ivf \
 	    --config.out=runs/reproduce/quora-$$name $(reproduce_QUORA_ARGS) || exit 1; \
 	done
 
 # Of the un-tuned encoder, then of what NLI makes of it: the seven tasks, and three retrieval tables.
 PAIRS ?= $(JAXWHITEN_DATA_DIR)/pairs/quora_duplicates/quora_dup_sae.tsv.gz
-RETRIEVE = $(BIN)/python -m eval.retrieval --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
+RETRIEVE = $(BIN)/python -m eval.retrieval --config configs/quora.py --config.poolings=first_last_avg --config.backends=faiss-flat --config.ks=0,128,64
 BASELINES = --config.baselines=tfidf,tfidf-pieces,bm25,layer0,centred
 
 miniature: $(call stamp,cpu-data-train-eval) ## The paper's tables on the encoder that ships here; needs the data folder
@@ -153,7 +153,7 @@ aot-here: $(call stamp,aot-train-test) $(if $(findstring h100,$(TARGETS)),$(VENV
 TEXT ?= $(JAXWHITEN_DATA_DIR)/text/enwiki/enwiki-00.txt.gz
 CODED = spectrum,pq,opq,rabitq,eden,sq4,int8,ubinary
 STS = STS12,STS13,STS14,STS15,STS16,STS-B,SICK-R
-CODES = $(BIN)/python -m eval.codes --config.model=$$model --config.pooling=$$pooling
+CODES = $(BIN)/python -m eval.codes --config.max_length=64 --config.model=$$model --config.pooling=$$pooling
 codes: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/codes.md; needs the data folder, and an hour or two
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@set -e; for encoder in minilm:mean:sentence-transformers/all-MiniLM-L6-v2 tiny:first_last_avg:jaxwhiten-tiny; do \
@@ -193,7 +193,7 @@ upgrade: $(call stamp,cpu-data-eval) ## The tables of docs/evidence/upgrade.md; 
 	@test -d "$(JAXWHITEN_DATA_DIR)" || { echo "JAXWHITEN_DATA_DIR has to name the folder of the data"; exit 2; }
 	@$(BIN)/jaxwhiten distil-static --model sentence-transformers/all-MiniLM-L6-v2 -o runs/minilm-static/
 	@set -e; for data in pydocs mrpc quora:$(PAIRS); do \
-	  $(BIN)/python -m eval.upgrade --config.dataset=$${data#*:} --config.out=runs/upgrade/$${data%%:*} \
+	  $(BIN)/python -m eval.upgrade --config.max_length=64 --config.dataset=$${data#*:} --config.out=runs/upgrade/$${data%%:*} \
 	    "--config.encoders=$(UPGRADES),runs/minilm-static auto" --config.kinds=ridge,procrustes,cca,isotrieve-ridge; \
 	done
 

@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.showwarning = show_warning
             code = _module(args.command).run(args)
         sys.stdout.flush()
+        say_cut()
     except JaxwhitenError as error:
         return say(error)
     except BrokenPipeError:
@@ -105,6 +106,16 @@ def say(error: Exception, who: str = "") -> int:
     """Reports an error in one line on stderr; returns the exit code."""
     print(f"error: {who}{one_line(error)}", file=sys.stderr)
     return getattr(error, "exit_code", 1)
+
+
+def say_cut() -> None:
+    """Reports on stderr how many texts were longer than their encoder reads, in one line for each length."""
+    if text := sys.modules.get("jaxwhiten.text.tokenization"):
+        for (length, kind), cut in text.COUNTS.items():
+            if kind == "cut" and cut:
+                n = text.COUNTS[length, "all"]
+                print(f"note: {cut:,} of {n:,} texts were cut at {length} tokens", file=sys.stderr)
+        text.COUNTS.clear()
 
 
 def one_line(text: object) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from jaxwhiten import interrupts
 from jaxwhiten.commands.arguments import Parser
-from jaxwhiten.commands.cli import need_config, say, show_warning
+from jaxwhiten.commands.cli import need_config, say, say_cut, show_warning
 from jaxwhiten.errors import InputError, JaxwhitenError, speaking, unknown_name
 from jaxwhiten.parameters import WHITENING
 
@@ -82,6 +82,7 @@ def _guarded(main: Callable[[ConfigDict], None], config: ConfigDict) -> None:
     logging.set_verbosity(logging.WARNING)  # libraries' INFO lines would bury the program's own
     try:
         main(config)
+        say_cut()
     except JaxwhitenError as error:
         sys.exit(say(error))
     except KeyboardInterrupt:
