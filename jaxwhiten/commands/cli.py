@@ -25,7 +25,7 @@ COMMANDS = {
     "fit": "fit a whitening on sentences or vectors",
     "apply": "whiten a file of vectors",
     "merge": "merge the moments of parts of a corpus",
-    "inspect": "show what a whitening, moments or an index hold",
+    "inspect": "show what a whitening, moments, an index or a model holds",
     "tune": "choose k, β and γ by a few scored pairs",
     "score": "tell how well similarities follow the scores of your own pairs, raw and whitened",
     "index": "encode texts and build a search index",
