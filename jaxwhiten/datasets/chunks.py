@@ -27,12 +27,13 @@ def problem(value: Any) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of texts: lines, or a column of a table, optionally with a column of ids."""
+    """A file of texts: lines, or a column of a table, with a column of ids or the default ids `name:line`."""
 
     path: str
     format: str = "txt"
     column: str | None = None
     ids: str | None = None
+    name: str = ""  # default: the file's own
 
     def facts(self) -> dict[str, Any]:
         """Facts that identify the contents under a name: the size, and a hash of the first and last bytes."""
@@ -94,7 +95,7 @@ class _Kept(BadRows):
 
 def rows(source: Source, start: Position, skip_bad: bool) -> Generator[Row, None, None]:
     """The rows of a file after a position. A text file is read from there, a table from its beginning."""
-    bad, name = _Kept(source.path, skip_bad), Path(source.path).name
+    bad, name = _Kept(source.path, skip_bad), source.name or Path(source.path).name
     if source.format == "txt":
         found: Any = ((line, (text,)) for line, text in numbered_lines(source.path, bad, start=start))
     else:

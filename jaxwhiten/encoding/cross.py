@@ -186,7 +186,7 @@ class CrossEncoder:
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
-        with io.whole_folder(folder) as whole:
+        with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)
             copy_tokenizer(self.tokenizer.folder, whole)
             file = whole / "tokenizer_config.json"

@@ -19,7 +19,7 @@ from jaxwhiten import io
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Source, chunks
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
+from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError, optional
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -82,8 +82,15 @@ class Parts:
         self.plan = plan
 
     def begin(self, encoder: Encoder) -> None:
-        """Writes the code, if there is one, and then the plan, unless the folder has a plan already."""
+        """Writes the code, if there is one, and then the plan, unless the folder has a plan already.
+
+        Raises InputError for a folder with a plan of its own that is read-only, or with files but without a plan.
+        """
+        folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
+            found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+            if other := [name for name in found if name != _CODE and not name.endswith(".tmp")]:
+                raise InputError(f"{self.folder}: holds {other[0]} and is no folder of parts. Specify a new folder.")
             if encoder.head.code is not None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 encoder.head.code.save(self.folder / _CODE)

@@ -26,9 +26,9 @@ from jaxwhiten.search.backend import BACKENDS, Backend
 from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.header import (
     HEADER,
-    LEFTOVER,
     About,
     Header,
+    check_index_folder,
     read_documents,
     read_header,
     replace_files,
@@ -249,12 +249,7 @@ class Index(About):
           OutputError: The folder cannot be written to, or the disk is full; an index already there is intact.
           MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there.
         """
-        folder = Path(path)
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder}: a file; an index is a folder.")
-        found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-        if HEADER not in found and not all(map(LEFTOVER.fullmatch, found)):
-            raise InputError(f"{folder}: not empty and not an index; nothing was written.")
+        folder = check_index_folder(path)
         with writing(folder, OSError):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), self._threads.reading(), writing(folder, OSError, RuntimeError):  # RuntimeError: FAISS's
