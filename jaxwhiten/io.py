@@ -401,6 +401,8 @@ def save_array(path: PathLike, array: np.ndarray) -> None:
 def map_array(path: PathLike) -> np.ndarray:
     """Memory-maps a `.npy` file; nothing is unpickled. Any malformed file is a ValueError."""
     try:
+        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
+            raise ValueError("not a regular file")
         return np.lib.format.open_memmap(path, mode="r")
     except (ValueError, OSError):
         raise

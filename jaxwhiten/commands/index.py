@@ -19,7 +19,7 @@ from jaxwhiten.commands.arguments import (
     values_of,
 )
 from jaxwhiten.commands.texts import add_texts, records, sentences
-from jaxwhiten.errors import DataError, InputError, check_name, spelled
+from jaxwhiten.errors import DataError, InputError, spelled
 
 if TYPE_CHECKING:
     from jaxwhiten.search import Index
@@ -67,12 +67,13 @@ def run(args: argparse.Namespace) -> None:
     options = values_of("--option", args.option, _value, "NAME=NUMBER, such as nprobe=10")
 
     from jaxwhiten.encoding import is_tuned
-    from jaxwhiten.search import BACKENDS, build_index
+    from jaxwhiten.search import build_index
+    from jaxwhiten.search.backend import backend_with
     from jaxwhiten.search.header import check_index_folder
     from jaxwhiten.search.ids import Ids
     from jaxwhiten.whitening import Whitening
 
-    check_name("search backend", args.backend, BACKENDS)  # before the texts are encoded
+    backend_with(args.backend, options)  # raises before the texts are encoded
     check_index_folder(args.output)
     if args.input.lower().endswith(".npy") and args.format is None:
         return _save(args, _of_codes(args, options), "")

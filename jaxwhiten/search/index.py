@@ -19,10 +19,11 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import CODES, Code, Quantiser
-from jaxwhiten.errors import FormatError, InputError, MismatchError, check_name
+from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.io import from_json, load_tensors, writing
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search import faiss, jax_flat  # noqa: F401 (backends, which add themselves to BACKENDS)
-from jaxwhiten.search.backend import BACKENDS, Backend
+from jaxwhiten.search.backend import BACKENDS, Backend, backend_with
 from jaxwhiten.search.coding import AUTO, choose
 from jaxwhiten.search.header import (
     HEADER,
@@ -311,13 +312,8 @@ def build_index(
       MissingDependencyError: The backend's package or device is missing.
     """
     start = time.perf_counter()
-    check_name("search backend", backend, BACKENDS)
-    kind = BACKENDS[backend]
-    known = [field.name for field in dataclasses.fields(kind.Options)]
-    for name in options:
-        if not known:
-            raise InputError(f"The backend {backend} has no options, so not {name!r} either.")
-        check_name(f"option of {backend}", name, known)
+    check_process()
+    kind, chosen = backend_with(backend, options)
     given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if given is not None and rescore is not None:
         raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
@@ -346,7 +342,7 @@ def build_index(
         provenance = dict(getattr(source, "provenance", None) or {})
         check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
-    store = kind.build(vectors, kind.Options(**options), prepare, coding, given is not None)
+    store = kind.build(vectors, chosen, prepare, coding, given is not None)
     return Index(
         backend=backend,
         options=dataclasses.asdict(store.options),
