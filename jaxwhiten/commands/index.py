@@ -203,7 +203,7 @@ def _texts(args: argparse.Namespace) -> tuple[list[Any] | None, list[str], str]:
 
 
 def _ids(args: argparse.Namespace) -> list[Any]:
-    """The ids for --remove or in the file of --remove-file, exactly as they are written there."""
+    """The ids for --remove, or those in the file of --remove-file, exactly as written."""
     from jaxwhiten.datasets.tables import table_rows
 
     if args.remove:
