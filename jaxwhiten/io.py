@@ -212,7 +212,7 @@ def _exchange(new: Path, old: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Locks a folder during the block; BlockingIOError if another process holds it. Windows locks no folders."""
+    """Locks a folder in the block, where there is `fcntl`; BlockingIOError if another process holds it."""
     try:
         import fcntl
     except ImportError:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from jaxwhiten import io
-from jaxwhiten.errors import InputError, OutputError, spelled, unknown_name
+from jaxwhiten.errors import InputError, OutputError, optional, spelled, unknown_name
 from jaxwhiten.parameters import WHITENING
 
 if TYPE_CHECKING:
@@ -64,21 +63,31 @@ def add(parser: argparse.ArgumentParser, names: str, help: str, **settings: Any)
 
 def add_model(parser: argparse.ArgumentParser, *, default: str | None = DEFAULT_MODEL) -> None:
     """Adds --model and the options of encoding; without a default if a file records how its vectors were made."""
-    defaults = (default, "auto, what the folder says", "what the model's folder says, or 64", "jax", "the engine's")
+    defaults = (default, "auto, what the folder says", "what the model's folder says", "jax", "the engine's")
     model, pooling, length, engine, dtype = defaults if default else ["what the file was made with"] * 5
     add(parser, "--model MODEL", f"hub id or folder; default: {model}", default=default)
     add(parser, "--pooling POOLING", f"{', '.join(POOLINGS)}; default: {pooling}", default=default and "auto")
-    add(parser, "--max-length TOKENS", f"default: {length}", type=int)
+    add(parser, "--max-length TOKENS", f"default: {length}", type=tokens)
     add(parser, "--engine ENGINE", f"jax, or openvino on CPUs; default: {engine}", default=default and "jax")
     add(parser, "--dtype DTYPE", f"float32 or bfloat16, with openvino also int8; default: {dtype}")
 
 
+def tokens(text: str) -> int:
+    if (length := int(text)) < 3:
+        raise argparse.ArgumentTypeError(f"expected at least 3 tokens, got {length}")
+    return length
+
+
 def check_plot(path: str | None) -> None:
-    """Raises InputError for an ending other than .png, before anything is computed."""
-    if path is not None:
-        if Path(path).suffix.lower() != ".png":
-            raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
-        io.check_file(path)
+    """Raises InputError for an ending other than .png, a file of another kind, or a missing matplotlib."""
+    if path is None:
+        return
+    if Path(path).suffix.lower() != ".png":
+        raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
+    optional("matplotlib", "eval", "Drawing a plot")
+    from jaxwhiten import io
+
+    io.check_file(path)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -137,6 +146,8 @@ def check_folder(path: str, what: str = "the output is a folder", kind: str = "m
     ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
         raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
+    from jaxwhiten import io
+
     io.check_folder(path, kind)
 
 
@@ -173,16 +184,17 @@ def values_of(option: str, words: list[str], read: Callable[[str], Any], expecte
 def load_encoder(args: argparse.Namespace, told: Mapping[str, Any] | None = None) -> Encoder:
     """The encoder that `add_model`'s arguments name; `told` supplies values that the arguments omit."""
     given = {name: getattr(args, name) for name in ("model", "pooling", "max_length", "dtype", "engine")}
-    return encoder_of({**(told or {}), **{name: value for name, value in given.items() if value}})
+    given = {name: value for name, value in given.items() if value is not None}
+    return encoder_of({**(told or {}), **given}, bare="pooling" not in given)
 
 
-def encoder_of(told: Mapping[str, Any]) -> Encoder:
-    """The encoder of a file that records `Encoder.encoding`, or parts of it."""
+def encoder_of(told: Mapping[str, Any], *, bare: bool = True) -> Encoder:
+    """The encoder of a file that records `Encoder.encoding`, or parts of it; a plain name there is a `bare` pooling."""
     from jaxwhiten.encoding import Encoder
 
     how = {name: told.get(name) for name in ("max_length", "dtype")}
     pooling, engine = told.get("pooling") or "auto", told.get("engine") or "jax"
-    return Encoder.from_pretrained(told["model"], pooling=pooling, engine=engine, **how)
+    return Encoder.from_pretrained(told["model"], pooling=pooling, bare=bare, engine=engine, **how)
 
 
 def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: str | None = None) -> np.ndarray:
@@ -198,7 +210,7 @@ def encode(args: argparse.Namespace, encoder: Encoder, texts: list[str], role: s
         told = encoder.head.whitening.provenance if encoder.head.whitening else {}
         if (pooling := told.get("pooling")) not in (None, raw.pooling):  # cached under the name at the time of the fit
             with contextlib.suppress(InputError):  # a pooling that cannot be named here, such as idf
-                named = encoder.with_pooling(pooling)
+                named = raw.with_pooling(pooling)
                 same = (named.fingerprint, named.head.form) == (told.get("fingerprint"), raw.head.form)
                 found = named if same else raw
         try:

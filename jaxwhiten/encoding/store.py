@@ -18,7 +18,9 @@ from typing import Any, no_type_check, overload
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
+from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.io import (
@@ -99,6 +101,11 @@ class EmbeddingStore:
         }
         found = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
+        if not missing:  # what a command says of texts that were cut must not depend on the cache
+            head = encoder.with_pooling(names[0]).head
+            form = (head if prompt is None else head.with_prompt(prompt)).form
+            for part in blocks(len(sentences), BLOCK):
+                encoder.tokenizer(sentences[part], form)
         while missing:
             starts = range(0, len(sentences), self.shard_rows)
             lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]

@@ -27,7 +27,7 @@ from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
 _PLAN, _FINISHED, _CODE, _DEAD = "plan.json", "manifest.json", "code.safetensors", "dead-letters.jsonl"
-_PARQUET = "data", "Parts in Parquet", "pyarrow"
+_PARQUET = "data", "A corpus in Parquet files", "pyarrow"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +90,9 @@ class Parts:
     def begin(self, encoder: Encoder) -> None:
         """Writes the code, if there is one, and then the plan, unless the folder has a plan already.
 
-        Raises InputError for a folder with a plan of its own that is read-only, or with files but without a plan.
+        Raises InputError for a folder that is read-only, or that holds files but no plan.
         """
+        optional("pyarrow", *_PARQUET)  # an error now, before anything is encoded
         folder = io.replaceable(self.folder)
         if not (self.folder / _PLAN).is_file():
             found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
