@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import itertools
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -78,12 +79,15 @@ def tokens(text: str) -> int:
 
 
 def check_plot(path: str | None) -> None:
-    """Raises InputError for an ending other than .png, or if matplotlib is missing, before anything is computed."""
+    """Raises InputError for an ending other than .png, a file of another kind, or a missing matplotlib."""
     if path is None:
         return
     if Path(path).suffix.lower() != ".png":
         raise unknown_name(f"ending of the plot {path}:", Path(path).suffix, [".png"])
     optional("matplotlib", "eval", "Drawing a plot")
+    from jaxwhiten import io
+
+    io.check_file(path)
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
@@ -110,14 +114,41 @@ def add_knobs(parser: argparse.ArgumentParser, *, fitting: bool = False) -> None
             add(parser, f"{flag} {knob.name.upper()}", f"{knob.help}; default: {default}", type=parsed)
 
 
-def check_folder(path: str, what: str = "the output is a folder") -> None:
+# Arguments that name what a command reads, and what it writes.
+_READ = (
+    *("input", "inputs", "file", "files", "vectors", "whitening", "model", "sentences", "corpus", "pairs", "index"),
+    *("held_out_pairs", "data_dir"),
+)
+_WRITTEN = ("output", "moments", "plot", "into")
+
+
+def check_outputs(args: argparse.Namespace) -> None:
+    """Raises InputError for an output that would replace an input of the same run, or its other output."""
+    named: list[tuple[str, str]] = [(name, value) for name in _READ for value in _paths(getattr(args, name, None))]
+    for name in _WRITTEN:
+        for path in _paths(getattr(args, name, None)):
+            real = os.path.realpath(path)
+            for other, value in named:
+                read = os.path.realpath(value)
+                inside = os.path.exists(read) and os.path.commonpath([real, read])
+                if real == read or (inside and (inside == real or (inside == read and os.path.exists(real)))):
+                    what = f"{spelled(other)} {value}" if other not in ("input", "inputs") else f"the input {value}"
+                    raise InputError(f"{path}: would replace {what}. Specify a different {spelled(name)}.")
+            named.append((name, path))
+
+
+def _paths(value: Any) -> list[str]:
+    return [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, str) and path != "-"]
+
+
+def check_folder(path: str, what: str = "the output is a folder", kind: str = "model") -> None:
     """Raises InputError for an output with the ending of a file, or a folder that `io.whole_folder` may not write."""
     ending = re.fullmatch(r"\.[A-Za-z]\w*", Path(path).suffix)  # but not the end of a model's name, such as v1.5
     if ending and not path.endswith("/") and not Path(path).is_dir():
         raise InputError(f"{path}: {what}, not {ending[0]}; the name of a folder may end with /.")
     from jaxwhiten import io
 
-    io.check_folder(path)
+    io.check_folder(path, kind)
 
 
 def knobs(args: argparse.Namespace) -> dict[str, Any]:
@@ -127,6 +158,13 @@ def knobs(args: argparse.Namespace) -> dict[str, Any]:
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(f"{spelled(name)} is {value}; it must be a number from 0 to 1.")
     return {name: value for name, value in values.items() if value is not None}
+
+
+def check_sizes(args: argparse.Namespace, dimension: int) -> None:
+    """Raises InputError for a -k or --bytes that vectors of this dimension cannot have, before they are computed."""
+    for name in ("n_components", "bytes"):
+        if (value := getattr(args, name, None)) is not None and not 1 <= value <= dimension:
+            raise InputError(f"{spelled(name)} must be an integer from 1 to {dimension}, got {value}.")
 
 
 def values_of(option: str, words: list[str], read: Callable[[str], Any], expected: str) -> dict[str, Any]:

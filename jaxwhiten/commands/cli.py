@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser
+from jaxwhiten.commands.arguments import Parser, check_outputs
 from jaxwhiten.errors import JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
 
 COMMANDS = {
@@ -76,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         with warnings.catch_warnings(), speaking(flags):
             warnings.showwarning = show_warning
+            check_outputs(args)
             code = _module(args.command).run(args)
         sys.stdout.flush()
         say_cut()

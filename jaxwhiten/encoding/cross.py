@@ -177,7 +177,7 @@ class CrossEncoder:
         """
         folder, model = Path(folder), self._engine.model()
         said = {"activation_fn": _ACTIVATIONS[self.activation][0]}
-        with io.whole_folder(folder) as whole:
+        with io.whole_folder(folder, kind="cross-encoder") as whole:
             save_pair_classifier(model, whole, self.label_names, {"sentence_transformers": said}, dtype)
             self.tokenizer.save(whole)
             io.write_json(whole / "config_sentence_transformers.json", {"model_type": "CrossEncoder", **said})

@@ -37,7 +37,7 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     graph.op("Identity", vectors, output="sentence_embedding")
     facts = {"max_length": str(encoder.max_length), "head": encoder.head.summary}
     proto = graph.finish(TOKENS, {"sentence_embedding": encoder.dimension}, facts, encoder.head.dtype)
-    with io.whole_folder(folder) as whole:
+    with io.whole_folder(folder, kind="onnx") as whole:
         (whole / MODEL).write_bytes(proto.SerializeToString())
         encoder.tokenizer.save(whole, form)
         Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name).write(whole)
