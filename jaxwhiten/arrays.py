@@ -162,10 +162,16 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
 
 
 def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-    """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients."""
-    squares = jnp.sum(x * x, axis=-1, keepdims=True)
-    positive = squares > 0
-    return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)
+    """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients.
+
+    A row with a NaN or an infinity holds NaN afterwards, because a compiled function cannot raise.
+    """
+    # A power of two near the largest entry changes no digit, and keeps squares within the range of float32.
+    exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True)))[1]
+    scaled = x * jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -126, 126))
+    squares = jnp.sum(scaled * scaled, axis=-1, keepdims=True)
+    zero = squares == 0
+    return jnp.where(zero, 0.0, scaled * jax.lax.rsqrt(jnp.where(zero, 1.0, squares)))
 
 
 def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:

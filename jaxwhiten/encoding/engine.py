@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jaxwhiten.encoding.batching import Batch, Layout
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -16,6 +14,13 @@ from jaxwhiten.lazy import jax
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import TokenIds
+
+
+class Found(NamedTuple):
+    """Vectors or codes, and whether each vector was finite before a code rounded it."""
+
+    vectors: Any  # [..., d]
+    finite: Any  # bool [..., 1]
 
 
 @runtime_checkable
@@ -49,13 +54,13 @@ class Engine(Protocol):
         A batch that is `alone` runs without others, so that all cores may serve it and a thread gains nothing.
         """
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
         """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d].
 
         Without `to_host`, engines with `reduces` leave them on the devices, [row of its device, device, ..., d].
         """
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """The vectors of all sentences for heads that need no batches."""
 
     def is_out_of_memory(self, error: Exception) -> bool:

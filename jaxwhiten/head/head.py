@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from jaxwhiten.arrays import blocks
+from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, unknown_name
@@ -216,8 +216,11 @@ class Head:
         """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""
         if not (rest := self.steps[len(begun.steps) :]):
             return vectors
-        parts = (jnp.asarray(vectors[part]) for part in blocks(len(vectors), _BLOCK_ROWS))
-        found = [np.asarray(functools.reduce(lambda x, step: step(x), rest, part)) for part in parts]
+        (steps, code), found = before_code(rest), list[np.ndarray]()
+        for part in blocks(len(vectors), _BLOCK_ROWS):
+            x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
+            check_finite(np.asarray(x), part.start)
+            found.append(np.asarray(x if code is None else code(x)))
         return with_code(np.concatenate(found), self.code)
 
     def then(self, *steps: Step) -> Head:
@@ -263,6 +266,12 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
     """The steps up to and including the pooling, and the steps after it."""
     end = 1 + next(i for i, step in enumerate(steps) if isinstance(step, Pooling))
     return steps[:end], steps[end:]
+
+
+def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
+    """The steps that give vectors, and the code that rounds them, or None."""
+    last = steps[-1] if steps else None
+    return (steps[:-1], last) if isinstance(last, Quantise) else (steps, None)
 
 
 def _pooling(steps: Steps) -> Pooling:

@@ -18,8 +18,9 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Source, chunks
+from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
+from jaxwhiten.errors import FormatError, MismatchError, optional
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -111,14 +112,16 @@ class Parts:
         rows = [row for row in chunk.rows if row.text is not None]
         beside, told = {"id": [row.id for row in rows]}, {"plan": self.plan.hash, "encoding": self.plan.encoding}
         found = arrow.embedded(encoder, [row.text for row in rows], beside, self.plan.dtype, **told)
-        record = {**chunk.record(), "rows": len(rows), "plan": self.plan.hash}
+        record, bad = chunk.record(), BadRows(chunk.source.path, self.plan.skip_bad)
+        for row, why in zip(rows, found["error"].to_pylist(), strict=True):
+            if why is not None:
+                bad(row.end.line, f"{row.text!r:.60}: {why}")
+                record["dead"].append((row.end.line, why))
+        found = found.filter(found["error"].is_null()) if bad.count else found
+        record |= {"rows": len(found), "dead": sorted(record["dead"]), "plan": self.plan.hash}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            try:
-                moments = grouped.sums(arrow.vectors(found, encoder.head.code))
-            except NonFiniteError as error:
-                raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
-            moments.save(path, self.plan.encoding)
+            grouped.sums(arrow.vectors(found, encoder.head.code)).save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(found.drop_columns("error"), temporary)
