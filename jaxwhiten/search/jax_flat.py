@@ -67,12 +67,12 @@ class JaxFlat(Backend):
         self._mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
         self._platform = self._mesh.devices.flat[0].platform
         everywhere = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec())
-        self._kernel = self._decoder = None
+        self._map = self._decoder = None
         if centroids is not None:
             dtype = jnp.float32 if self._platform == "cpu" else jnp.bfloat16
             self._decoder = jax.device_put(jnp.asarray(centroids, dtype), everywhere)
         if prepare.matrix is not None:
-            self._kernel = jax.device_put(prepare.kernel, everywhere)
+            self._map = jax.device_put(prepare.parts, everywhere)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
@@ -105,7 +105,7 @@ class JaxFlat(Backend):
 
     def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
         batch, block = self._batch_and_block(len(queries), k)
-        kernel = None if prepared else self._kernel
+        mapping = None if prepared else self._map
         normalize = self.prepare.unit_length and not prepared
         recall_target = float(self.options.recall_target) if self.options.approximate else None
         run = _searcher(self._mesh, k, block, normalize, recall_target)
@@ -113,7 +113,7 @@ class JaxFlat(Backend):
         ids = np.empty((len(queries), k), np.int64)
 
         def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
-            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self._decoder, self._size)
+            return part, *run(pad_rows(queries[part], batch), self._documents, mapping, self._decoder, self._size)
 
         for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
@@ -136,9 +136,9 @@ class JaxFlat(Backend):
     @property
     def nbytes(self) -> int:
         row = self._documents.dtype.itemsize * self._documents.shape[1]
-        kernel = () if self.prepare.matrix is None else self.prepare.kernel
+        parts = () if self.prepare.matrix is None else self.prepare.parts
         centroids = () if self._centroids is None else (self._centroids,)
-        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*kernel, *centroids))
+        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
 
     def write(self, folder: Path) -> None:
         np.save(folder / (_VECTORS if self._centroids is None else _CODES), self._on_host())
@@ -192,10 +192,11 @@ def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, reca
         return values, first + ids
 
     def search(
-        queries: Array, documents: Array, kernel: tuple[Array, Array] | None, decoder: Array | None, size: Array
+        queries: Array, documents: Array, mapping: tuple[Array, ...] | None, decoder: Array | None, size: Array
     ) -> Any:
-        if kernel is not None:
-            queries = linear(queries, *kernel)
+        if mapping is not None:
+            shift, weight, bias = mapping
+            queries = linear(queries - shift, weight, bias)
         if normalize:
             queries = normalize_on_device(queries)
         sharded = jax.shard_map(

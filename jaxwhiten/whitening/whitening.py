@@ -272,6 +272,11 @@ class Whitening(Method):
         return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
 
     @property
+    def affine(self) -> Affine:
+        """The map of `transform`, which subtracts βμ first."""
+        return self._map()
+
+    @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and bias with transform(X) = X W + bias, computed in float64 and rounded to float32 once."""
         return self._map().kernel
