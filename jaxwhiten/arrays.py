@@ -34,7 +34,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         try:
             array = array.astype(np.float64)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
     if array.ndim != 2:
         raise InputError(
@@ -56,6 +56,12 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
 def work_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype in which rows are computed: float32 for float32 and all 8- and 16-bit types, float64 for the rest."""
     return np.dtype(np.float32 if dtype.itemsize <= 2 or dtype == np.float32 else np.float64)
+
+
+def resolution(dtype: np.dtype) -> float:
+    """The relative spacing of a dtype's numbers; that of float64 for integers, and at least that."""
+    floats = dtype.kind == "f" or dtype in _DEVICE_DTYPES
+    return max(float(ml_dtypes.finfo(dtype).eps) if floats else 0.0, float(np.finfo(np.float64).eps))
 
 
 def device_block(block: np.ndarray) -> np.ndarray:

@@ -54,9 +54,14 @@ def with_code(array: np.ndarray, code: Any) -> np.ndarray:
 
 
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes without a code."""
+    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes alone and masks."""
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
+    if np.ma.is_masked(x):
+        raise InputError(
+            "These vectors are a masked array with masked entries, which are no numbers: pass x.filled(value), or"
+            " np.ma.compress_rows(x) for the rows without them."
+        )
     array = np.asarray(x)
     if array.dtype in _BYTES:
         raise InputError(

@@ -5,22 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import jax
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.checkpoint import STATIC
 from jaxwhiten.text import TokenIds
-
-
-class Found(NamedTuple):
-    """Vectors or codes, and whether each vector was finite before a code rounded it."""
-
-    vectors: Any  # [..., d]
-    finite: Any  # bool [..., 1]
 
 
 @runtime_checkable

@@ -18,8 +18,7 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxwhiten.encoding.batching import Batch, Layout
-from jaxwhiten.encoding.engine import Found
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Heads, Step, before_code, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder

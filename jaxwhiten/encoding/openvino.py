@@ -20,8 +20,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten import io
-from jaxwhiten.encoding.batching import Batch, Layout
-from jaxwhiten.encoding.engine import Found
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.encoding.kept import Unread, load
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
-from jaxwhiten.encoding.engine import Found
+from jaxwhiten.encoding.batching import Found
 from jaxwhiten.encoding.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step, before_code
 from jaxwhiten.runtime.hardware import check_process
