@@ -20,7 +20,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import unknown_name
-from jaxwhiten.head import Heads, Step, before_code, run
+from jaxwhiten.head import Heads, Step, run
+from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.loading import contents, hashed, load_model

@@ -24,7 +24,8 @@ from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.encoding.kept import Unread, load
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
-from jaxwhiten.head import Heads, Quantise, Step, at_pooling, before_code, leaves, write_steps
+from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
+from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import jax, nnx
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.loading import contents, hashed

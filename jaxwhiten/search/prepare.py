@@ -66,7 +66,7 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
             f"{type(whitening).__name__} is not a map x W + b, so it cannot be put inside an index:"
             " transform the vectors first and build the index without it."
         )
-    affine = whitening.affine if hasattr(whitening, "affine") else Affine.of_kernel(*whitening.kernel)
+    affine = getattr(whitening, "affine", None) or Affine(np.zeros(len(whitening.kernel[0])), *whitening.kernel)
     if affine.inputs != dimension:
         raise InputError(f"The whitening takes {affine.inputs} dimensions, the vectors have {dimension}.")
     return affine.in_float32(unit_length=normalize)

@@ -65,19 +65,9 @@ class Affine:
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    @classmethod
-    def of_kernel(
-        cls, weight: Float32[np.ndarray, "d k"], bias: Float32[np.ndarray, " k"], *, unit_length: bool = False
-    ) -> Affine:
-        """The map x W + b; the inverse of `kernel`."""
-        return cls(np.zeros(len(weight), np.float32), weight, bias, unit_length=unit_length)
-
     @functools.cached_property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
-        """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it.
-
-        Computed in float32, x W + b loses the digits of rows whose mean is many deviations from the origin: `parts`.
-        """
+        """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it."""
         if self.matrix is None:
             return np.eye(self.inputs, dtype=np.float32), np.zeros(self.outputs, np.float32)
         bias = self.offset - self.shift @ self.matrix
@@ -97,8 +87,8 @@ class Affine:
 
     def times(self, B: Float[np.ndarray, "k m"]) -> Affine:
         """This map, then a linear map of its results before they are scaled to unit length; in float32."""
-        matrix, offset = B if self.matrix is None else self.matrix @ B, self.offset @ B
-        return Affine(self.shift, matrix, offset).in_float32(unit_length=self.unit_length)
+        matrix = B if self.matrix is None else self.matrix @ B
+        return Affine(self.shift, matrix, self.offset @ B).in_float32(unit_length=self.unit_length)
 
     def hash(self) -> str | None:
         """SHA-256 over the `parts`, or None for the identity."""
