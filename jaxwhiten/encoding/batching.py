@@ -114,14 +114,22 @@ class Layout:
         return cls(max_length, budget, devices, platform != "cpu", long_rows)
 
     def plan(
-        self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, *, segments: bool = True
+        self,
+        lengths: Int[np.ndarray, " n"],
+        max_rows: int | None = None,
+        *,
+        segments: bool = True,
+        alone: Int[np.ndarray, " m"] | None = None,
     ) -> Iterator[Batch]:
         """Cuts sentences into batches of at most `max_rows`; each sentence is in exactly one batch.
 
         One sentence per device may exceed the token budget. Heights are multiples of the number of devices. The height
         of the last batch is a power of two times that number, or a full height. Without `segments`, rows are not
-        shared.
+        shared. `alone` are sentences of which each gets a device to itself, and others none.
         """
+        if alone is not None:
+            yield from self._packed(lengths, alone, 1)
+            return
         if not (segments and self.share_rows):
             yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
             return

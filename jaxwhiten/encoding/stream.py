@@ -78,7 +78,7 @@ def vectors(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, np.ndarray]:
     """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite."""
-    n, bad = len(tokens.lengths), set[int]()
+    n, bad, suspects = len(tokens.lengths), set[int](), set[int]()
     at_once = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
     out = {name: heads[name].finished(found, slice(None), np.arange(n), bad) for name, found in at_once.items()}
     batched = {name: head for name, head in heads.items() if name not in out}
@@ -87,9 +87,13 @@ def vectors(
     out |= {name: head.empty(n) for name, head in batched.items()}
     for batch, found in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in found.items():
-            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, bad)
+            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, suspects)
         if bar is not None:
             bar.update(len(batch.rows))
+    # 0 · NaN is NaN, so that a sentence spoils others of its batch, whose vectors are right when they are alone.
+    for batch, found in batches(engine, tokens, batched, alone=np.array(sorted(suspects))) if suspects else ():
+        for name, x in found.items():
+            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, bad)
     if bad:
         raise NonFiniteError.of_texts(sorted(bad))
     return out
@@ -120,14 +124,20 @@ def moments(
 
 
 def batches(
-    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
+    engine: Engine,
+    tokens: TokenIds,
+    heads: ReadyHeads,
+    max_rows: int | None = None,
+    *,
+    to_host: bool = True,
+    alone: np.ndarray | None = None,
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
-    """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
+    """Batches that hold every sentence once, or each of the sentences `alone`, with the result of `Engine.fetch`."""
     check_process()
     steps = {name: head.steps for name, head in heads.items()}
     segments = all(head.head.by_segment for head in heads.values())
     started: collections.deque[tuple[Batch, Any]] = collections.deque()
-    plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments))
+    plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments, alone=alone))
     for planned in plan:
         for batch in engine.layout.within_budget(planned, tokens.lengths):
             try:
