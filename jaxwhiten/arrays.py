@@ -155,16 +155,15 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
         squares = np.einsum("ij,ij->i", rows, rows)
     limits = np.finfo(x.dtype)
     odd = np.flatnonzero(~((squares > limits.tiny / limits.eps) & (squares <= limits.max)))
-    out = rows / np.sqrt(np.where(np.isin(np.arange(len(rows)), odd), 1.0, squares))[:, None].astype(x.dtype)
-    if len(odd):  # zero, not finite, or squares outside the range: scale by the largest entry first
-        largest = np.abs(rows[odd]).max(axis=1, initial=0.0, keepdims=True)
+    if len(odd):  # zero, not finite, or squares outside the range: scale by a power of two first
+        largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
         if not np.isfinite(largest).all():
-            row = odd[np.argmax(~np.isfinite(largest[:, 0]))]
+            row = odd[np.argmax(~np.isfinite(largest))]
             raise NonFiniteError(f"Row {row} holds NaN or inf and has no direction: remove or repair it.")
-        scaled = rows[odd] / np.where(largest > 0, largest, 1.0)
-        lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-        out[odd] = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
-    return out.reshape(x.shape)
+        rows = rows.copy()
+        rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
+        squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])
+    return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None].astype(x.dtype)).reshape(x.shape)
 
 
 def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:

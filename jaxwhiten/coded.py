@@ -58,10 +58,7 @@ def as_floats(x: Any) -> np.ndarray:
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
     if np.ma.is_masked(x):
-        raise InputError(
-            "These vectors are a masked array with masked entries, which are no numbers: pass x.filled(value), or"
-            " np.ma.compress_rows(x) for the rows without them."
-        )
+        raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
     array = np.asarray(x)
     if array.dtype in _BYTES:
         raise InputError(

@@ -76,10 +76,9 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
         except NonFiniteError as error:
             for row in error.rows:
                 errors[good[row]] = "its vector holds NaN or inf"
-    if not coded:
-        with np.errstate(over="ignore"):
-            vectors = np.asarray(vectors, dtype)
-        fits = np.isfinite(vectors).all(axis=1)
+    with np.errstate(over="ignore"):
+        vectors = vectors if coded else np.asarray(vectors, dtype)
+    if not coded and not (fits := np.isfinite(vectors).all(axis=1)).all():
         for row in np.flatnonzero(~fits).tolist():
             errors[good[row]] = f"its vector exceeds the range of {vectors.dtype}"
         vectors = vectors[fits]

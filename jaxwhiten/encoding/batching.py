@@ -92,10 +92,10 @@ class RowBatch(Batch):
 
 
 class Found(NamedTuple):
-    """Vectors or codes, and whether each vector was finite before a code rounded it."""
+    """Vectors or codes [..., d], and whether each vector was finite before a code rounded it, bool [..., 1]."""
 
-    vectors: Any  # [..., d]
-    finite: Any  # bool [..., 1]
+    vectors: Any
+    finite: Any
 
 
 @dataclasses.dataclass
@@ -114,22 +114,14 @@ class Layout:
         return cls(max_length, budget, devices, platform != "cpu", long_rows)
 
     def plan(
-        self,
-        lengths: Int[np.ndarray, " n"],
-        max_rows: int | None = None,
-        *,
-        segments: bool = True,
-        alone: Int[np.ndarray, " m"] | None = None,
+        self, lengths: Int[np.ndarray, " n"], max_rows: int | None = None, *, segments: bool = True
     ) -> Iterator[Batch]:
         """Cuts sentences into batches of at most `max_rows`; each sentence is in exactly one batch.
 
         One sentence per device may exceed the token budget. Heights are multiples of the number of devices. The height
         of the last batch is a power of two times that number, or a full height. Without `segments`, rows are not
-        shared. `alone` are sentences of which each gets a device to itself, and others none.
+        shared.
         """
-        if alone is not None:
-            yield from self._packed(lengths, alone, 1)
-            return
         if not (segments and self.share_rows):
             yield from self._packed(lengths, np.arange(len(lengths)), max_rows)
             return

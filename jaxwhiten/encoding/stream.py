@@ -7,6 +7,7 @@ is fetched, and halved if they do not fit into the devices' memory.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -90,12 +91,15 @@ def vectors(
             out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, suspects)
         if bar is not None:
             bar.update(len(batch.rows))
-    # 0 · NaN is NaN, so that a sentence spoils others of its batch, whose vectors are right when they are alone.
-    for batch, found in batches(engine, tokens, batched, alone=np.array(sorted(suspects))) if suspects else ():
-        for name, x in found.items():
-            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, bad)
-    if bad:
-        raise NonFiniteError.of_texts(sorted(bad))
+    for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
+        start = tokens.starts[row]
+        one = TokenIds(tokens.flat[start : start + tokens.lengths[row]], tokens.lengths[row : row + 1])
+        with contextlib.suppress(NonFiniteError):
+            for name, (vector,) in vectors(engine, one, batched).items():
+                out[name][row] = vector
+            suspects.discard(row)
+    if bad | suspects:
+        raise NonFiniteError.of_texts(sorted(bad | suspects))
     return out
 
 
@@ -124,20 +128,14 @@ def moments(
 
 
 def batches(
-    engine: Engine,
-    tokens: TokenIds,
-    heads: ReadyHeads,
-    max_rows: int | None = None,
-    *,
-    to_host: bool = True,
-    alone: np.ndarray | None = None,
+    engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
 ) -> Iterator[tuple[Batch, dict[str, Found]]]:
-    """Batches that hold every sentence once, or each of the sentences `alone`, with the result of `Engine.fetch`."""
+    """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
     steps = {name: head.steps for name, head in heads.items()}
     segments = all(head.head.by_segment for head in heads.values())
     started: collections.deque[tuple[Batch, Any]] = collections.deque()
-    plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments, alone=alone))
+    plan = list(engine.layout.plan(tokens.lengths, max_rows, segments=segments))
     for planned in plan:
         for batch in engine.layout.within_budget(planned, tokens.lengths):
             try:

@@ -270,8 +270,7 @@ def at_pooling(steps: Steps) -> tuple[Steps, Steps]:
 
 def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
     """The steps that give vectors, and the code that rounds them, or None."""
-    last = steps[-1] if steps else None
-    return (steps[:-1], last) if isinstance(last, Quantise) else (steps, None)
+    return (steps[:-1], steps[-1]) if steps and isinstance(steps[-1], Quantise) else (steps, None)
 
 
 def _pooling(steps: Steps) -> Pooling:

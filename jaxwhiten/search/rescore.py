@@ -56,10 +56,8 @@ class Rescoring:
             return np.asarray(self.code.encode(x))
         largest, limits = np.abs(x).max(axis=1), np.finfo(np.float16)
         if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
-            raise InputError(
-                f"float16 holds numbers from {limits.tiny:.0e} to {limits.max:.0f}, and the largest of a vector lies"
-                f" outside: use {spelled('rescore', 'int8')}, scale the vectors, or leave {spelled('normalize', True)}."
-            )
+            size = f"{limits.tiny:.0e} to {limits.max:.0f}, which float16 holds"
+            raise InputError(f"A vector's largest entry is not from {size}: use {spelled('rescore', 'int8')}.")
         return x.astype(np.float16)
 
     def best(

@@ -66,8 +66,9 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
     def dispatch(rows: slice) -> BlockSums:
         block = X[rows]
-        if dtype == np.float32 and _repeats(block):
-            return sums_in_float64(block, rows)
+        sample = block[:: max(1, len(block) // _SAMPLE_ROWS)]
+        if dtype == np.float32 and len({row.tobytes() for row in sample}) < len(sample) / 8:
+            return sums_in_float64(block, rows)  # equal products round alike, and float32 would show a variance
         about = centre_and_scale(block, dtype)
         sums = sums_on_host(block, *about) if on_host else sums_on_devices(block, *about, devices, full)
         return BlockSums(rows, sums, *about)
@@ -76,12 +77,6 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
         block = X[found.rows]
         yield found if found.usable() else sums_in_float64(block, found.rows)
         arrays.release_pages(block)
-
-
-def _repeats(block: np.ndarray) -> bool:
-    """Whether few rows are repeated: sums of equal products round alike, which float32 would show as variance."""
-    sample = block[:: max(1, len(block) // _SAMPLE_ROWS)]
-    return len({row.tobytes() for row in sample}) < len(sample) / 8
 
 
 def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
