@@ -148,8 +148,9 @@ class Whitening(Method):
     """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
-    variance stay small and nothing is divided by zero. `rank_` counts the eigenvalues above the floor. Rows that are
-    all equal map to zero. Several threads may call `transform` and `inverse_transform`.
+    variance stay small and nothing is divided by zero. A variance below (eps · mean)², where eps is the precision of
+    the rows' dtype, is rounding and becomes zero. `rank_` counts the eigenvalues above the floor. Rows that are all
+    equal map to zero. Several threads may call `transform` and `inverse_transform`.
 
     Args:
       n_components: k, the number of columns kept; None keeps all.
