@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=65_536,
     )
     add(parser, "--moments FILE", "the moments of all vectors to write beside, for `jaxwhiten fit` and `merge`")
-    add(parser, "--skip-bad", "leave rows out that are not text, and list them in DIR/dead-letters.jsonl")
+    add(
+        parser,
+        "--skip-bad",
+        "skip rows without text or a finite vector, and list them in DIR/dead-letters.jsonl",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"{args.model}: no whitening in it; give --whitening FILE.")
         changes = {} if args.whitening else knobs(args)
         export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
-        what = "whitening.vt (LinearTransform) and index.faiss (an empty index that whitens)"
+        what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
     elif args.format == "onnx":
         export.save_onnx(args.output, whitened_encoder(args))
         what = "model.onnx and the tokenizer"

@@ -23,7 +23,7 @@ from jaxwhiten import io
 from jaxwhiten.encoding.forward import JAXEngine
 from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress, vectors
-from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
@@ -165,7 +165,10 @@ class CrossEncoder:
         with progress(pairs, show) as bar:
             for start in range(0, len(pairs), BLOCK):
                 tokens = self.tokenizer.pairs(pairs[start : start + BLOCK])
-                out[start : start + BLOCK] = vectors(self._engine, tokens, self._heads, bar=bar)["logits"]
+                try:
+                    out[start : start + BLOCK] = vectors(self._engine, tokens, self._heads, bar=bar)["logits"]
+                except NonFiniteError as error:
+                    raise NonFiniteError.of_texts(error.rows, pairs[start:], start) from None
         return out
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> Path:

@@ -338,6 +338,7 @@ class Encoder:
 
         Raises:
           InputError: An item is not a string, a name is unknown, or there are fewer columns. Nothing was encoded.
+          NonFiniteError: A vector holds NaN or an infinity; the message names the first such text, `rows` has all.
         """
         if convert_to_tensor or not convert_to_numpy:
             raise InputError("Vectors are NumPy arrays: call torch.from_numpy on them, without convert_to_tensor.")

@@ -21,7 +21,7 @@ import numpy as np
 from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
 from jaxwhiten.encoding.stream import BLOCK
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.io import (
     atomic_path,
@@ -112,9 +112,13 @@ class EmbeddingStore:
             # Only the last shard is short, and it ends the stream, so that blocks and shards agree.
             texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
             how = {"prompt": prompt, "block_size": self.shard_rows, "show_progress": show_progress}
-            for shard, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
-                for name, entry in missing.items():
-                    entry.put(shard, block[name])
+            try:
+                for n, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
+                    for name, entry in missing.items():
+                        entry.put(n, block[name])
+            except NonFiniteError as error:  # its rows are among the texts that were missing
+                rows = [starts[lacking[row // self.shard_rows]] + row % self.shard_rows for row in error.rows]
+                raise NonFiniteError.of_texts(rows, sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         found = {name: with_code(array, encoder.with_pooling(name).head.code) for name, array in found.items()}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from jaxwhiten.arrays import blocks
+from jaxwhiten.arrays import blocks, check_finite
 from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.errors import InputError, spelled, unknown_name
@@ -224,8 +224,11 @@ class Head:
         """The result of this head, computed from the vectors of `begun`, a head with the first of its steps."""
         if not (rest := self.steps[len(begun.steps) :]):
             return vectors
-        parts = (jnp.asarray(vectors[part]) for part in blocks(len(vectors), _BLOCK_ROWS))
-        found = [np.asarray(functools.reduce(lambda x, step: step(x), rest, part)) for part in parts]
+        (steps, code), found = before_code(rest), list[np.ndarray]()
+        for part in blocks(len(vectors), _BLOCK_ROWS):
+            x: Any = functools.reduce(lambda x, step: step(x), steps, jnp.asarray(vectors[part]))
+            check_finite(np.asarray(x), part.start)
+            found.append(np.asarray(x if code is None else code(x)))
         return with_code(np.concatenate(found), self.code)
 
     def with_pooling(self, named: Head, config: EncoderConfig) -> Head:
@@ -300,6 +303,11 @@ def _facts(pooling: Steps, config: EncoderConfig) -> list[Any]:
     mixes = [step.by_layer(config.num_layers) for step in pooling if isinstance(step, LayerMix)]
     rest = tuple(step for step in pooling if not isinstance(step, LayerMix))
     return [*filter(None, mixes), *Head("", rest).contents()]
+
+
+def before_code(steps: Steps) -> tuple[Steps, Quantise | None]:
+    """The steps that give vectors, and the code that rounds them, or None."""
+    return (steps[:-1], steps[-1]) if steps and isinstance(steps[-1], Quantise) else (steps, None)
 
 
 def _pooling(steps: Steps) -> Pooling:

@@ -21,8 +21,9 @@ import numpy as np
 from jaxwhiten import io
 from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Position, Source, chunks, rows, text_hash
+from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
-from jaxwhiten.errors import FormatError, InputError, MismatchError, NonFiniteError, optional
+from jaxwhiten.errors import FormatError, InputError, MismatchError, optional
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -128,9 +129,9 @@ class Parts:
             row = next(found, None)
             for part in sorted(mine, key=lambda part: part["end"]):
                 kept = self._table(part, ["hash"])["hash"].to_pylist()
-                now = list[tuple[int, int]]()
+                now, dead = list[tuple[int, int]](), {line for line, _ in part["dead"]}
                 while row is not None and row.end.line <= part["end"][0]:
-                    if row.end.line > part["start"][0] and row.text is not None:
+                    if row.end.line > part["start"][0] and row.text is not None and row.end.line not in dead:
                         now.append((row.end.line, text_hash(row.text)))
                     row = next(found, None)
                 for text, hash in itertools.zip_longest(now, kept):
@@ -154,19 +155,21 @@ class Parts:
     def write(self, encoder: Encoder, chunk: Chunk) -> dict[str, Any]:
         """Embeds a chunk and writes its part: moments, vectors, and then the record, which is returned."""
         (self.folder / _FINISHED).unlink(missing_ok=True)
-        texts = [row.text for row in chunk.rows if row.text is not None]
-        beside: dict[str, Any] = {"id": [row.id for row in chunk.rows if row.text is not None]}
-        beside["hash"] = np.array([text_hash(text) for text in texts], np.uint64)
+        good = [(row, row.text) for row in chunk.rows if row.text is not None]
+        texts = [text for _, text in good]
+        beside = {"id": [row.id for row, _ in good], "hash": np.array([text_hash(text) for text in texts], np.uint64)}
         told = {"plan": self.plan.hash, "encoding": self.plan.encoding}
         found = arrow.embedded(encoder, texts, beside, self.plan.dtype, **told)
-        record = {**chunk.record(), "rows": len(texts), "plan": self.plan.hash}
+        record, bad = chunk.record(), BadRows(chunk.source.path, self.plan.skip_bad)
+        for (row, text), why in zip(good, found["error"].to_pylist(), strict=True):
+            if why is not None:
+                bad(row.end.line, f"{text!r:.60}: {why}")
+                record["dead"].append((row.end.line, why))
+        found = found.filter(found["error"].is_null()) if bad.count else found
+        record |= {"rows": len(found), "dead": sorted(record["dead"]), "plan": self.plan.hash}
         if self.plan.moments:
             path = self._file(chunk.number, ".moments.safetensors")
-            try:
-                moments = grouped.sums(arrow.vectors(found, encoder.head.code))
-            except NonFiniteError as error:
-                raise NonFiniteError(f"{chunk.source.path}, rows from {chunk.start.line + 1} on: {error}") from error
-            moments.save(path, self.plan.encoding)
+            grouped.sums(arrow.vectors(found, encoder.head.code)).save(path, self.plan.encoding)
             record["moments"] = io.sha256_file(path)
         with io.atomic_path(self._file(chunk.number, ".parquet")) as temporary:
             optional("pyarrow.parquet", *_PARQUET).write_table(found.drop_columns("error"), temporary)

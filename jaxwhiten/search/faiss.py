@@ -296,11 +296,14 @@ def _lower(options: Any, name: str, limit: int, n: int, reason: str, notes: list
 
 def _affine_of(faiss: Any, chain: list[Any], dimension: int) -> Affine:
     """The inverse of `transforms`."""
-    result = Affine(np.zeros(dimension, np.float32))
+    shift = np.zeros(dimension, np.float32)
+    result = Affine(shift)
     for step in chain:
-        if isinstance(step, faiss.LinearTransform):
+        if isinstance(step, faiss.CenteringTransform):
+            shift = faiss.vector_to_array(step.mean)
+        elif isinstance(step, faiss.LinearTransform):
             weight = np.ascontiguousarray(faiss.vector_to_array(step.A).reshape(step.d_out, step.d_in).T)
-            result = Affine.of_kernel(weight, faiss.vector_to_array(step.b))
+            result = Affine(shift, weight, faiss.vector_to_array(step.b))
         elif isinstance(step, faiss.NormalizationTransform):
             result.unit_length = True
         else:

@@ -122,7 +122,7 @@ def test_several_poolings_in_a_stream(encoder):
 def test_all_devices_share_a_batch(encoder):
     assert jax.local_device_count() == 8
     ids, lengths = np.ones((16, 8), np.int32), np.full(16, 8, np.int32)
-    vectors = encoder._engine._dispatch(ids, lengths, 64, {"mean": encoder._named("mean").steps})["mean"]
+    vectors = encoder._engine._dispatch(ids, lengths, 64, {"mean": encoder._named("mean").steps})["mean"].vectors
     shards = vectors.addressable_shards
     assert {shard.data.shape for shard in shards} == {(2, 1, encoder.dimension)}
     assert len({shard.device for shard in shards}) == 8
