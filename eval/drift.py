@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxwhiten import Whitening, io
-from jaxwhiten.codes import SpectrumCode, drift
-from jaxwhiten.codes.drift import VERDICTS
+from jaxwhiten.codes import VERDICTS, SpectrumCode, drift
 
 SIZES = (100, 200, 300, 500, 1000, 2000, 4000)  # rows of the fit, and rows judged
 PAIRS = "different corpora"

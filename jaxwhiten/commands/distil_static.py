@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "the model folder to write, which every command takes as its --model; sentence-transformers and model2vec"
     add(parser, "-o --output FOLDER", f"{what} load it, too", required=True)
     what = "sentences to count tokens in, and to learn from the teacher's vectors of them: .txt with one per line,"
-    what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 200"
+    what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300"
     add(parser, "--corpus FILE", what)
     add(parser, "--column NAME", "of a table with several", action="append")
     add(parser, "-k --dimension K", "default: 256", dest="k", type=int, default=256)

@@ -147,7 +147,7 @@ def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> M
 def distinct(encoder: Encoder) -> Measured:
     """The fraction of words that have the vector of another word, or a vector that is not finite.
 
-    Positions tell texts of other lengths apart even if the weights are damaged; words have few lengths.
+    With damaged weights, positions still distinguish texts of other lengths; words have few lengths.
     """
     words = sorted({word for text in TEXTS for word in text.lower().split()})
     words = list({tuple(encoder.tokenizer([word], encoder.head.form).flat.tolist()): word for word in words}.values())

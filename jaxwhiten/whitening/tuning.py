@@ -19,6 +19,7 @@ from jaxwhiten.whitening.whitening import Whitening
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 _BLOCK_ROWS = 8192
 _NOTHING = 0.005  # points; smaller differences are rounding
+_ROUNDING = 1e-9  # of a cosine
 _ENOUGH = 50  # pairs; the scores of fewer are mostly chance
 
 
@@ -106,13 +107,13 @@ def tune(
         for setting in _settings(whitening, sides, ks, beta, gamma)
     ]
     (own,) = _settings(whitening, sides, [whitening.n_components or d], float(whitening.beta), float(whitening.gamma))
-    baseline = Baseline(*[100 * spearman(cosine_pairs(side.first, side.second), side.gold) for side in sides])
+    raw = [cosine_pairs(side.first, side.second) for side in sides]
+    baseline = Baseline(*[100 * spearman(row, side.gold) for row, side in zip(raw, sides, strict=True)])
     best = max(rows, key=lambda row: (np.nan_to_num(row.score, nan=-np.inf), -row.n_components))
-    if not np.isfinite([x for row in (best[3:], own[3:], baseline) for x in row[: len(sides)]]).all():  # type: ignore[arg-type]
+    cosines = [_cosines(whitening, sides[-1], [row.n_components], row.beta, row.gamma)[0] for row in (own, best)]
+    if np.isnan(best.score) or min(map(np.ptp, [*raw, *cosines])) < _ROUNDING:
         raise InputError("A score is undefined, because all cosines are equal: use other pairs or another encoder.")
-    cosines = [cosine_pairs(sides[-1].first, sides[-1].second)]
-    cosines += [_cosines(whitening, sides[-1], [row.n_components], row.beta, row.gamma)[0] for row in (own, best)]
-    drawn = spearman_resamples(np.stack(cosines), sides[-1].gold, [""] * len(sides[-1].gold))["all"]
+    drawn = spearman_resamples(np.stack([raw[-1], *cosines]), sides[-1].gold, [""] * len(sides[-1].gold))["all"]
     intervals, gains = (tuple(map(percentile_interval, scores)) for scores in (drawn, drawn - drawn[0]))
     warnings = _warnings(best, own, baseline, gains[-1], min(len(side.gold) for side in sides))
     return Tuning(best, own, baseline, tuple(rows), intervals, gains, warnings)
