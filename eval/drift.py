@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten import Whitening, io
-from jaxwhiten.codes import VERDICTS, SpectrumCode, drift
+from jaxwhiten import Whitening, codes, io
 
 SIZES = (100, 200, 300, 500, 1000, 2000, 4000)  # rows of the fit, and rows judged
 PAIRS = "different corpora"
 FITS: dict[str, Callable[[np.ndarray], Any]] = {
-    "code of 48 bytes": lambda x: SpectrumCode(bytes=48, gamma=0.5).fit(x),
+    "code of 48 bytes": lambda x: codes.SpectrumCode(bytes=48, gamma=0.5).fit(x),
     "whitening to 128": lambda x: Whitening(n_components=min(128, len(x) - 1), gamma=0.0).fit(x),
     "documents": lambda x: Whitening(gamma=0.0).fit(x),
 }
@@ -51,10 +50,12 @@ def main() -> None:
     vectors, rows = {path.stem: np.load(path) for path in args.vectors}, list[dict[str, Any]]()
     for kind in [*(name for name, x in vectors.items() if len(x) >= 2 * SIZES[-1]), PAIRS]:
         for fit, fitted in FITS.items():
-            found = [(size, drift(fitted(old), new).verdict) for size, old, new in trials(vectors, kind, args.trials)]
+            found = [
+                (size, codes.drift(fitted(old), new).verdict) for size, old, new in trials(vectors, kind, args.trials)
+            ]
             counts = Counter(verdict for _, verdict in found)
             wrong = sorted(size for size, verdict in found if (verdict == "fine") == (kind == PAIRS))
-            rows.append({"rows": kind, "fit": fit, **{v: counts[v] for v in VERDICTS}, "wrong at": wrong})
+            rows.append({"rows": kind, "fit": fit, **{v: counts[v] for v in codes.VERDICTS}, "wrong at": wrong})
             print(rows[-1], flush=True)
     io.write_json(args.output, {"sizes": SIZES, "corpora": {k: len(x) for k, x in vectors.items()}, "rows": rows})
 

@@ -118,17 +118,12 @@ def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, di
     head = f"{'':14}{'k':>6} {'β':>6} {'γ':>6} {'tuned on':>9}{'  held out' * bool(held)}"
     lines += ["Spearman × 100", "", f"{head}{'95 % interval':>16}{'minus raw':>27}"]
     rows: list[Any] = [(dimension, None, None, *tuning.baseline), tuning.own, tuning.best]
-    for what, row, ends, (low, high) in zip(
-        ("not whitened", "current", "best"), rows, tuning.intervals, tuning.gains, strict=True
-    ):
-        gain = (
-            f"{row[3 + bool(held)] - rows[0][3 + bool(held)]:+.2f} ({low:+.2f} to {high:+.2f})"
-            if row is not rows[0]
-            else ""
-        )
+    names, place = ("not whitened", "current", "best"), 3 + bool(held)
+    for what, row, ends, (low, high) in zip(names, rows, tuning.intervals, tuning.gains, strict=True):
+        gain = f"{row[place] - rows[0][place]:+.2f} ({low:+.2f} to {high:+.2f})" if row is not rows[0] else ""
         lines.append(line(what, *row[:3], (*row[3:], f"{'{:.2f}–{:.2f}'.format(*ends):>16}{gain:>27}")).rstrip())
     lines += ["", "best of each k"]
     for k in sorted({row.n_components for row in tuning.rows}):
-        row = max((r for r in tuning.rows if r.n_components == k), key=lambda r: r.score)
-        lines.append(line("", *row[:3], row[3:]))
+        top = max((r for r in tuning.rows if r.n_components == k), key=lambda r: r.score)
+        lines.append(line("", *top[:3], top[3:]))
     return lines

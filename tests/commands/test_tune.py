@@ -101,7 +101,6 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
         (["--pairs", "{dev}", "--split", "dev"], "with --pairs give --held-out-pairs"),
         (["--held-out-pairs", "{dev}"], "goes with --pairs"),
         (["--pairs", "{dev}", "--held-out-pairs", "{dev}", "--columns", "one,two,gold"], "are the pairs to tune on"),
-        (["--pairs", "{dev}", "--columns", "one,one,gold"], "A score is undefined"),
         (["--pairs", "{dev}", "--columns", "one,two"], "expected three names"),
         (["--pairs", "{dev}", "--columns", "one,gold,two"], "is not a number"),
         (["--pairs", "{dev}", "--held-out-pairs", "absent.tsv", "--columns", "one,two,gold"], "no such file"),
