@@ -121,7 +121,8 @@ def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, di
     names, place = ("not whitened", "current", "best"), 3 + bool(held)
     for what, row, ends, (low, high) in zip(names, rows, tuning.intervals, tuning.gains, strict=True):
         gain = f"{row[place] - rows[0][place]:+.2f} ({low:+.2f} to {high:+.2f})" if row is not rows[0] else ""
-        lines.append(line(what, *row[:3], (*row[3:], f"{'{:.2f}–{:.2f}'.format(*ends):>16}{gain:>27}")).rstrip())
+        k, beta, gamma, *scores = row
+        lines.append(line(what, k, beta, gamma, (*scores, f"{'{:.2f}–{:.2f}'.format(*ends):>16}{gain:>27}")).rstrip())
     lines += ["", "best of each k"]
     for k in sorted({row.n_components for row in tuning.rows}):
         top = max((r for r in tuning.rows if r.n_components == k), key=lambda r: r.score)

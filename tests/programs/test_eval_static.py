@@ -26,7 +26,7 @@ def config_for(folder, tiny_model):
 def folder(tiny_model, tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("static")
-    (folder / "text.txt").write_text("\n".join(f"{text} {i}" for i in range(20) for text in SENTENCES))
+    (folder / "text.txt").write_text("\n".join(f"{text} {i}" for i in range(60) for text in SENTENCES))
     static.main(config_for(folder, tiny_model))
     return folder
 
