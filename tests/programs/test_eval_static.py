@@ -18,15 +18,23 @@ def config_for(folder, tiny_model):
     config.update({"models": str(tiny_model), "poolings": "mean", "ks": "8", "corpus": str(folder)})
     config.parts = config.parts.replace("model2vec,", "")
     config.update({"tasks": "sts_sample", "dev": "", "dataset": str(generate(folder / "pairs.tsv", 200))})
-    config.update({"sentences": 320, "timed": 20, "queries": 20, "bootstrap": 50, "out": str(folder / "runs" / "tiny")})
+    config.update({"sentences": 40, "timed": 20, "queries": 20, "bootstrap": 50, "out": str(folder / "runs" / "tiny")})
     return config
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_are_enough():
+    """The text of these tests has few different sentences."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxwhiten.encoding.distillation.ENOUGH", 20)
+        yield
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_model, tmp_path_factory):
     """A folder with a finished run, runs/tiny."""
     folder = tmp_path_factory.mktemp("static")
-    (folder / "text.txt").write_text("\n".join(f"{text} {i}" for i in range(60) for text in SENTENCES))
+    (folder / "text.txt").write_text("\n".join(f"{text} {i}" for i in range(20) for text in SENTENCES))
     static.main(config_for(folder, tiny_model))
     return folder
 
@@ -44,7 +52,7 @@ def test_the_rows(folder, tiny_model):
     text = list(static.sentences_of(str(folder), 0))
     assert [row.method for row in run.rows if row.base == "whitened"] == list(static.STEPS)
     assert all((row.mrr_at_10 is None) == (row.base == "whitened") for row in run.rows)
-    whitened = distil(Vocabulary.read(Encoder.from_pretrained(tiny_model, pooling="mean"), text, sentences=320), 8)
+    whitened = distil(Vocabulary.read(Encoder.from_pretrained(tiny_model, pooling="mean"), text, sentences=40), 8)
     pairs = load_sts("sts_sample").splits["test"]
     similarity = (whitened.encode(pairs.sentence1) * whitened.encode(pairs.sentence2)).sum(axis=1)
     expected = metrics.sts_scores(similarity, pairs.score, pairs.subset)["wmean"]
