@@ -1,22 +1,33 @@
-"""Whether new vectors still resemble the vectors that a whitening or a code was fitted on, judged by moments."""
+"""Whether new vectors still resemble the vectors that a whitening or a code was fitted on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Float64
 
+from jaxwhiten.arrays import as_matrix, check_finite
 from jaxwhiten.codes.spectrum import SpectrumCode
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.errors import InputError
+from jaxwhiten.whitening import Whitening
 
 VERDICTS = ("fine", "refit soon", "refit now")
+LEAST = 50  # new rows
+_GROUPS = 20  # of new rows, for the jackknife
+_QUANTILE = 2.09  # 97.5 % of Student's t with 19 degrees of freedom
+_ROUNDING = 1e-12  # of a variance, relative to the mean square
+_NAMES = ("mean shift", "divergence of the axes", "variance outside the axes", "loss of the code")
 
 
 class Measure(NamedTuple):
-    """One measure of drift: its value for the new vectors, its value for the fit, and its verdict."""
+    """One measure of drift for the new vectors, what fresh vectors of the fit's kind would have, and its verdict."""
 
     name: str
     value: float
+    low: float  # ends of the 95 % interval
+    high: float
     before: float
     verdict: str
 
@@ -33,33 +44,86 @@ class Drift(NamedTuple):
         return max((measure.verdict for measure in self.measures), key=VERDICTS.index)
 
 
-def drift(fitted: Whitening | SpectrumCode, new: Moments) -> Drift:
-    """Compares the moments of new vectors with a fit.
+def drift(fitted: Whitening | SpectrumCode, new: Float[np.ndarray, "n d"] | Iterable[np.ndarray]) -> Drift:
+    """Compares new vectors with a fit.
 
-    There are four measures. Mean shift: the squared shift of the mean over the fitted variance. Divergence of the axes:
-    the mean over the kept axes of the Kullback-Leibler divergence, in nats, of the new normal distribution from the
-    fitted one. Variance outside the axes: its share of the variance. Loss of the code: the share of the variance that
-    it is expected to lose. The first two are corrected for chance with few vectors. The limits are rules of thumb; for
-    the loss, 10 % above the fitted value is "refit soon" and 50 % is "refit now".
+    There are four measures. Mean shift: the squared shift of the mean over the variance. Divergence of the axes: the
+    mean over the kept axes of the Kullback-Leibler divergence, in nats, of the new normal distribution from the old
+    one. Variance outside the axes: its share of the variance. Loss of the code: the share of the variance along its
+    axes that it is expected to lose.
+
+    Any fit describes its own rows better than others. New vectors are therefore compared with the variances to expect
+    of further rows (`Whitening.unseen_variances_`), and the noise of both samples is subtracted. A limit counts as
+    passed if the lower end of the 95 % interval passes it: a jackknife over groups of the new vectors, widened for the
+    rows of the fit. The limits are rules of thumb; for the loss, 10 % above its expectation is "refit soon" and 50 % is
+    "refit now".
+
+    Args:
+      fitted: The whitening or the code.
+      new: At least `LEAST` raw vectors, drawn independently; or blocks of them, which are read once.
+
+    Raises:
+      InputError: There are too few new vectors, or they or the rows of the fit are all equal.
+      NonFiniteError: A new vector holds NaN or an infinity.
 
     References:
       Cover, Thomas 2006, "Elements of Information Theory", chapter 8 (divergence of normal distributions).
+      Efron, Tibshirani 1993, "An Introduction to the Bootstrap", chapter 11 (jackknife).
     """
     whitening = fitted.whitening if isinstance(fitted, SpectrumCode) else fitted
-    means, variances = whitening.along_axes(new)
-    old, k = whitening.eigenvalues_, min(whitening.n_components or len(means), whitening.rank_)
-    chance = 1 / new.n
-    shift = max(0.0, float(means @ means) / float(old.sum()) - chance)
-    ratios = np.maximum(variances[:k], np.finfo(float).tiny) / old[:k]
-    divergences = (ratios - 1 - np.log(ratios) + means[:k] ** 2 / old[:k]) / 2
-    outside, before = (1 - float(values[:k].sum() / values.sum()) for values in (variances, old))
-    rows = [  # the value, its value at the fit, and the limits of "refit soon" and "refit now"
-        ("mean shift", shift, 0.0, 0.05, 0.25),
-        ("divergence of the axes", max(0.0, float(divergences.mean()) - chance), 0.0, 0.1, 0.5),
-        ("variance outside the axes", outside, before, before + 0.05, before + 0.15),
+    known, n = whitening.unseen_variances_, whitening.n_samples_seen_
+    k = min(whitening.n_components or len(known), whitening.rank_)
+
+    some = slice(min(k, n // 2))  # axes of so small a variance that n rows do not determine it are left out
+
+    def measured(m: float, means: np.ndarray, variances: np.ndarray) -> list[float]:
+        """The measures of m rows with these means and variances along the axes."""
+        squares = means**2 - known / n - variances / m  # of the shift alone
+        ratios = (1 + 1 / m) * np.maximum(variances[some], np.finfo(float).tiny) / known[some]
+        divergences = (ratios - 1 - np.log(ratios) + squares[some] / known[some] - 1 / m) / 2
+        found = [squares.sum() / known.sum(), np.mean(divergences), 1 - variances[:k].sum() / variances.sum()]
+        return found + (
+            [fitted.expected_loss(means[some], variances[some])] if isinstance(fitted, SpectrumCode) else []
+        )
+
+    groups = _sums(whitening, new)
+    m = int(groups[0, :, 0].sum())
+    if k < 1 or n < 2:
+        raise InputError("The vectors of the fit are all equal, so new vectors cannot be compared with them.")
+    if m < LEAST:
+        raise InputError(f"{m} new vectors are too few to judge drift: provide at least {LEAST}.")
+    every = groups.sum(axis=1, keepdims=True)
+    counts, sums, squares = np.concatenate([every, every - groups], axis=1)  # of all rows, and without each group
+    means = sums / counts
+    with np.errstate(all="ignore"):
+        variances = squares / counts - means**2
+        variances[variances < _ROUNDING * squares / counts] = 0
+        values, *others = np.array(list(map(measured, counts[:, 0], means, variances)))
+        before = [0.0, 0.0, *map(float, measured(np.inf, 0 * known, (1 + 1 / n) * known)[2:])]
+    errors = _QUANTILE * np.std(others, axis=0) * np.sqrt((_GROUPS - 1) * (1 + m / n))
+    if not np.isfinite([values, errors, before]).all():
+        raise InputError("The new vectors are all equal, or almost all, so their variances cannot be judged.")
+    limits = [(0.05, 0.25), (0.1, 0.5), (before[2] + 0.05, before[2] + 0.15)]
+    unsure = 0.2 * len(known) / n  # the variances of unseen rows are themselves estimates
+    limits += [((1.1 + unsure) * x, (1.5 + unsure) * x) for x in before[3:]]
+    measures = [
+        Measure(name, x, x - error, x + error, past, VERDICTS[(x - error > soon) + (x - error > now)])
+        for name, x, error, past, (soon, now) in zip(
+            _NAMES, values.tolist(), errors.tolist(), before, limits, strict=False
+        )
     ]
-    if isinstance(fitted, SpectrumCode):
-        loss = fitted.distortion_
-        rows.append(("loss of the code", fitted.expected_loss(new), loss, 1.1 * loss, 1.5 * loss))
-    measures = (Measure(name, x, known, VERDICTS[(x >= soon) + (x >= now)]) for name, x, known, soon, now in rows)
-    return Drift(new.n, tuple(measures))
+    return Drift(m, tuple(measures))
+
+
+def _sums(whitening: Whitening, new: np.ndarray | Iterable[np.ndarray]) -> Float64[np.ndarray, "3 groups d"]:
+    """Counts, sums and sums of squares along the axes; row i belongs to group i modulo their number."""
+    found, m = np.zeros((3, _GROUPS, whitening.n_features_in_)), 0
+    for block in [new] if hasattr(new, "shape") else new:
+        x = as_matrix(block, "drift", columns=whitening.n_features_in_)
+        check_finite(x, m)
+        z = (x.astype(np.float64) - whitening.mean_) @ whitening.components_
+        for group in range(_GROUPS):
+            part = z[(group - m) % _GROUPS :: _GROUPS]
+            found[:, group] += np.stack([np.full(z.shape[1], len(part)), part.sum(axis=0), (part**2).sum(axis=0)])
+        m += len(z)
+    return found

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float64, Int
 
 from jaxwhiten.codes.code import Code, Plan
 from jaxwhiten.codes.levels import Packing, distortions, lloyd_max, pack
@@ -172,20 +172,22 @@ class SpectrumCode(Code):
         """The share of the whitened vectors' variance that the code is expected to lose, if each axis is normal."""
         return self._plan_of(self._fitted().state)[1]
 
-    def expected_loss(self, moments: Moments) -> float:
-        """`distortion_` for raw vectors with these moments instead of the fitted ones, if each axis is normal."""
-        whole, axes = self._fitted().state[:2]
-        means, variances = whole.along_axes(moments)
-        scale = whole.with_params(gamma=self.gamma_).scales_[:axes]
-        deviations = np.sqrt(np.maximum(whole.eigenvalues_[:axes], np.finfo(float).tiny)) * scale
-        means, spread = means[:axes] * scale, np.sqrt(variances[:axes]) * scale
-        lost = means**2 + spread**2
-        for axis, bits in enumerate(self.bits_):
-            x = (means[axis] + spread[axis] * _NORMAL) / deviations[axis]
-            levels = lloyd_max(int(bits))
-            error = x - levels.values[np.searchsorted(levels.thresholds, x)]
-            lost[axis] = float(np.mean(error**2)) * deviations[axis] ** 2
-        return float(lost.sum() / (means**2 + spread**2).sum())
+    def expected_loss(self, means: Float64[np.ndarray, " k"], variances: Float64[np.ndarray, " k"]) -> float:
+        """The share of the variance along the axes with bits that the code is expected to lose, if each axis is normal.
+
+        Args:
+          means, variances: Of raw vectors along the first axes of the fit, the means relative to the fitted mean.
+        """
+        k = min(len(self.bits_), len(means))
+        bits, scales = self.bits_[:k], self.whitening.scales_[:k]
+        x, spread = means[:k] * scales, np.sqrt(variances[:k]) * scales
+        fitted, lost = np.sqrt(self.whitening.eigenvalues_[:k]) * scales, np.empty(k)
+        for count in np.unique(bits):
+            axes, levels = bits == count, lloyd_max(int(count))
+            z = (x[axes, None] + spread[axes, None] * _NORMAL) / fitted[axes, None]
+            errors = z - levels.values[np.searchsorted(levels.thresholds, z)]
+            lost[axes] = (errors**2).mean(axis=1) * fitted[axes] ** 2
+        return float(lost.sum() / (x**2 + spread**2).sum())
 
     def _facts(self) -> dict[str, Any]:
         return super()._facts() | {"gamma": self.gamma_, "distortion": self.distortion_}

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from jaxwhiten.commands.arguments import add, add_model, check_folder, load_encoder
 from jaxwhiten.commands.texts import nonempty, sentences
-from jaxwhiten.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "the model folder to write, which every command takes as its --model; sentence-transformers and model2vec"
     add(parser, "-o --output FOLDER", f"{what} load it, too", required=True)
     what = "sentences to count tokens in, and to learn from the teacher's vectors of them: .txt with one per line,"
-    what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law"
+    what += " .tsv, .csv, .jsonl or .parquet, - for stdin; default: none, and Zipf's law, as for fewer than 300"
     add(parser, "--corpus FILE", what)
     add(parser, "--column NAME", "of a table with several", action="append")
     add(parser, "-k --dimension K", "default: 256", dest="k", type=int, default=256)
@@ -30,8 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    if args.sentences < 1:
-        raise InputError(f"--sentences is {args.sentences}; it must be at least 1.")
     check_folder(args.output)
     corpus = None
     if args.corpus is not None:
@@ -40,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.encoding import Vocabulary, distil
 
     vocabulary = Vocabulary.read(load_encoder(args), corpus, sentences=args.sentences)
-    fit = corpus is not None and not args.no_fit
+    fit = bool(vocabulary.drawn) and not args.no_fit
     static = distil(vocabulary, args.k, gamma=args.gamma, sif=args.sif, fit=fit)
     folder = static.save(args.output, dtype="float16" if args.half else None)
     size = (Path(folder) / "model.safetensors").stat().st_size / 1e6

@@ -180,23 +180,20 @@ def _path(path: Path) -> str:
 
 
 def _model(folder: Path) -> str:
-    """Loads a model folder completely and encodes a sentence."""
-    import numpy as np
-
+    """Loads a model folder completely and encodes a few words."""
     from jaxwhiten.encoding import Encoder
+    from jaxwhiten.encoding.verification import distinct
     from jaxwhiten.head import says_head
     from jaxwhiten.metrics.scores import cosine_pairs
 
     encoder = Encoder.from_pretrained(folder, pooling="auto" if says_head(folder) else "mean")
-    texts = ["A sentence.", "Another one."]
-    vectors = encoder.encode(texts)
-    if not np.isfinite(vectors).all():
-        raise ModelError("gives vectors that are not finite")
-    if np.array_equal(*vectors):
-        raise ModelError("gives the same vector for different sentences: tokenizer or weights are wrong")
+    shared, allowed, what = distinct(encoder)
+    if not shared <= allowed:
+        raise ModelError(f"{what}: {shared:.2f}, or NaN in a vector: the tokenizer or the weights are damaged")
     config, int8 = encoder.config, ""
     if (folder / "openvino" / "int8.json").is_file() and importlib.util.find_spec("openvino"):
         small = Encoder.from_pretrained(folder, pooling=encoder.pooling, engine="openvino", dtype="int8")
+        texts = ["A sentence.", "Another one."]
         cosine = cosine_pairs(*(each.before_whitening().encode(texts) for each in (encoder, small))).min()
         int8 = f"; int8 weights, whose vectors have a cosine of {cosine:.3f} to them"
         if not cosine > 0.8:  # `save_int8` gives 0.998 on average

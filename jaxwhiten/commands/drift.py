@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
+from typing import Any
 
 from jaxwhiten.commands.arguments import add
 from jaxwhiten.commands.texts import add_texts, nonempty, sentences
 from jaxwhiten.errors import MismatchError
 
 ADVICE = {
-    "fine": "what was fitted fits the new texts.",
-    "refit soon": "fit again on old and new texts, and build the index anew, when there is time for it.",
-    "refit now": "fit again on old and new texts, and build the index anew.",
+    "fine": "the current fit suits the new texts.",
+    "refit soon": "plan to refit on old and new texts and rebuild the index.",
+    "refit now": "refit on old and new texts and rebuild the index.",
 }
+_UNFITTED = "they differ from the documents, but the index has no whitening or code to refit."
+_DOCUMENTS = 10_000  # of an index without a fit, drawn at random
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,23 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from jaxwhiten.codes import SpectrumCode, drift
     from jaxwhiten.commands.search import open_index
+    from jaxwhiten.search.text import of_index
     from jaxwhiten.whitening import Whitening
 
     texts = nonempty((text for text in sentences(args.input, args.format, args.column) if text.strip()), args.input)
-    index, encoder = open_index(args.index, args.model)
-    encoder, fitted = encoder.without_code(), index.fitted
-    if fitted is None:
-        fitted, encoder = encoder.head.whitening, encoder.before_whitening()
+    index, given = open_index(args.index, args.model)
+    encoder, pooling = of_index(index, given)
+    how: dict[str, Any] = {"pooling": pooling, "prompt": encoder.prompt_for("document")}
+    fitted, what = index.fitted, "texts of the fit"
     if not isinstance(fitted, Whitening | SpectrumCode):
-        raise MismatchError(
-            f"{args.index}: neither the index nor its model keeps a whitening or a spectrum code, so there is no fit to"
-            " compare with. Build the index with --bytes, or with a model folder that `jaxwhiten fit` wrote."
-        )
-    found = drift(fitted, encoder.moments(texts))
+        fitted = given.head.code if isinstance(given.head.code, SpectrumCode) else given.head.whitening
+        if fitted is not None:
+            encoder, how = encoder.before_whitening(), {}
+        elif index.documents is None:
+            raise MismatchError(
+                f"{args.index}: neither the index nor its model has a whitening or a spectrum code, and the index keeps"
+                " no texts, so there is nothing to compare with. Build the index from texts, or with --bytes."
+            )
+        else:
+            kept, what = random.Random(0).sample(list(index.documents), min(_DOCUMENTS, index.size)), "documents"
+            fitted = Whitening(gamma=0).fit(encoder.encode(kept, **how))
+    found, compared = drift(fitted, encoder.encode_stream(texts, **how)), f"{fitted.n_samples_seen_:,} {what}"
     if args.json:
-        measures = {m.name: {"value": m.value, "before": m.before, "verdict": m.verdict} for m in found.measures}
-        print(json.dumps({"n": found.n, "verdict": found.verdict, "measures": measures}))
-        return
-    for measure in found.measures:
-        print(f"{measure.name:<26} {measure.value:7.3f}  before {measure.before:.3f}  {measure.verdict}")
-    print(f"{found.n:,} new texts: {found.verdict}: {ADVICE[found.verdict]}")
+        rows = {m.name: {"interval": [m.low, m.high], **m._asdict()} for m in found.measures}
+        told = {"n": found.n, "compared_with": compared, "verdict": found.verdict, "measures": rows}
+        return print(json.dumps(told, allow_nan=False))
+    for m in found.measures:
+        print(f"{m.name:<26} {m.value:7.3f} ({m.low:.3f} to {m.high:.3f})  before {m.before:.3f}  {m.verdict}")
+    advice = _UNFITTED if what == "documents" and found.verdict != "fine" else ADVICE[found.verdict]
+    print(f"{found.n:,} new texts, compared with {compared}: {found.verdict}: {advice}")

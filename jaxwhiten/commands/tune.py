@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_columns, add_model, check_plot, encode, load_encoder
@@ -14,6 +14,8 @@ from jaxwhiten.errors import InputError, check_name
 if TYPE_CHECKING:
     from jaxwhiten.datasets import Pairs
     from jaxwhiten.whitening import Tuning
+
+_ROWS = ("not_whitened", "own", "best")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +79,8 @@ def run(args: argparse.Namespace) -> None:
             "best": best._asdict(),
             "own": tuning.own._asdict(),
             "not_whitened": tuning.baseline._asdict(),
+            "intervals": dict(zip(_ROWS, tuning.intervals, strict=True)),
+            "minus_not_whitened": dict(zip(_ROWS, tuning.gains, strict=True)),
             "warnings": list(tuning.warnings),
             "grid": [row._asdict() for row in tuning.rows],
         }
@@ -107,19 +111,23 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
 
 
 def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, dimension: int) -> list[str]:
-    def line(what: str, k: int, beta: float | None, gamma: float | None, scores: tuple[float, float | None]) -> str:
+    def line(what: str, k: int, beta: float | None, gamma: float | None, scores: tuple[float | str | None, ...]) -> str:
         knobs = "             " if beta is None or gamma is None else f"{beta:>6.2f} {gamma:>6.2f}"
-        # NaN, which only equal cosines give, is the one score that differs from itself
-        cells = "".join(f" {score:>9.2f}" if score == score else " undefined" for score in scores if score is not None)
+        cells = "".join(x if isinstance(x, str) else f" {x:>9.2f}" for x in scores if x is not None)
+        cells = cells.replace("      nan", "undefined")
         return f"{what:<14}{k:>6} {knobs}{cells}"
 
     lines = [f"Tuned on {name}, {n:,} pairs" + (f"; held out {held[0]}, {len(held[1]):,} pairs" if held else "")]
-    lines += ["Spearman × 100", "", f"{'':14}{'k':>6} {'β':>6} {'γ':>6} {'tuned on':>9}" + " held out" * bool(held)]
-    lines.append(line("not whitened", dimension, None, None, tuning.baseline))
-    for what, row in (("as it is", tuning.own), ("best", tuning.best)):
-        lines.append(line(what, *row[:3], row[3:]))
+    head = f"{'':14}{'k':>6} {'β':>6} {'γ':>6} {'tuned on':>9}{'  held out' * bool(held)}"
+    lines += ["Spearman × 100", "", f"{head}{'95 % interval':>16}{'minus raw':>27}"]
+    rows: list[Any] = [(dimension, None, None, *tuning.baseline), tuning.own, tuning.best]
+    names, place = ("not whitened", "current", "best"), 3 + bool(held)
+    for what, row, ends, (low, high) in zip(names, rows, tuning.intervals, tuning.gains, strict=True):
+        gain = f"{row[place] - rows[0][place]:+.2f} ({low:+.2f} to {high:+.2f})" if row is not rows[0] else ""
+        k, beta, gamma, *scores = row
+        lines.append(line(what, k, beta, gamma, (*scores, f"{'{:.2f}–{:.2f}'.format(*ends):>16}{gain:>27}")).rstrip())
     lines += ["", "best of each k"]
     for k in sorted({row.n_components for row in tuning.rows}):
-        row = max((r for r in tuning.rows if r.n_components == k), key=lambda r: (r.score == r.score, r.score))
-        lines.append(line("", *row[:3], row[3:]))
+        top = max((r for r in tuning.rows if r.n_components == k), key=lambda r: (r.score == r.score, r.score))
+        lines.append(line("", *top[:3], top[3:]))
     return lines

@@ -34,8 +34,10 @@ from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
 from jaxwhiten.text import BulkTokenizer, TokenIds
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
+from jaxwhiten.whitening.estimator import check_integer
 
 SENTENCES = 20_000  # of a corpus, drawn at random, that the teacher encodes
+ENOUGH = 300  # different sentences; a fit to fewer gives a worse encoder than none
 SIF = 1e-3
 RIDGE = 0.03
 _STEPS = 40  # of conjugate gradients
@@ -80,11 +82,13 @@ class Vocabulary:
 
         Args:
           teacher: Steps after its pooling are not applied to tokens, because the whitening replaces them.
-          corpus: Sentences, read once; all their tokens are counted. None uses Zipf's law by order of the vocabulary.
-          sentences: The number of sentences, drawn at random, that the teacher encodes.
+          corpus: Sentences, read once; all their tokens are counted. None uses Zipf's law by order of the vocabulary. A
+            corpus of fewer than `ENOUGH` different ones is ignored, with a warning.
+          sentences: The number of sentences, drawn at random, that the teacher encodes; at least `ENOUGH`.
           seed: Seed of the draw.
           show_progress: As in `Encoder.encode`.
         """
+        check_integer("sentences", sentences, ENOUGH)
         folder, size = teacher.tokenizer.folder, teacher.config.vocab_size
         tokenizer = BulkTokenizer(folder, 1 << 20, size, special_tokens=False)
         special = tokenizer.special_ids
@@ -97,6 +101,9 @@ class Vocabulary:
             counts, drawn = _count(corpus, tokenizer, size, sentences, seed, show_progress)
             if not (counts * words).any():
                 raise InputError("The corpus has no tokens to count: give sentences of text.")
+            if (found := len(set(drawn))) < ENOUGH:
+                warnings.warn(f"The corpus is ignored: {found} different sentences, fewer than {ENOUGH}.", stacklevel=2)
+                return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), [], words)
             frequencies = words * (counts + _UNSEEN)
             frequencies /= frequencies.sum()
         return cls(teacher, tokenizer, frequencies, _alone(teacher, size, show_progress), drawn, words)
@@ -129,9 +136,12 @@ def distil(
 
     Returns:
       The encoder: the mean of the rows, at unit length.
+
+    Raises:
+      InputError: An argument is invalid, or the encoder would give every sentence the same vector.
     """
     if fit and not vocabulary.drawn:
-        raise InputError(f"{spelled('fit')} needs a corpus of sentences.")
+        raise InputError(f"{spelled('fit')} needs a corpus of at least {ENOUGH} different sentences.")
     if sif is not None and not 0 < sif < np.inf:
         raise InputError(f"{spelled('sif')} is {sif}; it must be above 0.")
     p = vocabulary.frequencies
@@ -141,6 +151,9 @@ def distil(
     table = (whitening.transform(vocabulary.alone) * (shares * vocabulary.words)[:, None]).astype(np.float32)
     if fit:
         table = _fitted(table, vocabulary, k)
+    if not np.ptp(normalize(table[vocabulary.words]), axis=0).max() > _NOISE:
+        advice = f"use more varied sentences, a larger {spelled('sif')}, or a teacher whose vectors differ"
+        raise InputError(f"The table would give every sentence the same vector: {advice}.")
     name, folder = vocabulary.teacher.name, vocabulary.tokenizer.folder
     model = StaticEncoder(table)
     longest = model.config.longest_input

@@ -39,6 +39,7 @@ TEXTS = (
 )
 _FLOAT32, _ENGINES = 2e-5, 1e-4  # allowed rounding, relative to the largest entry if that is above 1
 _BFLOAT16 = 1e-2  # one minus the cosine
+_SHARED = 0.1  # static encoders may give rare tokens one vector
 
 Measured = tuple[float, float, str]  # difference, allowed difference, and what was compared
 
@@ -143,6 +144,20 @@ def _apart(found: Any, expected: Any, what: str, allowed: float = _FLOAT32) -> M
     return float(np.abs(found - expected).max(initial=0.0)) / scale, allowed, what
 
 
+def distinct(encoder: Encoder) -> Measured:
+    """The fraction of words that have the vector of another word, or a vector that is not finite.
+
+    With damaged weights, positions still distinguish texts of other lengths; words have few lengths.
+    """
+    words = sorted({word for text in TEXTS for word in text.lower().split()})
+    words = list({tuple(encoder.tokenizer([word], encoder.head.form).flat.tolist()): word for word in words}.values())
+    x = np.asarray(encoder.without_code().encode(words), np.float64)
+    apart = np.abs(x[:, None] - x).max(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    alone = apart.min(axis=1) > _FLOAT32 * np.abs(x).max()  # False for NaN
+    return 1 - float(alone.mean()), _SHARED, f"words of {len(words)} with the vector of another word, as a fraction"
+
+
 def tokens(subject: Subject) -> Measured:
     found = subject.encoder.tokenizer(TEXTS, subject.encoder.head.form.with_prompt(""))
     expected = [subject.ids(text) for text in TEXTS]
@@ -237,6 +252,7 @@ def beside(subject: Subject, texts: Sequence[str]) -> Measured:
 
 
 CHECKS: dict[str, Callable[[Subject], Measured]] = {
+    "texts apart": lambda s: distinct(s.encoder),
     "tokens": tokens,
     "batch = alone": lambda s: _apart(
         [s.encoder.encode(x) for x in TEXTS], s.vectors, "each text alone, all in a batch"

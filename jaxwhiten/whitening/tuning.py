@@ -10,6 +10,7 @@ from jaxtyping import Float, Float64, Real
 
 from jaxwhiten.arrays import as_matrix, blocks, first_nonfinite_row
 from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.metrics.bootstrap import Interval, percentile_interval, spearman_resamples
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.whitening.estimator import check_integer
 from jaxwhiten.whitening.spectrum import doubling
@@ -18,6 +19,8 @@ from jaxwhiten.whitening.whitening import Whitening
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 _BLOCK_ROWS = 8192
 _NOTHING = 0.005  # points; smaller differences are rounding
+_ROUNDING = 1e-9  # of a cosine
+_ENOUGH = 50  # pairs; the scores of fewer are mostly chance
 
 
 class ScoredPairs(NamedTuple):
@@ -52,6 +55,9 @@ class Tuning(NamedTuple):
     own: Setting  # the setting of the given whitening
     baseline: Baseline
     rows: tuple[Setting, ...]  # the whole grid
+    # 95 % bootstrap intervals for raw vectors, `own` and `best`, on the held-out pairs if there are any.
+    intervals: tuple[Interval, ...]
+    gains: tuple[Interval, ...]  # of the score minus the raw vectors' score
     warnings: tuple[str, ...]  # one sentence for each way in which whitening does not help
 
 
@@ -77,6 +83,9 @@ def tune(
       betas: Shares of the mean to subtract, 0 to 1.
       gammas: Powers of the scaling, 0 to 1.
 
+    Raises:
+      InputError: A score is undefined, because all cosines are equal, or the held-out pairs are the tuned ones.
+
     References:
       Su, https://kexue.fm/archives/9079, for β and γ.
     """
@@ -89,6 +98,8 @@ def tune(
     sides = [_rotated("pairs", whitening, pairs)]
     if held_out is not None:
         sides.append(_rotated("held-out pairs", whitening, held_out))
+        if all(map(np.array_equal, pairs, held_out)):
+            raise InputError("The held-out pairs are the pairs to tune on: provide other pairs.")
     rows = [
         setting
         for beta in dict.fromkeys(map(float, betas))
@@ -96,9 +107,16 @@ def tune(
         for setting in _settings(whitening, sides, ks, beta, gamma)
     ]
     (own,) = _settings(whitening, sides, [whitening.n_components or d], float(whitening.beta), float(whitening.gamma))
-    baseline = Baseline(*[100 * spearman(cosine_pairs(side.first, side.second), side.gold) for side in sides])
+    raw = [cosine_pairs(side.first, side.second) for side in sides]
+    baseline = Baseline(*[100 * spearman(row, side.gold) for row, side in zip(raw, sides, strict=True)])
     best = max(rows, key=lambda row: (np.nan_to_num(row.score, nan=-np.inf), -row.n_components))
-    return Tuning(best, own, baseline, tuple(rows), _warnings(best, own, baseline))
+    cosines = [_cosines(whitening, sides[-1], [row.n_components], row.beta, row.gamma)[0] for row in (own, best)]
+    if np.isnan(best.score) or min(map(np.ptp, [*raw, *cosines])) < _ROUNDING:
+        raise InputError("A score is undefined, because all cosines are equal: use other pairs or another encoder.")
+    drawn = spearman_resamples(np.stack([raw[-1], *cosines]), sides[-1].gold, [""] * len(sides[-1].gold))["all"]
+    intervals, gains = (tuple(map(percentile_interval, scores)) for scores in (drawn, drawn - drawn[0]))
+    warnings = _warnings(best, own, baseline, gains[-1], min(len(side.gold) for side in sides))
+    return Tuning(best, own, baseline, tuple(rows), intervals, gains, warnings)
 
 
 def _rotated(what: str, whitening: Whitening, pairs: ScoredPairs) -> ScoredPairs:
@@ -120,10 +138,16 @@ def _settings(
     whitening: Whitening, sides: Sequence[ScoredPairs], ks: Sequence[int], beta: float, gamma: float
 ) -> list[Setting]:
     """The scores of all k at one β and γ."""
-    whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
-    shift, scales = beta * whole.mean_ @ whole.components_, whole.scales_
-    scores = [[100 * spearman(row, side.gold) for row in _prefix_cosines(side, shift, scales, ks)] for side in sides]
+    scores = [[100 * spearman(row, side.gold) for row in _cosines(whitening, side, ks, beta, gamma)] for side in sides]
     return [Setting(int(k), beta, gamma, *row) for k, *row in zip(ks, *scores, strict=True)]
+
+
+def _cosines(
+    whitening: Whitening, side: ScoredPairs, ks: Sequence[int], beta: float, gamma: float
+) -> Float64[np.ndarray, "ks n"]:
+    """The cosines of all k at one β and γ."""
+    whole = whitening.with_params(n_components=None, beta=beta, gamma=gamma)
+    return _prefix_cosines(side, beta * whole.mean_ @ whole.components_, whole.scales_, ks)
 
 
 def _prefix_cosines(
@@ -140,19 +164,20 @@ def _prefix_cosines(
     return out
 
 
-def _warnings(best: Setting, own: Setting, baseline: Baseline) -> tuple[str, ...]:
-    """One sentence for each way in which whitening does not help."""
-    found = []
+def _warnings(best: Setting, own: Setting, baseline: Baseline, gain: Interval, n: int) -> tuple[str, ...]:
+    """One sentence for each way in which whitening does not help, or in which n pairs cannot show it."""
+    found = [f"{n} pairs are few: the scores of fewer than {_ENOUGH} are mostly chance."] if n < _ENOUGH else []
     if best.score < baseline.score + _NOTHING:
-        found.append(f"No setting of the grid beats the vectors as they are ({baseline.score:.2f}): leave them.")
-    elif best.held_out is not None and baseline.held_out is not None and best.held_out < baseline.held_out:
+        found.append(f"No setting of the grid beats the raw vectors ({baseline.score:.2f}): do not whiten.")
+    elif not gain.low > 0:
+        where = "score" if best.held_out is None else "held-out score"
         found.append(
-            f"The tuned setting lowers the held-out score from {baseline.held_out:.2f} to {best.held_out:.2f}: the gain"
-            " does not carry over."
+            f"The best setting changes the {where} by {gain.low:+.2f} to {gain.high:+.2f}, no significant gain over the"
+            " raw vectors: do not whiten, or use more pairs."
         )
     if own.score < baseline.score - _NOTHING:
         found.append(
-            f"The whitening as it is (k={own.n_components}, β={own.beta:g}, γ={own.gamma:g}) lowers the score from"
+            f"The current whitening (k={own.n_components}, β={own.beta:g}, γ={own.gamma:g}) lowers the score from"
             f" {baseline.score:.2f} to {own.score:.2f}."
         )
     return tuple(found)

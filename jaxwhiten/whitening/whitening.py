@@ -114,6 +114,30 @@ class Decomposition:
         """The number of eigenvalues above the floor, at most n − 1."""
         return min(int((self.values > np.maximum(_floor(self.values, relative), self.noise)).sum()), n - 1)
 
+    def unseen(self, n: int) -> np.ndarray:
+        """The variances to expect of further rows along the axes, which n rows turned towards their own variance.
+
+        λ / |1 − c + c λ g(λ)|² with c = d / n and g the mean of 1 / (λ − λ_j), smoothed at the scale λ_j / √n. For
+        n < d, the sum over the axes without variance is n times the harmonic mean of the other variances.
+
+        References:
+          Ledoit, Péché 2011, "Eigenvectors of some large sample covariance matrix ensembles". Bun, Bouchaud, Potters
+          2017, "Cleaning large correlation matrices: tools from random matrix theory", for the smoothing. Ledoit, Wolf
+          2020, "Analytical nonlinear shrinkage of large-dimensional covariance matrices", for n < d.
+        """
+        rank, found = self.rank(0.0, n), np.zeros(len(self.values))
+        if not rank:
+            return found
+        values = self.values[:rank] * n / (n - 1)
+        d = rank if rank < n - 1 else len(found)  # rows of lower rank than they could have never leave its axes
+        g = (1 / (values[:, None] - values * (1 + 1j / np.sqrt(n - 1)))).sum(axis=1) / d + (d - rank) / (d * values)
+        found[:rank] = values / np.abs(1 + d / (n - 1) * (values * g - 1)) ** 2
+        if d > rank:
+            left = min(rank**2 / (1 / values).sum(), 0.95 * values.sum())
+            found *= (values.sum() - left) / found.sum()
+            found[rank:] = left / (d - rank)
+        return found
+
     def scales(self, gamma: float, shrinkage: float, relative: float) -> np.ndarray:
         """Λ^(−γ/2) of the shrunk eigenvalues, each raised to the floor and the noise; ones if all are zero."""
         values = self.shrunk(shrinkage)
@@ -260,14 +284,6 @@ class Whitening(Method):
         result._learned = self._learned._replace(state=dataclasses.replace(self._decomposition, mean=mean))
         return result
 
-    def along_axes(self, moments: Moments) -> tuple[Float64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
-        """Mean, relative to this fit's mean, and variance of other raw vectors along the axes of this fit."""
-        if not moments.n or len(moments.mean) != self.n_features_in_:
-            raise InputError(f"Moments of {self.n_features_in_} columns are wanted, got {moments!r}.")
-        axes = self.components_
-        variances = np.einsum("ij,ij->j", axes, moments.covariance() @ axes)
-        return (moments.mean - self.mean_) @ axes, np.maximum(variances, 0.0)
-
     def _warn_of_rank(self, decomposition: Decomposition, n: int) -> None:
         k, rank, d = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n), len(decomposition.mean)
         if self._coefficient(decomposition, n):
@@ -312,6 +328,11 @@ class Whitening(Method):
     def eigenvalues_(self) -> Float64[np.ndarray, " d"]:
         """Eigenvalues of the covariance, descending, after shrinkage and before the floor."""
         return self._decomposition.shrunk(self.shrinkage_)
+
+    @property
+    def unseen_variances_(self) -> Float64[np.ndarray, " d"]:
+        """The variances along `components_` to expect of further rows of the same kind, whatever the parameters."""
+        return self._decomposition.unseen(self.n_samples_seen_)
 
     @property
     def shrinkage_(self) -> float:

@@ -1,18 +1,28 @@
-"""Drift: nothing where nothing changed, and each measure moves with what it measures."""
+"""Drift: fresh rows of the same kind are fine at any size of the fit, and each measure moves with what it measures."""
 
 import numpy as np
 import pytest
 
 from jaxwhiten.codes import SpectrumCode, drift
-from jaxwhiten.errors import InputError
-from jaxwhiten.whitening import Moments, Whitening
+from jaxwhiten.codes.drift import LEAST
+from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.whitening import Whitening
 
+pytestmark = pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.whitening.WhiteningWarning")  # of few rows
 D = 24
 SPREAD = np.arange(1, D + 1) ** -0.6
 
 
 def rows(n, seed, spread=SPREAD, mean=0.0):
-    return (np.random.default_rng(seed).standard_normal((n, D)) * spread + mean).astype(np.float32)
+    return (np.random.default_rng(seed).standard_normal((n, len(spread))) * spread + mean).astype(np.float32)
+
+
+def clustered(n, seed, spread, centres=60):
+    """Rows about few centres, with heavy tails, as texts of few subjects have."""
+    rng = np.random.default_rng(seed)
+    middle = np.random.default_rng(0).standard_normal((centres, len(spread))) * spread
+    noise = rng.standard_normal((n, len(spread))) * spread * rng.gamma(2, 0.5, (n, 1))
+    return (middle[rng.integers(centres, size=n)] + noise).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +30,56 @@ def code():
     return SpectrumCode(bytes=6, gamma=0.5).fit(rows(20_000, 0))
 
 
+FITS = {
+    "code": lambda x: SpectrumCode(bytes=12, gamma=0.5).fit(x),
+    "whitening": lambda x: Whitening(n_components=16, gamma=0).fit(x),
+    "all axes": lambda x: Whitening(gamma=0).fit(x),
+}
+
+
 def measured(fitted, new):
-    found = drift(fitted, Moments().update(new))
+    found = drift(fitted, new)
     return found, {measure.name: measure.value for measure in found.measures}
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("kind", [rows, clustered])
+def test_halves_of_one_corpus_are_fine_and_other_domains_are_not(fit, kind):
+    """With fewer rows than axes, about as many, and more: a fit describes its own rows better than any others."""
+    d = 64
+    spread, other = np.arange(1, d + 1) ** -0.6, np.roll(np.arange(1, d + 1) ** -0.6, d // 2)
+    refit = {"same": 0, "other": 0}
+    for n in (50, 64, 80, 200, 1000):
+        for seed in (1, 2, 3, 4):
+            old, new = np.split(kind(2 * n, seed, spread), 2)
+            fitted = FITS[fit](old)
+            refit["same"] += drift(fitted, new).verdict != "fine"
+            refit["other"] += drift(fitted, kind(n, seed, other)).verdict != "fine"
+    assert refit["same"] <= 1, refit
+    assert refit["other"] >= 19, refit
+
+
+@pytest.mark.parametrize("n", [30, 64, 70, 200, 2000])
+def test_the_variances_of_unseen_rows(n):
+    d = 64
+    spread = np.arange(1, d + 1) ** -0.6
+    fitted = Whitening(gamma=0).fit(rows(n, 1, spread))
+    known = fitted.unseen_variances_
+    true = (fitted.components_**2 * spread[:, None] ** 2).sum(axis=0)
+    parts = [slice(0, 8), slice(8, 24), slice(24, 64)]
+    errors = [known[part].sum() / true[part].sum() - 1 for part in parts]
+    naive = [fitted.eigenvalues_[part].sum() / true[part].sum() - 1 for part in parts]
+    assert np.abs(errors).max() < 0.25, (errors, naive)
+    if n < 2000:
+        assert np.abs(errors).max() < np.abs(naive).max() / 2, (errors, naive)
+
+
+def test_unseen_variances_where_rows_hardly_vary():
+    deficient = rows(300, 1)[:, :6] @ np.random.default_rng(2).standard_normal((6, D))
+    found = Whitening().fit(deficient).unseen_variances_
+    assert (found[6:] == 0).all()
+    assert found.sum() == pytest.approx(np.cov(deficient.T).trace(), rel=0.05)
+    assert not Whitening(gamma=0).fit(np.ones((5, 3))).unseen_variances_.any()
 
 
 def test_more_of_the_same_is_fine(code):
@@ -30,22 +87,29 @@ def test_more_of_the_same_is_fine(code):
         found, values = measured(code, rows(n, 1))
         assert found.verdict == "fine"
         assert found.n == n
-        assert values["loss of the code"] == pytest.approx(code.distortion_, rel=0.1)
         assert values["mean shift"] < 0.005
         assert values["divergence of the axes"] < 0.01
+        loss = found.measures[-1]
+        assert loss.value == pytest.approx(loss.before, rel=0.1)
+        assert loss.low < loss.value < loss.high
+
+
+def test_intervals_cover_the_value_of_many_rows(code):
+    new = {"spread": SPREAD[::-1], "mean": np.r_[0.5, np.zeros(D - 1)]}
+    truth = [measure.value for measure in drift(code, rows(200_000, 99, **new)).measures]
+    found = [drift(code, rows(500, seed, **new)).measures for seed in range(40)]
+    covered = np.mean([[m.low <= t <= m.high for m, t in zip(one, truth, strict=True)] for one in found], axis=0)
+    assert (covered > 0.8).all(), covered
 
 
 def test_the_expected_loss_is_the_loss(code):
     new = rows(20_000, 2, spread=SPREAD[::-1])
-    loss = code.expected_loss(Moments().update(new))
-    whitening = code.whitening.with_params(n_components=None)
-    y = whitening.transform(new)
-    k = len(code.bits_)
-    kept = np.sqrt(whitening.eigenvalues_[:k] * whitening.scales_[:k] ** 2)
-    z = code._decode(code.quantise((y[:, :k] / np.linalg.norm(kept)).astype(np.float32), code.plan.constants))
-    seen = ((y[:, :k] - z * np.linalg.norm(kept)) ** 2).sum() + (y[:, k:] ** 2).sum()
-    assert loss == pytest.approx(seen / (y**2).sum(), rel=0.02)
-    assert loss > 1.5 * code.distortion_
+    loss = measured(code, new)[1]["loss of the code"]
+    mapped, k = code.whitening.transform(new), len(code.bits_)
+    length = np.sqrt((code.whitening.eigenvalues_[:k] * code.whitening.scales_**2).sum())
+    z = code._decode(code.quantise((mapped / length).astype(np.float32), code.plan.constants)) * length
+    assert loss == pytest.approx(((mapped - z) ** 2).sum() / (mapped**2).sum(), rel=0.02)
+    assert loss > 1.5 * drift(code, rows(20_000, 1)).measures[-1].value
 
 
 @pytest.mark.parametrize("shift", [0.3, 2.0])
@@ -71,8 +135,28 @@ def test_variance_outside_the_axes_kept():
     assert found.verdict == "refit now"
 
 
-def test_what_cannot_be_is_refused(code):
-    with pytest.raises(InputError, match="Moments of 24 columns"):
-        drift(code, Moments().update(np.ones((3, 5))))
-    with pytest.raises(InputError, match="Moments of 24 columns"):
-        drift(code, Moments())
+def test_blocks_are_the_same_as_all_rows(code):
+    new = rows(1001, 8)
+    for whole, parts in zip(
+        drift(code, new).measures, drift(code, iter(np.split(new, [7, 400]))).measures, strict=True
+    ):
+        np.testing.assert_allclose(whole[1:5], parts[1:5], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("new", "error", "message"),
+    [
+        (np.ones((LEAST, D)), InputError, "all equal"),
+        (rows(LEAST - 1, 9), InputError, f"provide at least {LEAST}"),
+        (rows(1, 9), InputError, f"provide at least {LEAST}"),
+        (np.full((LEAST, D), np.nan), NonFiniteError, "Row 0"),
+        (rows(LEAST, 9)[:, :5], InputError, "expecting 24"),
+        ([], InputError, "0 new vectors"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(code, new, error, message):
+    with pytest.raises(error, match=message):
+        drift(code, new)
+    if message == "all equal":
+        with pytest.raises(InputError, match=message):
+            drift(Whitening(gamma=0).fit(np.ones((5, D))), rows(LEAST, 9))

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.commands.conftest import generated
 
 MODEL = ("--pooling", "mean", "--max-length", 32)
@@ -14,12 +16,13 @@ def test_an_index_of_codes_knows_its_fit(run, tiny_model, tmp_path):
     (tmp_path / "same.txt").write_text("\n".join(generated(1500, seed=9)))
     done = run("drift", tmp_path / "index", tmp_path / "same.txt")
     assert done.code == 0, done.err
-    assert "1,500 new texts: fine" in done.out, done.out
+    assert "1,500 new texts, compared with 3,000 texts of the fit: fine" in done.out, done.out
     (tmp_path / "other.txt").write_text("\n".join(["1984"] * 50 + ["Short."] * 50))
     done = run("drift", tmp_path / "index", tmp_path / "other.txt", "--json")
     found = json.loads(done.out)
     assert found["verdict"] == "refit now"
-    assert "loss of the code" in found["measures"]
+    loss = found["measures"]["loss of the code"]
+    assert loss["interval"][0] < loss["value"] < loss["interval"][1]
     assert found["n"] == 100
 
 
@@ -29,7 +32,41 @@ def test_the_model_folder_knows_it_where_the_index_does_not(run, tiny_model, cor
     assert run("index", corpus, "--model", small, "-o", tmp_path / "index").code == 0
     done = run("drift", tmp_path / "index", corpus)
     assert done.code == 0, done.err
-    assert "600 new texts: fine" in done.out
-    assert run("index", corpus, "--model", tiny_model, *MODEL, "-o", tmp_path / "raw").code == 0
-    done = run("drift", tmp_path / "raw", corpus)
-    assert (done.code, "no fit to compare with" in done.err) == (2, True)
+    assert "600 new texts, compared with 600 texts of the fit: fine" in done.out
+
+
+def test_a_model_with_a_code_knows_its_loss(run, tiny_model, corpus, tmp_path):
+    small = f"{tmp_path / 'small'}/"
+    assert run("fit", corpus, "--model", tiny_model, *MODEL, "--bytes", 8, "-o", small).code == 0
+    assert run("index", corpus, "--model", small, "-o", tmp_path / "index").code == 0
+    done = run("drift", tmp_path / "index", corpus, "--json")
+    assert done.code == 0, done.err
+    assert "loss of the code" in json.loads(done.out)["measures"]
+
+
+@pytest.mark.parametrize("options", [[], ["--whiten"], ["--codes", "int8"]])
+def test_an_index_without_a_fit_compares_its_documents(run, tiny_model, corpus, tmp_path, options):
+    assert run("index", corpus, "--model", tiny_model, *MODEL, *options, "-o", tmp_path / "index").code == 0
+    (tmp_path / "same.txt").write_text("\n".join(generated(300, seed=9)))
+    done = run("drift", tmp_path / "index", tmp_path / "same.txt")
+    assert (done.code, "300 new texts, compared with 600 documents: fine" in done.out) == (0, True), done
+    (tmp_path / "other.txt").write_text("\n".join(["1984"] * 30 + ["Short."] * 30))
+    done = run("drift", tmp_path / "index", tmp_path / "other.txt")
+    assert "refit now: they differ from the documents, but the index has no whitening or code to refit" in done.out
+
+
+@pytest.mark.parametrize(("texts", "message"), [(["One."], "too few"), (["Short."] * 60, "all equal")])
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_what_cannot_be_judged_is_an_error(run, tiny_model, corpus, tmp_path, texts, message, json_too):
+    if not (tmp_path / "index").exists():
+        assert run("index", corpus, "--model", tiny_model, *MODEL, "--bytes", 8, "-o", tmp_path / "index").code == 0
+    (tmp_path / "new.txt").write_text("\n".join(texts))
+    done = run("drift", tmp_path / "index", tmp_path / "new.txt", *json_too)
+    assert (done.code, done.out, message in done.err) == (2, "", True), done
+
+
+def test_vectors_without_texts_or_a_fit_have_nothing_to_compare_with(run, tiny_model, corpus, tmp_path):
+    assert run("embed", corpus, "--model", tiny_model, *MODEL, "-o", tmp_path / "parts").code == 0
+    assert run("index", tmp_path / "parts", "-o", tmp_path / "index").code == 0
+    done = run("drift", tmp_path / "index", corpus)
+    assert (done.code, "nothing to compare with" in done.err) == (2, True), done

@@ -1,6 +1,7 @@
 """`jaxwhiten tune`: the encoder comes from the file, the pairs from a task or a table, the result goes into a file."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -36,8 +37,10 @@ def test_a_task_with_one_split(run, tiny_model, whitening_file):
     assert report["own"]["n_components"] == 16
     assert report["best"] == pytest.approx(found.best._asdict(), abs=1e-2)
     assert len(report["grid"]) == 25 * 3
+    assert report["intervals"]["best"] == pytest.approx(list(found.intervals[2]), abs=0.5)
     assert report["warnings"] == list(found.warnings)
-    assert done.err == "".join(f"warning: {text}\n" for text in found.warnings)
+    warned = [line for line in done.err.splitlines() if line.startswith("warning: ")]
+    assert warned == [f"warning: {text}" for text in found.warnings]
 
 
 def test_tables_a_plot_and_the_tuned_file(run, whitening_file, tables, tmp_path):
@@ -48,7 +51,8 @@ def test_tables_a_plot_and_the_tuned_file(run, whitening_file, tables, tmp_path)
     assert done.code == 0, done.err
     head, *_ = done.out.splitlines()
     assert head.startswith(f"Tuned on {tables / 'dev.tsv'}, ")
-    assert "not whitened" in done.out
+    assert re.search(r"^best .*\d–\d.* \(.* to .*\)$", done.out, re.MULTILINE)
+    assert re.search(r"^not whitened .*\d–\d", done.out, re.MULTILINE)
     assert done.out.splitlines()[-3:][0] == "best of each k"
     assert (tmp_path / "tune.png").read_bytes().startswith(b"\x89PNG")
     tuned = Whitening.load(tmp_path / "w.safetensors")
@@ -97,6 +101,7 @@ def test_another_model_is_refused_and_a_file_without_one_asks(run, whitening_fil
         (["--task", "sts_sample", "--plot", "x.svg"], "Valid: .png"),
         (["--pairs", "{dev}", "--split", "dev"], "with --pairs give --held-out-pairs"),
         (["--held-out-pairs", "{dev}"], "goes with --pairs"),
+        (["--pairs", "{dev}", "--held-out-pairs", "{dev}", "--columns", "one,two,gold"], "are the pairs to tune on"),
         (["--pairs", "{dev}", "--columns", "one,two"], "expected three names"),
         (["--pairs", "{dev}", "--columns", "one,gold,two"], "is not a number"),
         (["--pairs", "{dev}", "--held-out-pairs", "absent.tsv", "--columns", "one,two,gold"], "no such file"),

@@ -1,5 +1,7 @@
 """Static encoders distilled from a tiny teacher: each step against its definition."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from jaxwhiten.errors import InputError
 from tests.commands.conftest import generated
 from tests.tiny import SENTENCES
 
-CORPUS = [text for text in SENTENCES if text] * 6
+CORPUS = generated(340)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,7 +29,7 @@ def teacher(tiny_model):
 
 @pytest.fixture(scope="module")
 def vocabulary(teacher):
-    return Vocabulary.read(teacher, CORPUS, sentences=30)
+    return Vocabulary.read(teacher, CORPUS, sentences=320)
 
 
 def test_what_is_read(teacher, vocabulary):
@@ -38,7 +40,7 @@ def test_what_is_read(teacher, vocabulary):
     place = int(tokens.flat[0])
     word = vocabulary.tokenizer.vocabulary[place]
     np.testing.assert_allclose(vocabulary.alone[place], teacher.encode(word), atol=1e-5)
-    assert len(vocabulary.targets) == len(vocabulary.sentences.lengths) == 30
+    assert len(vocabulary.targets) == len(vocabulary.sentences.lengths) == 320
 
 
 def test_rows_are_whitened_by_frequency_and_weigh_by_it(vocabulary):
@@ -54,7 +56,7 @@ def test_rows_are_whitened_by_frequency_and_weigh_by_it(vocabulary):
 
 
 def test_the_fit_comes_near_the_teacher(teacher, monkeypatch):
-    texts = generated(200)  # more than the teacher has dimensions
+    texts = generated(320)  # more than the teacher has dimensions
     vocabulary = Vocabulary.read(teacher, texts, sentences=len(texts))
     target = teacher.encode(texts)
 
@@ -79,8 +81,8 @@ def test_the_other_steps(vocabulary):
 
 
 def test_the_teacher_reads_sentences_once(teacher, monkeypatch):
-    targets = Vocabulary.read(teacher, CORPUS, sentences=20).targets
-    again = Vocabulary.read(teacher, CORPUS, sentences=20)
+    targets = Vocabulary.read(teacher, CORPUS, sentences=310).targets
+    again = Vocabulary.read(teacher, CORPUS, sentences=310)
     monkeypatch.setattr(Encoder, "encode_stream", None)
     np.testing.assert_array_equal(again.targets, targets)
     np.testing.assert_allclose(targets, normalize(teacher.encode(again.drawn)), atol=1e-6)
@@ -91,6 +93,31 @@ def test_what_was_read_without_its_corpus_is_what_is_read_without_one(teacher, v
     for name in ("frequencies", "alone", "words"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
     assert found.drawn == wanted.drawn == []
+
+
+@pytest.mark.filterwarnings("always:The corpus is ignored")
+@pytest.mark.parametrize("corpus", [CORPUS[:1], CORPUS[:150], CORPUS[:1] * 500])
+def test_a_corpus_of_few_sentences_is_ignored_and_says_so(tiny_model, teacher, tmp_path, capsys, corpus):
+    with pytest.warns(UserWarning, match="corpus is ignored: .* different sentences, fewer than 300"):
+        found = Vocabulary.read(teacher, corpus)
+    wanted = Vocabulary.read(teacher)
+    np.testing.assert_array_equal(found.frequencies, wanted.frequencies)
+    with pytest.raises(InputError, match="at least 300 different sentences"):
+        distil(found, 8, fit=True)
+    (tmp_path / "c.txt").write_text("\n".join(corpus))
+    model = ["--model", str(tiny_model), "--pooling", "first_last_avg", "-k", "8", "-o", str(tmp_path / "static")]
+    assert cli.main(["distil-static", "--corpus", str(tmp_path / "c.txt"), *model]) == 0
+    assert "warning: The corpus is ignored" in capsys.readouterr().err
+    static = Encoder.from_pretrained(tmp_path / "static")
+    np.testing.assert_allclose(static.encode(SENTENCES), distil(wanted, 8).encode(SENTENCES), atol=1e-5)
+
+
+@pytest.mark.parametrize("how", [{"sif": 1e-300}, "equal tokens"])
+def test_a_table_of_equal_vectors_is_refused(vocabulary, how):
+    if how == "equal tokens":
+        vocabulary, how = dataclasses.replace(vocabulary, alone=np.ones_like(vocabulary.alone)), {}
+    with pytest.raises(InputError, match="every sentence the same vector"):
+        distil(vocabulary, 8, **how)
 
 
 def test_without_a_corpus(teacher):
@@ -113,7 +140,7 @@ def test_without_a_corpus(teacher):
 def test_the_command(tiny_model, tmp_path, capsys):
     (tmp_path / "c.txt").write_text("\n".join(CORPUS))
     model = ["--model", str(tiny_model), "--pooling", "mean"]
-    options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "60", "--half"]
+    options = ["--corpus", str(tmp_path / "c.txt"), "-k", "8", "--sentences", "310", "--half"]
     assert cli.main(["distil-static", *model, *options, "-o", str(tmp_path / "static")]) == 0
     assert "8 dimensions" in capsys.readouterr().err
     static = Encoder.from_pretrained(tmp_path / "static")
@@ -121,4 +148,5 @@ def test_the_command(tiny_model, tmp_path, capsys):
     assert cli.main(["distil-static", *model, *options, "--no-fit", "-o", str(tmp_path / "plain")]) == 0
     plain = Encoder.from_pretrained(tmp_path / "plain")
     assert np.abs(plain.encode(SENTENCES) - static.encode(SENTENCES)).max() > 1e-2
-    assert cli.main(["distil-static", *model, *options[:2], "--sentences", "0", "-o", str(tmp_path / "x")]) != 0
+    assert cli.main(["distil-static", *model, *options[:2], "--sentences", "299", "-o", str(tmp_path / "x")]) == 2
+    assert "--sentences must be an integer of at least 300, got 299" in capsys.readouterr().err

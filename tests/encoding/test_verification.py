@@ -94,6 +94,35 @@ def test_faults_of_a_model(folder, encoder, name, kind):
     assert not check(name, with_model(encoder, kind), folder)
 
 
+@pytest.fixture(scope="module")
+def wordless(tiny_model, tmp_path_factory):
+    """A folder whose vectors do not depend on the words: zeroed embeddings leave positions."""
+    model = load_model(tiny_model)[0]
+    model.embeddings.word.embedding[...] *= 0
+    return Encoder(model, tiny_model).save(tmp_path_factory.mktemp("wordless") / "model")
+
+
+@pytest.mark.parametrize("door", ["verify", "doctor"])
+def test_an_encoder_that_ignores_the_words_passes_no_door(wordless, folder, monkeypatch, capsys, door):
+    monkeypatch.setattr(verification, "CHECKS", {"texts apart": CHECKS["texts apart"]})
+    assert cli.main([door, str(folder)]) == 0
+    assert cli.main([door, str(wordless)]) == 1
+    assert "of another word" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.0, 1.0])
+def test_constant_vectors_are_noticed(folder, encoder, value):
+    class Constant(Encoder):
+        def encode(self, texts, **options):
+            return np.full((len(texts), 12), value, np.float32)
+
+    broken = copy.copy(encoder)
+    broken.__class__ = Constant
+    broken.without_code = lambda: broken
+    assert check("texts apart", encoder, folder)
+    assert not check("texts apart", broken, folder)
+
+
 def test_vectors_in_another_order(folder, encoder):
     class Sorted(Encoder):
         def encode(self, texts, **options):

@@ -22,6 +22,14 @@ def config_for(folder, tiny_model):
     return config
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_are_enough():
+    """The text of these tests has few different sentences."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxwhiten.encoding.distillation.ENOUGH", 20)
+        yield
+
+
 @pytest.fixture(scope="module")
 def folder(tiny_model, tmp_path_factory):
     """A folder with a finished run, runs/tiny."""

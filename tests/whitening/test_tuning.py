@@ -5,6 +5,7 @@ import pytest
 
 from jaxwhiten import Whitening
 from jaxwhiten.errors import InputError, NonFiniteError, NotFittedError
+from jaxwhiten.metrics.bootstrap import bootstrap_spearman
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, tune
 
@@ -83,15 +84,44 @@ def test_a_gain_that_does_not_carry_over_is_told(whitening, pairs):
     other = make(200, scale=np.ones(24), seed=5)
     found = tune(whitening, pairs, held_out=other, betas=[1], gammas=[1])
     assert found.best.held_out < found.baseline.held_out
-    assert "lowers the held-out score" in found.warnings[0]
+    assert "changes the held-out score by" in found.warnings[0]
+    assert found.gains[-1].low < 0
 
 
 def test_equal_scores_take_the_smaller_k(whitening):
     x = np.ones((2, 24), np.float32)
     opposite = ScoredPairs(x, x * [[1], [-1]], np.array([5, 0]))
     found = tune(whitening, opposite, ks=[4, 8], betas=[0], gammas=[0])
+    assert "2 pairs are few" in found.warnings[0]
     assert [row.score for row in found.rows] == [100, 100]
     assert found.best.n_components == 4
+
+
+def test_intervals_are_of_the_pairs_that_judge(whitening, pairs):
+    held = make(150, seed=1)
+    for judged, found in ((pairs, tune(whitening, pairs)), (held, tune(whitening, pairs, held_out=held))):
+        raw = cosine_pairs(judged.first, judged.second)
+        assert found.intervals[0] == pytest.approx(
+            bootstrap_spearman(raw, judged.gold, [""] * len(raw))["all"], abs=0.3
+        )
+        gain = found.best[-1 if judged is held else 3] - found.baseline[judged is held]
+        assert found.gains[0] == (0, 0)
+        assert found.gains[2].low < gain < found.gains[2].high
+        assert found.gains[2].low > 2
+
+
+@pytest.mark.parametrize("where", ["pairs", "held-out pairs"])
+def test_scores_that_are_undefined_are_refused(whitening, pairs, where):
+    same = pairs._replace(second=pairs.first)
+    how = {"pairs": same} if where == "pairs" else {"pairs": pairs, "held_out": same}
+    with pytest.raises(InputError, match="A score is undefined"):
+        tune(whitening, **how)
+
+
+def test_held_out_pairs_that_are_tuned_on_are_refused(whitening, pairs):
+    copied = ScoredPairs(*(part.copy() for part in pairs))
+    with pytest.raises(InputError, match="are the pairs to tune on"):
+        tune(whitening, pairs, held_out=copied)
 
 
 def test_large_sets_are_scored_in_blocks(whitening, pairs, monkeypatch):
