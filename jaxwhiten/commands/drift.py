@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
             f"{args.index}: neither the index nor its model keeps a whitening or a spectrum code, so there is no fit to"
             " compare with. Build the index with --bytes, or with a model folder that `jaxwhiten fit` wrote."
         )
-    found = drift(fitted, encoder.moments(texts))
+    found = drift(fitted, encoder.moments(texts, prompt=encoder.prompt_for("document")))
     if args.json:
         measures = {m.name: {"value": m.value, "before": m.before, "verdict": m.verdict} for m in found.measures}
         print(json.dumps({"n": found.n, "verdict": found.verdict, "measures": measures}))

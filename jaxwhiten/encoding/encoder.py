@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
@@ -28,15 +29,16 @@ from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import DEFAULT_MAX_LENGTH, read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
-from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
+from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
-from jaxwhiten.text import TokenIds, checked_text, in_role, prompt_for, prompt_named
-from jaxwhiten.whitening import Moments, Whitening, check_provenance
+from jaxwhiten.space import VectorSpace, check_space, with_space
+from jaxwhiten.text import ROLES, TokenIds, checked_text, in_role, prompt_for, prompt_named
+from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -85,6 +87,7 @@ class Encoder:
         self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._tables = Tables(self.tokenizer.mask_token_id, {})
+        self._hashes: list[str] = []  # shared by encoders that differ in their heads
         engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
         self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
         head = head or Head.named(pooling, self._tables)
@@ -165,7 +168,8 @@ class Encoder:
         self._ready: dict[str, ReadyHead] = {}
         self.head, self.pooling = head, head.name
         self.dimension = self._checked_width(head)
-        self.__dict__.pop("fingerprint", None)
+        for name in ("fingerprint", "_floats"):
+            self.__dict__.pop(name, None)
 
     def _checked_width(self, head: Head) -> int:
         try:
@@ -187,24 +191,45 @@ class Encoder:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        head = tuple(self.head.contents()) if self.pooling == AUTO else ()
+        return self._hashed(tuple(self.head.contents())) if self.pooling == AUTO else self._weights
+
+    @property
+    def _weights(self) -> str:
+        """`fingerprint` without the head."""
+        if not self._hashes:
+            self._hashes.append(self._hashed(()))
+        return self._hashes[0]
+
+    def _hashed(self, head: tuple[bytes, ...]) -> str:
         return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
-        """How vectors are made: facts that an index or a whitening stores, and that must agree when it is used.
-
-        Args:
-          pooling, prompt: If they differ from the head's own.
-
-        Returns:
-          model, fingerprint, pooling, max_length, dtype; engine if it is not JAX, prompt if it is not the default.
-        """
+    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
+        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
         pooling = canonical(pooling or self.pooling)
-        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": self.fingerprint, "pooling": pooling}
-        facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
-        if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
-            facts["prompt"] = prompt
-        return facts
+        head = self._named(pooling).head
+
+        def put(text: str | None) -> str:
+            own = head.form.prompt
+            return own or "" if text is None or own is None else head.form.with_prompt(text).prompt or ""
+
+        return VectorSpace(
+            model=str(self.name),
+            dtype=self.dtype,
+            **self._engine.facts,
+            fingerprint=self.fingerprint,
+            pooling=pooling,
+            encoder=self._weights,
+            head=head.fingerprint,
+            prompt=put(prompt),
+            prompts={role: put(self.prompt_for(role)) for role in ROLES},
+            max_length=self.max_length,
+            dimension=head.without_code().width(self.config),
+            code=head.code_fingerprint,
+        )
+
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+        """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
+        return self.space(pooling, prompt).record()
 
     def model(self) -> TransformerEncoder:
         """The Flax module, sharing its parameters."""
@@ -249,19 +274,28 @@ class Encoder:
 
     def without_code(self) -> Encoder:
         """This encoder without its code, for encoding queries; itself if it has no code."""
-        return self if self.head.code is None else self._with_head(self.head.without_code())
+        return self if self.head.code is None else self._floats
+
+    @functools.cached_property
+    def _floats(self) -> Encoder:
+        return self._with_head(self.head.without_code())
 
     def before_whitening(self) -> Encoder:
         """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
-    def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another encoder."""
-        check_provenance(where, whitening.provenance, self.encoding())
-        if whitening.n_features_in_ != self.dimension:
-            raise MismatchError(
-                f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
-            )
+    def check_whitening(
+        self, whitening: Whitening | Code, where: str = "The whitening", role: str | None = None
+    ) -> None:
+        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another space.
+
+        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
+        without, any prompt of this encoder will do. Another maximum length is a warning.
+        """
+        expected, own = VectorSpace.of(whitening.provenance), self.space()
+        if expected.prompt in (own.prompts or {}).values() or role:
+            own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
+        check_space(where, expected, own, "fit another one", tolerated=("max_length",))
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
@@ -336,6 +370,7 @@ class Encoder:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
             out = stream.all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
+            out = {name: self._spaced(x, name, heads[name]) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -391,6 +426,13 @@ class Encoder:
         for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block
 
+    def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:
+        """Vectors that find their space while this encoder exists: to hash its weights takes longer than a sentence."""
+        if ready.head.code is not None:
+            return vectors
+        space, prompt = weakref.WeakMethod(self.space), ready.head.form.prompt
+        return with_space(vectors, lambda: None if (found := space()) is None else found(pooling, prompt))
+
     def _chosen(
         self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
     ) -> tuple[dict[str, ReadyHead], bool]:
@@ -408,9 +450,11 @@ class Encoder:
         """Similarities of n vectors to the vectors with the same index in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def moments(self, sentences: Iterable[str]) -> Moments:
+    def moments(self, sentences: Iterable[str], *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        return stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling))
+        found = stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling, prompt))
+        found.provenance = self.encoding(prompt=prompt)
+        return found
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
@@ -420,9 +464,12 @@ class Encoder:
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
-        fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
-        whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
-        return self.with_whitening(whitening)
+        if not isinstance(rows, np.ndarray):
+            fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
+        else:
+            fitted_on, space = Moments().update(rows), getattr(rows, "space", None) or self.space()
+            fitted_on.provenance = space.record()
+        return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
         """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.

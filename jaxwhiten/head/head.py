@@ -29,6 +29,7 @@ from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Quantise, Whiten
 from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.loading import hashed
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
@@ -250,6 +251,16 @@ class Head:
         """The last whitening among the steps that keeps its `Whitening`, or None."""
         found = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
         return next(found, None)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of the steps without a final code, whatever the prompt."""
+        return hashed(self.without_code().with_prompt("").contents())[:24]
+
+    @functools.cached_property
+    def code_fingerprint(self) -> str | None:
+        """Name, bytes and hash of the code, if there is one."""
+        return None if self.code is None else f"{self.code.name}-{self.code.nbytes}-{hashed(self.contents())[:8]}"
 
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, for hashing."""

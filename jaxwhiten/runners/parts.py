@@ -20,6 +20,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Source, chunks
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
+from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -43,8 +44,6 @@ class Plan:
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
         encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
-        if encoder.head.code is not None:
-            encoding["code"] = encoder.head.code.name
         dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
         return cls(encoding, encoder.dimension, dtype, [source.facts() for source in sources], **how)
 
@@ -72,6 +71,8 @@ class Parts:
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise FormatError(f"{path}: not a readable plan ({error}). Embed the corpus again.") from error
             if plan is not None and plan.hash != told.hash:
+                spaces = VectorSpace.of(told.encoding), VectorSpace.of(plan.encoding)
+                check_space(folder, *spaces, "name another folder")
                 pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
@@ -173,4 +174,5 @@ class Parts:
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
             total.merge(grouped.sums(vectors))
+        total.provenance = dict(self.plan.encoding)
         return total
