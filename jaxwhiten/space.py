@@ -15,13 +15,15 @@ import numpy as np
 
 from jaxwhiten.errors import MismatchError, spelled
 
-# Hashes are shown by a name that people know, if the names differ, and otherwise in words.
-_SHOWN = {"encoder": "model", "fingerprint": "model", "head": "pooling"}
+# Fingerprints are shown by a name if the names differ, and otherwise in words.
+_SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {
-    "encoder": "other weights, another configuration or another tokenizer",
-    "head": "a head with other steps, such as another whitening",
-    "fingerprint": "other weights or another head",
+    "fingerprint": "other weights, tokenizer or head",
+    "head": "another head, such as another whitening",
 }
+
+
+_TYPES: dict[str, Any] = {"prompts": dict, "max_length": int, "dimension": int}  # other fields are texts
 
 
 class SpaceWarning(UserWarning):
@@ -32,14 +34,13 @@ class SpaceWarning(UserWarning):
 class VectorSpace:
     """The space of some vectors. A field is None where it is unknown, as in files of earlier versions."""
 
-    model: str | None = None  # how to make more vectors; not compared
-    folder: str | None = None  # the absolute path of a local model; not compared
-    dtype: str | None = None  # of matrix products; not compared
-    engine: str | None = None  # not compared
-    fingerprint: str | None = None  # of encoder and head together, all that files of earlier versions have
-    pooling: str | None = None  # the head's name
-    encoder: str | None = None  # fingerprint of weights, configuration and tokenizer
+    model: str | None = None  # these four say how to make more vectors, and are not compared
+    folder: str | None = None
+    dtype: str | None = None
+    engine: str | None = None
+    fingerprint: str | None = None  # of the encoder, with its head if that has no name
     head: str | None = None  # fingerprint of the pooling and the steps after it, without a final code
+    pooling: str | None = None  # the head's name, compared where the head is unknown
     prompt: str | None = None  # in front of these texts
     prompts: dict[str, str] | None = None  # in front of queries and of documents
     max_length: int | None = None
@@ -49,7 +50,8 @@ class VectorSpace:
     @classmethod
     def of(cls, record: Mapping[str, Any] | None) -> VectorSpace:
         """The space that a record describes, such as the encoding of an index or the provenance of a whitening."""
-        return cls(**{field.name: (record or {}).get(field.name) for field in dataclasses.fields(cls)})
+        known: dict[str, Any] = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
+        return cls(**{name: value for name, value in known.items() if isinstance(value, _TYPES.get(name, str))})
 
     def record(self) -> dict[str, Any]:
         """The known fields, JSON-representable."""
@@ -61,12 +63,13 @@ class VectorSpace:
         `self` is of documents. If `other` is of a `"query"`, both need the same set of prompts, and the code of the
         documents does not matter. With `strict`, a fingerprint, pooling or length that only `self` knows differs.
         """
-        apart = None not in (self.encoder, self.head, other.encoder, other.head)
-        names = ["encoder", "head"] if apart else ["fingerprint", "pooling"]
+        names = ["fingerprint", "pooling"]
+        if None not in (self.head, other.head):  # other heads may be all that is different in a fingerprint
+            names = ["head"] if self.head != other.head and self.model == other.model else ["fingerprint", "head"]
         names += ["max_length", "dimension", *(["prompts"] if role == "query" else ["prompt", "code"])]
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
         needed = ("fingerprint", "pooling", "max_length") if strict else ()
-        return [name for name, (was, now) in pairs.items() if was != now and (None not in (was, now) or name in needed)]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        return [name for name, (a, b) in pairs.items() if a != b and (None not in (a, b) or name in needed)]
 
 
 def check_space(
@@ -79,50 +82,41 @@ def check_space(
     strict: bool = False,
     tolerated: tuple[str, ...] = (),
 ) -> None:
-    """Raises MismatchError if two spaces differ; the message names every field that does, and a remedy.
+    """Raises MismatchError if two spaces differ: the message names the fields that do, and says what to do.
 
     Args:
-      where: What `expected` belongs to, for the message: a file, or "The index".
-      expected, got: The space that is recorded, and the space of other vectors.
-      otherwise: The remedy if the vectors cannot be encoded as expected, such as "build the index again".
-      role, strict: As for `VectorSpace.differences`.
-      tolerated: Fields that are only warned of if no other field differs.
+      where: What `expected` belongs to, in the message: a file, or "the index".
+      expected, got, role, strict: As for `VectorSpace.differences`.
+      otherwise: What to do if the vectors cannot be encoded as expected, such as "build the index again".
+      tolerated: Fields of which only a warning is given if no other field differs.
     """
     if not (names := expected.differences(got, role=role, strict=strict)):
         return
-    said, use = [], []
+    said, use = dict[str, None](), dict[str, None]()
     for name in names:
         shown = _SHOWN.get(name, name)
         was, now = getattr(expected, shown), getattr(got, shown)
-        if was != now:
-            said.append(f"expected {spelled(shown, was)}, got {now!r}")
-            use.append(spelled(shown, was))
-        else:
-            said.append(f"expected {_UNSEEN[name]}")
-            use.append(f"the files of {was!r} that it was made with" if was else "the model that it was made with")
-    message = f"{where} is of another vector space: {'; '.join(dict.fromkeys(said))}."
+        said[f"expected {spelled(shown, was)}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
+        use[spelled(shown, was) if was != now else f"the {shown} {was!r} that was used there"] = None
+    message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
     if set(names) <= set(tolerated):
         return warnings.warn(message, SpaceWarning, stacklevel=3)
-    raise MismatchError(f"{message} Encode with {' and '.join(dict.fromkeys(use))}, or {otherwise}.")
+    raise MismatchError(f"{message} Encode with {' and '.join(use)}, or {otherwise}.")
 
 
 def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of vectors of two origins: those of the first, without a space if that of one origin is unknown.
+    """The facts of vectors of two origins. If one origin is unknown, a warning names it, and no space is kept.
 
     Raises MismatchError if the spaces differ; `where` names the second origin.
     """
-    first, second = VectorSpace.of(facts), VectorSpace.of(more)
-    check_space(where, second, first, "leave it out")
-    lost = {field.name for field in dataclasses.fields(VectorSpace)} - {"dimension"}
-    if (first.fingerprint is None) == (second.fingerprint is None):
-        return {**more, **facts}
-    unknown = where if second.fingerprint is None else f"What {where} is merged into"
-    warnings.warn(
-        f"{unknown} does not record its encoder, so the result records none: make sure that both are of one encoder.",
-        SpaceWarning,
-        stacklevel=3,
-    )
-    return {name: value for name, value in {**more, **facts}.items() if name not in lost}
+    check_space(where, VectorSpace.of(more), VectorSpace.of(facts), "omit it")
+    result = {**more, **facts}
+    if ("fingerprint" in facts) != ("fingerprint" in more):
+        unknown = where if "fingerprint" in facts else f"what {where} is merged into"
+        warnings.warn(f"no encoder is recorded for {unknown}, so the result records none.", SpaceWarning, stacklevel=3)
+        for name in VectorSpace.__dataclass_fields__:
+            result.pop(name, None)
+    return result
 
 
 class EncodedArray(np.ndarray):

@@ -33,7 +33,7 @@ def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
     known = ("model", "pooling", "max_length", "dtype", "engine")
     encoder = loaded({name: encoding[name] for name in known if name in encoding})
     advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
-    check_space("The driver's encoder", VectorSpace.of(encoding), encoder.space(), advice, role="query", strict=True)
+    check_space("the driver's encoder", VectorSpace.of(encoding), encoder.space(), advice, role="query", strict=True)
     return encoder
 
 

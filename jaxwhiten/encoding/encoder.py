@@ -11,6 +11,7 @@ size or the order.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,6 @@ class Encoder:
         self.name, self._default_prompt_name = name or str(tokenizer_folder), default_prompt_name
         self.tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
         self._tables = Tables(self.tokenizer.mask_token_id, {})
-        self._hashes: list[str] = []  # shared by encoders that differ in their heads
         engine = engine_for(engine, model, max_length, device) if isinstance(engine, str) else engine
         self._engine, self.engine, self.dtype = engine, engine.name, engine.dtype
         head = head or Head.named(pooling, self._tables)
@@ -191,41 +191,23 @@ class Encoder:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of weights, configuration, tokenizer and head; equal for equal encoders wherever they came from."""
-        return self._hashed(tuple(self.head.contents())) if self.pooling == AUTO else self._weights
-
-    @property
-    def _weights(self) -> str:
-        """`fingerprint` without the head."""
-        if not self._hashes:
-            self._hashes.append(self._hashed(()))
-        return self._hashes[0]
-
-    def _hashed(self, head: tuple[bytes, ...]) -> str:
+        head = tuple(self.head.contents()) if self.pooling == AUTO else ()
         return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
     def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
         """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
+        if self.head.code is not None and pooling in (None, AUTO):
+            code = f"{self.head.code.name}-{self.head.code.nbytes}-{self.fingerprint[:8]}"
+            return dataclasses.replace(self.without_code().space(prompt=prompt), code=code)
         pooling = canonical(pooling or self.pooling)
         head = self._named(pooling).head
-
-        def put(text: str | None) -> str:
-            own = head.form.prompt
-            return own or "" if text is None or own is None else head.form.with_prompt(text).prompt or ""
-
-        return VectorSpace(
-            model=str(self.name),
-            dtype=self.dtype,
-            **self._engine.facts,
-            fingerprint=self.fingerprint,
-            pooling=pooling,
-            encoder=self._weights,
-            head=head.fingerprint,
-            prompt=put(prompt),
-            prompts={role: put(self.prompt_for(role)) for role in ROLES},
-            max_length=self.max_length,
-            dimension=head.without_code().width(self.config),
-            code=head.code_fingerprint,
-        )
+        own, with_prompt = head.form.prompt, head.form.with_prompt
+        asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
+        put = {role: own if None in (own, text) else with_prompt(text or "").prompt for role, text in asked.items()}
+        facts: Any = {"model": str(self.name), "max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
+        facts |= {"fingerprint": self.fingerprint, "pooling": pooling, "head": head.fingerprint}
+        prompts = {role: put[role] or "" for role in ROLES}
+        return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
 
     def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
         """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
@@ -243,7 +225,7 @@ class Encoder:
         """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
         return self._with_head(self.head.then(*steps))
 
-    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening") -> Encoder:
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
 
         Args:
@@ -269,7 +251,7 @@ class Encoder:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
         """
         floats = self.without_code()
-        floats.check_whitening(code, "The code")
+        floats.check_whitening(code, "the code")
         return floats.then(*code_steps(code))
 
     def without_code(self) -> Encoder:
@@ -285,7 +267,7 @@ class Encoder:
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
     def check_whitening(
-        self, whitening: Whitening | Code, where: str = "The whitening", role: str | None = None
+        self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
     ) -> None:
         """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another space.
 

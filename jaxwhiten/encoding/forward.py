@@ -23,7 +23,7 @@ from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Heads, Step, run
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
-from jaxwhiten.models.loading import contents, hashing, load_model
+from jaxwhiten.models.loading import contents, hashed, load_model
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.runtime.compilation import keep_compiled
 from jaxwhiten.runtime.hardware import check_process, cores
@@ -83,7 +83,6 @@ class JAXEngine:
         self.kernel = kernel_for(devices[0], self.dtype, self.config.head_size) if max_length > BLOCK else None
         self.layout = Layout.on(platform, self.devices, max_length, long_rows=self.kernel is not None)
         self._compiled: dict[Any, Any] = {}
-        self._begun: tuple[bytes, Any] = b"", None
         self._locks: defaultdict[Any, threading.Lock] = defaultdict(threading.Lock)
         graph, state = nnx.split(model)
         if self.dtype == "bfloat16":
@@ -115,9 +114,7 @@ class JAXEngine:
         """Does nothing: JAX needs no files of its own."""
 
     def digest(self, before: bytes, after: Sequence[bytes]) -> str:
-        if self._begun[0] != before:  # the weights are read once for all heads
-            self._begun = before, hashing(itertools.chain([before], contents(self.config, self._model[1])))
-        return str(hashing(after, self._begun[1]).hexdigest())
+        return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
 
     def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
         return {}

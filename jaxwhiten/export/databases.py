@@ -190,7 +190,7 @@ DATABASES = {
     "milvus": Database("pymilvus milvus-lite", "texts.milvus.db", f"a byte per column, {_BESIDE}", 8, 0, _MILVUS),
     "sqlite-vec": Database("sqlite-vec apsw", "texts.db", _SIGNS, 1, 0, _SQLITE),
 }
-_RECORDED = ("model", "pooling", "encoder", "head", "prompt", "prompts", "max_length", "dimension")
+_RECORDED = ("model", "pooling", "fingerprint", "head", "prompt", "prompts", "max_length", "dimension")
 _HEAD = '''"""Texts in {database}, {bytes} bytes of a vector: {quantiser}.
 
 pip install {packages}. The folder `model` gives the vectors, of documents and of queries:
@@ -262,7 +262,8 @@ def save_database(
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
-    space = dataclasses.replace(small.space(prompt=small.prompt_for("document")), pooling=raw.pooling, head=head)
+    space = raw.space(prompt=raw.prompt_for("document"))
+    space = dataclasses.replace(space, head=head, dimension=small.dimension)
     settings["space"] = {name: getattr(space, name) for name in _RECORDED}
     said = _HEAD.format(**settings, packages=found.packages, place=found.place)
     with io.whole_folder(folder) as whole:
@@ -285,7 +286,7 @@ def fill(
 
     def check(place: str, space: str = "{}") -> None:
         place, recorded = re.sub(r"://[^@/]*@", "://", place), VectorSpace.of(json.loads(space))  # without a password
-        if recorded.encoder is None:
+        if recorded.fingerprint is None:
             raise MismatchError(f"{place} does not record the space of its vectors: fill another database.")
         check_space(place, recorded, VectorSpace.of(code["SPACE"]), "fill another database")
 

@@ -254,13 +254,8 @@ class Head:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of the steps without a final code, whatever the prompt."""
-        return hashed(self.without_code().with_prompt("").contents())[:24]
-
-    @functools.cached_property
-    def code_fingerprint(self) -> str | None:
-        """Name, bytes and hash of the code, if there is one."""
-        return None if self.code is None else f"{self.code.name}-{self.code.nbytes}-{hashed(self.contents())[:8]}"
+        """A hash of the steps, whatever the prompt."""
+        return hashed(self.with_prompt("").contents())[:24]
 
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, for hashing."""

@@ -239,17 +239,12 @@ def contents(config: EncoderConfig, state: nnx.State[Any, Any]) -> Iterator[byte
         yield np.asarray(leaf.get_value(), dtype=np.float32).tobytes()
 
 
-def hashing(parts: Iterable[bytes], begun: Any = None) -> Any:
-    """The SHA-256 object of bytes one after the other, which follow those of `begun`."""
-    digest = hashlib.sha256() if begun is None else begun.copy()
-    for part in parts:
-        digest.update(part)
-    return digest
-
-
 def hashed(parts: Iterable[bytes]) -> str:
     """SHA-256 of bytes one after the other."""
-    return str(hashing(parts).hexdigest())
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load_head(module: nnx.Module, part: Any, form: MaskedForm | PairForm, config: EncoderConfig, folder: Path) -> None:

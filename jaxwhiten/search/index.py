@@ -221,7 +221,7 @@ class Index(About):
                 " Build it with encoding=encoder.encoding()."
             )
         expected, got = VectorSpace.of(self.encoding), VectorSpace.of(encoding)
-        check_space("The index", expected, got, "build the index again", role=role, strict=True)
+        check_space("the index", expected, got, "build the index again", role=role, strict=True)
 
     def _check_space(self, vectors: np.ndarray, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
@@ -328,7 +328,7 @@ def build_index(
         check_name(f"option of {backend}", name, known)
     if (space := getattr(vectors, "space", None)) is not None:
         said = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
-        check_space("encoding", said, space, "omit encoding", role="query")
+        check_space("`encoding`", said, space, "omit encoding", role="query")
         encoding = {**(encoding or {}), **space.record()}  # the vectors know their prompt
     given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if given is not None and rescore is not None:
@@ -357,7 +357,7 @@ def build_index(
     if source is not None:
         provenance, what = dict(getattr(source, "provenance", None) or {}), "code" if source is codes else "whitening"
         spaces = VectorSpace.of(provenance), VectorSpace.of(encoding)
-        check_space(f"The {what}", *spaces, "fit another one", tolerated=("max_length",))
+        check_space(f"the {what}", *spaces, "fit another one", tolerated=("max_length",))
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
     store = kind.build(vectors, kind.Options(**options), prepare, coding, given is not None)
     return Index(

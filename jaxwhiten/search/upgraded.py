@@ -162,7 +162,7 @@ class Upgraded:
             return save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
         for which in ("old", "new"):
             spaces = VectorSpace.of(told[which]), VectorSpace.of(header[which])
-            check_space(f"{folder}: the {which} encoder", *spaces, "remove the folder: the index is unchanged")
+            check_space(f"the {which} encoder in {folder}", *spaces, "remove the folder: the index is unchanged")
         if any(told[name] != value for name, value in header.items()):  # an encoder may have moved
             with contextlib.suppress(OutputError):
                 save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)

@@ -159,9 +159,9 @@ def test_what_does_not_fit_is_refused_and_nothing_is_lost(pair, tmp_path):
     upgraded.search(TEXTS[:3], 5)
     parts = {path.name: path.read_bytes() for path in (folder / "upgrade").iterdir()}
     other = Recorded("other", pair[1])
-    with pytest.raises(MismatchError, match=r"'old' to 'new'.*'old' to 'other'"):
+    with pytest.raises(MismatchError, match=r"the new encoder in .*: expected model='new', got 'other'"):
         Upgraded(upgraded.index, upgraded.old, other, folder=folder)
-    with pytest.raises(MismatchError, match="encoded in another way"):
+    with pytest.raises(MismatchError, match="expected model='old', got 'other'"):
         Upgraded(upgraded.index, other, new, folder=folder)
     with pytest.raises(InputError, match="candidates must be an integer"):
         Upgraded(upgraded.index, upgraded.old, new, 0)
