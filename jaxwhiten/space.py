@@ -48,8 +48,10 @@ class VectorSpace:
     code: str | None = None  # name, bytes and fingerprint of a final code
 
     @classmethod
-    def of(cls, record: Mapping[str, Any] | None) -> VectorSpace:
+    def of(cls, record: Record) -> VectorSpace:
         """The space that a record describes, such as the encoding of an index or the provenance of a whitening."""
+        if isinstance(record, VectorSpace):
+            return record
         known: dict[str, Any] = {name: (record or {}).get(name) for name in cls.__dataclass_fields__}
         return cls(**{name: value for name, value in known.items() if isinstance(value, _TYPES.get(name, str))})
 
@@ -72,10 +74,13 @@ class VectorSpace:
         return [name for name, (a, b) in pairs.items() if a != b and (None not in (a, b) or name in needed)]
 
 
+Record = VectorSpace | Mapping[str, Any] | None
+
+
 def check_space(
     where: object,
-    expected: VectorSpace,
-    got: VectorSpace,
+    expected: Record,
+    got: Record,
     otherwise: str,
     *,
     role: str = "document",
@@ -86,10 +91,12 @@ def check_space(
 
     Args:
       where: What `expected` belongs to, in the message: a file, or "the index".
-      expected, got, role, strict: As for `VectorSpace.differences`.
+      expected, got: Spaces or their records.
+      role, strict: As for `VectorSpace.differences`.
       otherwise: What to do if the vectors cannot be encoded as expected, such as "build the index again".
       tolerated: Fields of which only a warning is given if no other field differs.
     """
+    expected, got = VectorSpace.of(expected), VectorSpace.of(got)
     if not (names := expected.differences(got, role=role, strict=strict)):
         return
     said, use = dict[str, None](), dict[str, None]()
@@ -109,7 +116,7 @@ def merged(where: object, facts: Mapping[str, Any], more: Mapping[str, Any]) -> 
 
     Raises MismatchError if the spaces differ; `where` names the second origin.
     """
-    check_space(where, VectorSpace.of(more), VectorSpace.of(facts), "omit it")
+    check_space(where, more, facts, "omit it")
     result = {**more, **facts}
     if ("fingerprint" in facts) != ("fingerprint" in more):
         unknown = where if "fingerprint" in facts else f"what {where} is merged into"

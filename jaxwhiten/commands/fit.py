@@ -21,7 +21,7 @@ from jaxwhiten.commands.arguments import (
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
 from jaxwhiten.errors import DataError, InputError
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import check_space
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         encoder = encoder_of(made) if args.output else None
         if encoder is not None:
             now = encoder.space(prompt=encoder.prompt_for("document"))
-            check_space(args.input, VectorSpace.of(made), now, "embed the texts again")
+            check_space(args.input, made, now, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))

@@ -15,7 +15,7 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import check_space
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
@@ -33,7 +33,7 @@ def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
     known = ("model", "pooling", "max_length", "dtype", "engine")
     encoder = loaded({name: encoding[name] for name in known if name in encoding})
     advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
-    check_space("the driver's encoder", VectorSpace.of(encoding), encoder.space(), advice, role="query", strict=True)
+    check_space("the driver's encoder", encoding, encoder.space(), advice, role="query", strict=True)
     return encoder
 
 

@@ -23,7 +23,7 @@ from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Encoder, is_tuned
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.head import Normalize, Whiten
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import check_space
 from jaxwhiten.whitening import Whitening
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
@@ -285,10 +285,10 @@ def fill(
     """
 
     def check(place: str, space: str = "{}") -> None:
-        place, recorded = re.sub(r"://[^@/]*@", "://", place), VectorSpace.of(json.loads(space))  # without a password
-        if recorded.fingerprint is None:
+        place, recorded = re.sub(r"://[^@/]*@", "://", place), json.loads(space)  # without a password
+        if not recorded:
             raise MismatchError(f"{place} does not record the space of its vectors: fill another database.")
-        check_space(place, recorded, VectorSpace.of(code["SPACE"]), "fill another database")
+        check_space(place, recorded, code["SPACE"], "fill another database")
 
     try:
         code = runpy.run_path(str(Path(folder) / CODE))

@@ -20,7 +20,7 @@ from jaxwhiten.codes import load_code
 from jaxwhiten.datasets.chunks import Chunk, Source, chunks
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, MismatchError, NonFiniteError, optional
-from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.space import check_space
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -71,8 +71,7 @@ class Parts:
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise FormatError(f"{path}: not a readable plan ({error}). Embed the corpus again.") from error
             if plan is not None and plan.hash != told.hash:
-                spaces = VectorSpace.of(told.encoding), VectorSpace.of(plan.encoding)
-                check_space(folder, *spaces, "name another folder")
+                check_space(folder, told.encoding, plan.encoding, "name another folder")
                 pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(

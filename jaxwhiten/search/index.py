@@ -210,7 +210,7 @@ class Index(About):
         rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
-    def check_encoding(self, encoding: Mapping[str, Any], role: str = "query") -> None:
+    def check_encoding(self, encoding: VectorSpace | Mapping[str, Any], role: str = "query") -> None:
         """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
 
         Queries need the same set of prompts, other documents the same prompt (`VectorSpace.differences`).
@@ -220,13 +220,12 @@ class Index(About):
                 "The index does not say how its documents were encoded, so these queries cannot be checked against it."
                 " Build it with encoding=encoder.encoding()."
             )
-        expected, got = VectorSpace.of(self.encoding), VectorSpace.of(encoding)
-        check_space("the index", expected, got, "build the index again", role=role, strict=True)
+        check_space("the index", self.encoding, encoding, "build the index again", role=role, strict=True)
 
     def _check_space(self, vectors: np.ndarray, role: str) -> None:
         """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
         if self.encoding is not None and (space := getattr(vectors, "space", None)) is not None:
-            self.check_encoding(space.record(), role)
+            self.check_encoding(space, role)
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
@@ -356,8 +355,7 @@ def build_index(
     source = codes if isinstance(codes, Code) else whitening
     if source is not None:
         provenance, what = dict(getattr(source, "provenance", None) or {}), "code" if source is codes else "whitening"
-        spaces = VectorSpace.of(provenance), VectorSpace.of(encoding)
-        check_space(f"the {what}", *spaces, "fit another one", tolerated=("max_length",))
+        check_space(f"the {what}", provenance, encoding, "fit another one", tolerated=("max_length",))
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
     store = kind.build(vectors, kind.Options(**options), prepare, coding, given is not None)
     return Index(

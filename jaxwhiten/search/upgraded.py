@@ -161,8 +161,8 @@ class Upgraded:
             shutil.rmtree(folder, ignore_errors=True)
             return save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
         for which in ("old", "new"):
-            spaces = VectorSpace.of(told[which]), VectorSpace.of(header[which])
-            check_space(f"the {which} encoder in {folder}", *spaces, "remove the folder: the index is unchanged")
+            advice = "remove the folder: the index is unchanged"
+            check_space(f"the {which} encoder in {folder}", told[which], header[which], advice)
         if any(told[name] != value for name, value in header.items()):  # an encoder may have moved
             with contextlib.suppress(OutputError):
                 save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
