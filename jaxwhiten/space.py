@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxwhiten.errors import MismatchError, spelled
 
-# Fingerprints are shown by a name if the names differ, and otherwise in words.
+# Fingerprints are shown by a name if the names differ, or described.
 _SHOWN = {"fingerprint": "model", "head": "pooling"}
 _UNSEEN = {
     "fingerprint": "other weights, tokenizer or head",
@@ -90,11 +90,11 @@ def check_space(
     """Raises MismatchError if two spaces differ: the message names the fields that do, and says what to do.
 
     Args:
-      where: What `expected` belongs to, in the message: a file, or "the index".
+      where: The owner of `expected` in the message: a file, or "the index".
       expected, got: Spaces or their records.
       role, strict: As for `VectorSpace.differences`.
-      otherwise: What to do if the vectors cannot be encoded as expected, such as "build the index again".
-      tolerated: Fields of which only a warning is given if no other field differs.
+      otherwise: The remedy if the vectors cannot be encoded as expected, such as "build the index again".
+      tolerated: Fields that only cause a warning if no other field differs.
     """
     expected, got = VectorSpace.of(expected), VectorSpace.of(got)
     if not (names := expected.differences(got, role=role, strict=strict)):
@@ -104,7 +104,7 @@ def check_space(
         shown = _SHOWN.get(name, name)
         was, now = getattr(expected, shown), getattr(got, shown)
         said[f"expected {spelled(shown, was)}, got {now!r}" if was != now else f"expected {_UNSEEN[name]}"] = None
-        use[spelled(shown, was) if was != now else f"the {shown} {was!r} that was used there"] = None
+        use[spelled(shown, was) if was != now else f"the files of {expected.model!r} that were used there"] = None
     message = f"The vectors are not in the space of {where}: {'; '.join(said)}."
     if set(names) <= set(tolerated):
         return warnings.warn(message, SpaceWarning, stacklevel=3)

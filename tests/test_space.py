@@ -40,7 +40,7 @@ def refused(expected, got, **how):
     [
         ({"head": "h2", "fingerprint": "f2", "model": "c/d"}, "expected model='a/b', got 'c/d'; expected another head"),
         ({"fingerprint": "f2", "model": "c/d"}, "expected model='a/b', got 'c/d'. Encode with model='a/b', or fit"),
-        ({"fingerprint": "f2"}, "expected other weights, tokenizer or head. Encode with the model 'a/b' that was used"),
+        ({"fingerprint": "f2"}, "expected other weights, tokenizer or head. Encode with the files of 'a/b'"),
         (
             {"head": "h2", "fingerprint": "f2", "pooling": "cls"},
             "expected pooling='mean', got 'cls'. Encode with pooling",

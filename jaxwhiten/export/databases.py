@@ -54,9 +54,9 @@ def connect(place, check=check):
     db = psycopg.connect(place, autocommit=True)
     db.execute("CREATE EXTENSION IF NOT EXISTS vector")
     db.execute("CREATE TABLE IF NOT EXISTS texts (id text PRIMARY KEY, text text, vector bit($columns))")
-    db.execute("CREATE TABLE IF NOT EXISTS space_of_texts (space text)")
-    db.execute("INSERT INTO space_of_texts SELECT %s $new", (json.dumps(SPACE),))
-    check(place, *[space for (space,) in db.execute("SELECT space FROM space_of_texts")])
+    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
+    db.execute("INSERT INTO space SELECT %s WHERE NOT EXISTS (SELECT id FROM texts UNION SELECT * FROM space)", (SPACE,))
+    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
     return "".join("01"[x > 0] for x in vector.tolist())
@@ -80,7 +80,7 @@ def connect(place, check=check):
         check(place, file.read_text() if file.exists() else "{}")
         return qdrant.EdgeShard.load(place)
     Path(place).mkdir(parents=True)
-    file.write_text(json.dumps(SPACE))
+    file.write_text(SPACE)
     how = {"distance": qdrant.Distance.Cosine, "datatype": qdrant.VectorStorageDatatype.Turbo4}
     return qdrant.EdgeShard.create(place, qdrant.EdgeConfig(qdrant.EdgeVectorParams($columns, **how)))
 def known(db):
@@ -106,7 +106,7 @@ def connect(place, check=check):
     try:
         db = folder.open_table("texts")
     except ValueError:
-        schema = pa.schema({**columns, "vector": pa.list_(pa.float32(), $columns)}, {"space": json.dumps(SPACE)})
+        schema = pa.schema({**columns, "vector": pa.list_(pa.float32(), $columns)}, {"space": SPACE})
         db = folder.create_table("texts", schema=schema)
     check(place, (db.schema.metadata or {}).get(b"space", "{}"))
     return db
@@ -132,7 +132,7 @@ def connect(place, check=check):
         schema.add_field("text", DataType.VARCHAR, max_length=65535)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=$columns)
         index.add_index("vector", index_type="IVF_SQ8", metric_type="COSINE", params={"nlist": 128})
-        db.create_collection("texts", schema=schema, index_params=index, properties={"space": json.dumps(SPACE)})
+        db.create_collection("texts", schema=schema, index_params=index, properties={"space": SPACE})
     check(place, db.describe_collection("texts").get("properties", {}).get("space", "{}"))
     db.load_collection("texts")
     return db
@@ -158,9 +158,9 @@ def connect(place, check=check):
     db.load_extension(sqlite_vec.loadable_path())
     columns = "id text PRIMARY KEY, vector bit[$columns], +text text"
     db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS texts USING vec0({columns})")
-    db.execute("CREATE TABLE IF NOT EXISTS space_of_texts (space text)")
-    db.execute("INSERT INTO space_of_texts SELECT ? $new", (json.dumps(SPACE),))
-    check(place, *[space for (space,) in db.execute("SELECT space FROM space_of_texts")])
+    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
+    db.execute("INSERT INTO space SELECT ? WHERE NOT EXISTS (SELECT id FROM texts UNION SELECT * FROM space)", (SPACE,))
+    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
     return np.packbits(vector > 0, bitorder="little").tobytes()
@@ -173,13 +173,6 @@ def add(db, ids, texts, vectors):
 def query(db, vector, count=10):
     return list(db.execute("SELECT id, text FROM texts WHERE vector MATCH vec_bit(?) AND k=?", (stored(vector), count)))
 """
-_NEW = "WHERE NOT EXISTS (SELECT id FROM texts) AND NOT EXISTS (SELECT space FROM space_of_texts)"
-_CHECK = """
-def check(place, space="{}"):
-    found = json.loads(space)  # which the database records
-    if other := [name for name in SPACE if name != "model" and found.get(name) != SPACE[name]]:
-        raise ValueError(f"{place} was filled by another model, {found.get('model')}: {', '.join(other)} differ")
-"""
 _SIGNS, _BESIDE = "one bit per column, compared by Hamming distance", "beside float32 on disk"
 _GROUPS = f"each byte for a group of columns, trained, {_BESIDE}"
 
@@ -190,7 +183,6 @@ DATABASES = {
     "milvus": Database("pymilvus milvus-lite", "texts.milvus.db", f"a byte per column, {_BESIDE}", 8, 0, _MILVUS),
     "sqlite-vec": Database("sqlite-vec apsw", "texts.db", _SIGNS, 1, 0, _SQLITE),
 }
-_RECORDED = ("model", "pooling", "fingerprint", "head", "prompt", "prompts", "max_length", "dimension")
 _HEAD = '''"""Texts in {database}, {bytes} bytes of a vector: {quantiser}.
 
 pip install {packages}. The folder `model` gives the vectors, of documents and of queries:
@@ -201,15 +193,24 @@ pip install {packages}. The folder `model` gives the vectors, of documents and o
     query(db, encoder.encode("a question"))
 """
 
-SPACE = {space!r}  # of the vectors; `connect` compares it with the one that the database records
+import json
+
+SPACE = {text!r}
+
+
+def check(place, recorded="{{}}"):
+    here, there = json.loads(SPACE), json.loads(recorded)
+    if other := [name for name in here if name != "model" and here[name] != there.get(name)]:
+        raise ValueError(f"{{place}} was filled by another model, {{there.get('model')}}: {{', '.join(other)}} differ")
+
 
 '''
 
 
 def code_of(database: str, columns: int, size: int) -> str:
     """The code that opens a database, adds to it and queries it, for vectors of `columns` columns in `size` bytes."""
-    whole = "import json" + DATABASES[database].code.replace("\ndef connect", f"{_CHECK}def connect", 1)
-    return re.sub(r"\n(?=def )", "\n\n\n", Template(whole).substitute(columns=columns, bytes=size, new=_NEW))
+    filled = Template(DATABASES[database].code).substitute(columns=columns, bytes=size)
+    return re.sub(r"\n(?=def )", "\n\n\n", filled.lstrip())
 
 
 def turn(inputs: int, outputs: int) -> Float64[np.ndarray, "inputs outputs"]:
@@ -262,10 +263,9 @@ def save_database(
     # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
     fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
     head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
-    space = raw.space(prompt=raw.prompt_for("document"))
-    space = dataclasses.replace(space, head=head, dimension=small.dimension)
-    settings["space"] = {name: getattr(space, name) for name in _RECORDED}
-    said = _HEAD.format(**settings, packages=found.packages, place=found.place)
+    own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
+    settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
+    said = _HEAD.format(**settings, packages=found.packages, place=found.place, text=json.dumps(settings["space"]))
     with io.whole_folder(folder) as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, said + code_of(database, small.dimension, size))
@@ -284,11 +284,11 @@ def fill(
       MismatchError: The database was filled by vectors of another space, or by a version that did not record it.
     """
 
-    def check(place: str, space: str = "{}") -> None:
-        place, recorded = re.sub(r"://[^@/]*@", "://", place), json.loads(space)  # without a password
-        if not recorded:
+    def check(place: str, recorded: str = "{}") -> None:
+        place, there = re.sub(r"://[^@/]*@", "://", place), json.loads(recorded)  # without a password
+        if not there:
             raise MismatchError(f"{place} does not record the space of its vectors: fill another database.")
-        check_space(place, recorded, code["SPACE"], "fill another database")
+        check_space(place, there, json.loads(code["SPACE"]), "fill another database")
 
     try:
         code = runpy.run_path(str(Path(folder) / CODE))
