@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> None:
     seen = dict[tuple[int, bytes, bytes], str]()
     for path in args.files:
         part = Moments.load(path)
+        total.merge(part, path)
         if (first := seen.setdefault((part.n, part.mean.tobytes(), part.M2.tobytes()), path)) is not path:
             print(f"warning: {path}: holds the same moments as {first}: its rows count twice", file=sys.stderr)
-        total.merge(part, path)
         corpora.append(str(part.provenance.get("corpus") or path))
     write_outputs(args, total, {"corpus": " + ".join(corpora)})

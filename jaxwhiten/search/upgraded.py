@@ -210,7 +210,8 @@ class Upgraded:
             with self._turn:
                 used = [key for key, _ in self.vectors.near.most_common(most) if key in self._left]
                 keys = list(dict.fromkeys([*used, *itertools.islice(self._left, most)]))[:most]
-            done += self._embed([self._texts[key] for key in keys], [])
+                texts = [self._texts[key] for key in keys]
+            done += self._embed(texts, [])
         return done
 
     def finished(self) -> Index:
