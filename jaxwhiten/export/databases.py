@@ -55,7 +55,7 @@ def connect(place, check=check):
     db.execute("CREATE EXTENSION IF NOT EXISTS vector")
     db.execute("CREATE TABLE IF NOT EXISTS texts (id text PRIMARY KEY, text text, vector bit($columns))")
     db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
-    db.execute("INSERT INTO space SELECT %s WHERE NOT EXISTS (SELECT id FROM texts UNION SELECT * FROM space)", (SPACE,))
+    db.execute("INSERT INTO space SELECT %s WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
     check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
@@ -159,7 +159,7 @@ def connect(place, check=check):
     columns = "id text PRIMARY KEY, vector bit[$columns], +text text"
     db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS texts USING vec0({columns})")
     db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
-    db.execute("INSERT INTO space SELECT ? WHERE NOT EXISTS (SELECT id FROM texts UNION SELECT * FROM space)", (SPACE,))
+    db.execute("INSERT INTO space SELECT ? WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
     check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
@@ -201,7 +201,7 @@ SPACE = {text!r}
 def check(place, recorded="{{}}"):
     here, there = json.loads(SPACE), json.loads(recorded)
     if other := [name for name in here if name != "model" and here[name] != there.get(name)]:
-        raise ValueError(f"{{place}} was filled by another model, {{there.get('model')}}: {{', '.join(other)}} differ")
+        raise ValueError(f"The database is of another model, {{there.get('model')}}: {{', '.join(other)}} differ")
 
 
 '''

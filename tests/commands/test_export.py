@@ -95,7 +95,7 @@ def test_a_whitening_of_another_model_is_refused(run, whitening_file, tmp_path):
         (["--format", "sentence-transformers", "--whitening", "{w}", "--score", "a=high"], "TASK=POINTS"),
         (
             ["--format", "sentence-transformers", "--whitening", "{w}", "--pooling", "pooler"],
-            "here they have pooling pooler",
+            "expected --pooling mean, got 'pooler'",
         ),
         (["--format", "sentence-transformers", "--pooling", "ditto:0+1"], "first_last_avg"),
     ],

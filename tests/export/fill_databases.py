@@ -79,7 +79,7 @@ def refused(other, expected, words, recipe, place, rows):
     print(said.getvalue().splitlines()[-1])
     assert "The vectors are not in the space of" in said.getvalue(), said.getvalue()
     assert expected in said.getvalue(), said.getvalue()
-    with pytest.raises(ValueError, match="was filled by another model, small/: ") as error:
+    with pytest.raises(ValueError, match="The database is of another model, small/: ") as error:
         runpy.run_path("out/recipe.py")["connect"](place)
     print(error.value)
     db = recipe["connect"](place)
