@@ -41,10 +41,10 @@ class VectorSpace:
     fingerprint: str | None = None  # of the encoder, with its head if that has no name
     head: str | None = None  # fingerprint of the pooling and the steps after it, without a final code
     pooling: str | None = None  # the head's name, compared where the head is unknown
-    prompt: str | None = None  # in front of these texts
-    prompts: dict[str, str] | None = None  # in front of queries and of documents
     max_length: int | None = None
     dimension: int | None = None  # without a final code
+    prompt: str | None = None  # in front of these texts
+    prompts: dict[str, str] | None = None  # in front of queries and of documents
     code: str | None = None  # name, bytes and fingerprint of a final code
 
     @classmethod

@@ -116,8 +116,6 @@ QUERIES = {
     "search_text": lambda a, b, _: search_text(index_of(a), b, NEW, 2),
     "Upgraded, old": lambda a, b, _: Upgraded(index_of(a), b, made(a.name, pooling="last2avg")),
 }
-# These encode texts by the pooling of the index.
-OWN_POOLING = {(door, "pooling") for door in ("add_text", "add_text(replace=True)", "search_text", "Upgraded, old")}
 FIELDS = {
     "weights": "expected model",
     "pooling": "expected pooling='(mean', got 'cls|cls', got 'mean)",
@@ -125,12 +123,13 @@ FIELDS = {
     "prompt": "expected prompts?=",
     "max_length": "expected max_length=(32, got 8|8, got 32)",
 }
+# Every door with two fields, and two doors with every field.
+PAIRS = [*itertools.product([*DOCUMENTS, *QUERIES], ("weights", "prompt"))]
+PAIRS += itertools.product(("Index.search", "Encoder.with_whitening"), ("pooling", "head", "max_length"))
 
 
 @pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
-@pytest.mark.parametrize(
-    ("door", "field"), [pair for pair in itertools.product([*DOCUMENTS, *QUERIES], FIELDS) if pair not in OWN_POOLING]
-)
+@pytest.mark.parametrize(("door", "field"), PAIRS)
 def test_another_space_is_refused_at_every_door(encoders, door, field, tmp_path):
     # A whitening of sentences of another length serves: it only warns.
     kinds = (MismatchError, SpaceWarning) if field == "max_length" else MismatchError
