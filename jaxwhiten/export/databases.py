@@ -266,7 +266,7 @@ def save_database(
     own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
     settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
     said = _HEAD.format(**settings, packages=found.packages, place=found.place, text=json.dumps(settings["space"]))
-    with io.whole_folder(folder) as whole:
+    with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, said + code_of(database, small.dimension, size))
         io.write_json(whole / SETTINGS, settings)
