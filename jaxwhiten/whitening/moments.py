@@ -112,14 +112,15 @@ class Moments:
         Raises:
           MismatchError: The two are of vectors in different spaces, as far as their provenance says.
         """
-        if other.n == 0:
-            return self
-        self._check_dimension(len(other.mean), f"{where} has")
-        known = merged(where, self.provenance, other.provenance) if self.n else {**other.provenance, **self.provenance}
-        self.provenance = known
+        if other.n:
+            self._check_dimension(len(other.mean), f"got, from {where},")
+            mine, theirs = self.provenance, other.provenance
+            self.provenance = merged(where, mine, theirs) if self.n else {**theirs, **mine}
         return self._merge(other)
 
     def _merge(self, other: Moments) -> Moments:
+        if other.n == 0:
+            return self
         self.eps = max(self.eps, other.eps)
         if self.n == 0:
             self.n, self.mean, self.M2 = other.n, other.mean.copy(), other.M2.copy()
