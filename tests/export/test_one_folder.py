@@ -104,7 +104,7 @@ def test_a_whitening_of_other_vectors_is_refused_in_words(tiny_model, tmp_path):
         stranger.with_whitening(whitening)
     with pytest.warns(UserWarning, match="expected max_length=64, got 32"):
         Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).with_whitening(whitening)
-    with pytest.raises(MismatchError, match="8 dimensions"):
+    with pytest.raises(MismatchError, match="expected dimension=8, got 32"):
         encoder.with_whitening(Whitening().fit(rows[:, :8]))
     with pytest.raises(InputError, match="own folder"):
         encoder.save(tiny_model)
