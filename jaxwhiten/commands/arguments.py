@@ -227,7 +227,7 @@ def load_whitening(path: str, args: argparse.Namespace, encoder: Encoder | None 
 
     whitening = Whitening.load(path)
     if encoder is not None:
-        encoder.check_whitening(whitening, path)
+        encoder.check_whitening(whitening, path, "document")
     changes = knobs(args)
     return whitening.with_params(**changes) if changes else whitening
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     if not isinstance(fitted, Whitening | SpectrumCode):
         fitted = given.head.code if isinstance(given.head.code, SpectrumCode) else given.head.whitening
         if fitted is not None:
-            encoder, how = encoder.before_whitening(), {}
+            encoder, how = encoder.before_whitening(), {"prompt": how["prompt"]}
         elif index.documents is None:
             raise MismatchError(
                 f"{args.index}: neither the index nor its model has a whitening or a spectrum code, and the index keeps"

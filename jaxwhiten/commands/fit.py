@@ -22,7 +22,8 @@ from jaxwhiten.commands.arguments import (
     load_encoder,
 )
 from jaxwhiten.commands.texts import STDIN, add_texts, nonempty, sentences
-from jaxwhiten.errors import DataError, InputError, MismatchError
+from jaxwhiten.errors import DataError, InputError
+from jaxwhiten.space import check_space
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
@@ -71,9 +72,9 @@ def run(args: argparse.Namespace) -> None:
         parts = Parts(args.input)
         made = parts.plan.encoding
         encoder = encoder_of(made) if args.output else None
-        if encoder is not None and encoder.fingerprint != made["fingerprint"]:
-            what = f"was embedded with another {made['model']}"
-            raise MismatchError(f"{args.input}: {what}: give the model that it was made with.")
+        if encoder is not None:
+            now = encoder.space(prompt=encoder.prompt_for("document"))
+            check_space(args.input, made, now, "embed the texts again")
         moments = parts.moments()
     else:
         filled = filter(None, map(str.strip, sentences(args.input, args.format, args.column)))
@@ -82,11 +83,11 @@ def run(args: argparse.Namespace) -> None:
         check_sizes(args, encoder.dimension)
         first = [] if args.no_cache else list(itertools.islice(texts, _KEPT + 1))
         if args.no_cache or len(first) > _KEPT:
-            moments = encoder.moments(itertools.chain(first, texts))
+            moments = encoder.moments(itertools.chain(first, texts), prompt=encoder.prompt_for("document"))
         else:
-            moments = Moments().update(encode(args, encoder, first))
+            moments = Moments().update(encode(args, encoder, first, "document"))
     corpus = Path(args.input).name if args.input != STDIN else "stdin"
-    told = parts.plan.encoding if parts else encoder.encoding() if encoder else {}
+    told = encoder.encoding(prompt=encoder.prompt_for("document")) if encoder and not parts else {}
     write_outputs(args, moments, {"corpus": corpus, **told}, encoder)
 
 

@@ -113,7 +113,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     """The index of a file of codes; the provenance of their code defines how queries are encoded."""
     from jaxwhiten.commands.vectors import open_vectors
     from jaxwhiten.search import build_index
-    from jaxwhiten.search.header import ENCODING
+    from jaxwhiten.space import VectorSpace
 
     named = (*_OF_TEXTS, "ids", *(["model"] if args.model != DEFAULT_MODEL else []))
     if given := [spelled(name) for name in named if getattr(args, name)]:
@@ -121,7 +121,7 @@ def _of_codes(args: argparse.Namespace, options: dict[str, Any]) -> Index:
     vectors: Any = open_vectors(args.input)
     if (code := getattr(vectors, "code", None)) is None:
         raise InputError(f"{args.input}: holds vectors; `jaxwhiten index` takes texts, or codes with their code.")
-    encoding = {key: code.provenance[key] for key in ENCODING if code.provenance.get(key) is not None}
+    encoding = VectorSpace.of(code.provenance).record()
     known = encoding if "fingerprint" in encoding else None
     return build_index(vectors, args.backend, encoding=known, codes=code, rescore=args.rescore, **options)
 
@@ -181,7 +181,7 @@ def _change(args: argparse.Namespace, how: str) -> None:
         if vectors is None:
             index.remove(ids)
         else:
-            index.check_encoding(before.encoding or {})
+            index.check_encoding(before.encoding or {}, "document")
             change = index.update if args.update else index.add
             change(vectors=vectors, documents=texts, ids=ids)
         index.save(args.output)

@@ -46,18 +46,19 @@ def open_index(path: str, model: str | None = None, engine: str | None = None) -
             f"{path}: the index does not say how its texts were encoded, so no text can be encoded for it."
             " Build it with `jaxwhiten index`."
         )
-    return index, _encoder_of(index.encoding, path, model, engine)
+    encoding = index.encoding if model else located(index.encoding, path)
+    told = {"dtype": "float32", "engine": "jax"} | encoding
+    return index, encoder_of(told | {"model": model or told["model"], "engine": engine or told["engine"]})
 
 
-def _encoder_of(encoding: Mapping[str, Any], path: str, model: str | None = None, engine: str | None = None) -> Encoder:
-    """The encoder that an index records, by the same rules."""
-    told = {"dtype": "float32", "engine": "jax"} | dict(encoding)
-    if model is None and (folder := told.get("folder")):
-        places = [Path(told["model"]), Path(path).resolve().parent / told["model"], Path(folder)]
-        model = next((str(place) for place in places if place.is_dir()), None)
-        if model is None:
-            raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
-    return encoder_of(told | {"model": model or told["model"], "engine": engine or told["engine"]})
+def located(encoding: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The encoding that an index in a folder records, with the present place of its model."""
+    if not (folder := encoding.get("folder")):
+        return dict(encoding)
+    places = [Path(encoding["model"]), Path(path).resolve().parent / encoding["model"], Path(folder)]
+    if (model := next((str(place) for place in places if place.is_dir()), None)) is None:
+        raise ModelError(f"{folder}: the model of the index {path} is not there: say with --model where it is.")
+    return {**encoding, "model": model}
 
 
 def run(args: argparse.Namespace) -> None:
@@ -70,8 +71,12 @@ def run(args: argparse.Namespace) -> None:
     index, encoder = open_index(args.index, args.model, args.engine)
     find: Any = partial(search_text, index, encoder)
     if upgrade := read_upgrade(args.index, index.encoding):
-        new = _encoder_of(upgrade["new"], args.index)
-        find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
+        try:
+            new = encoder_of(located(upgrade["new"], args.index))
+            find = Upgraded(index, encoder, new, upgrade["candidates"], folder=args.index).search
+        except (ModelError, MismatchError) as error:
+            advice = f"record its location with `jaxwhiten upgrade {args.index} --model DIR`"
+            print(f"warning: {error} Only the old encoder answers: {advice}.", file=sys.stderr)
     reranker = None
     if args.rerank:
         from jaxwhiten.encoding import CrossEncoder

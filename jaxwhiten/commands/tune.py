@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> None:
     if args.model is None and whitening.provenance["model"] is None:
         raise InputError(f"{args.file}: does not say which encoder made its vectors: give --model and --pooling.")
     encoder = load_encoder(args, whitening.provenance)
-    encoder.check_whitening(whitening, args.file)
+    encoder.check_whitening(whitening, args.file, "document")
 
     def scored(part: Pairs) -> ScoredPairs:
-        first, second = (encode(args, encoder, side) for side in (part.sentence1, part.sentence2))
+        first, second = (encode(args, encoder, side, "document") for side in (part.sentence1, part.sentence2))
         return ScoredPairs(first, second, part.score)
 
     held_out = scored(held[1]) if held else None

@@ -8,7 +8,7 @@ import shutil
 from tqdm import tqdm
 
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
-from jaxwhiten.commands.search import open_index
+from jaxwhiten.commands.search import located, open_index
 from jaxwhiten.errors import InputError
 
 _AT_ONCE = 1024  # texts embedded between two updates of the progress bar
@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> None:
     if told["new"]["model"] is None:
         raise InputError(f"{args.index}: no upgrade has begun there: name the new encoder with --model.")
     candidates = told["candidates"] if args.candidates is None else args.candidates
-    upgraded = Upgraded(index, old, load_encoder(args, told["new"]), candidates, folder=args.index)
+    new = told["new"] if args.model else located(told["new"], args.index)
+    upgraded = Upgraded(index, old, load_encoder(args, new), candidates, folder=args.index)
     with tqdm(total=args.fill, desc="embed", unit="text", disable=None) as bar:
         for start in range(0, args.fill, _AT_ONCE):
             bar.update(upgraded.fill(min(_AT_ONCE, args.fill - start)))

@@ -15,7 +15,8 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.errors import InputError, NonFiniteError
+from jaxwhiten.errors import NonFiniteError
+from jaxwhiten.space import check_space
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
@@ -29,14 +30,11 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
 
 
 def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
-    """The driver's encoder, read by its facts; InputError if a worker reads another one."""
+    """The driver's encoder, read by its facts; MismatchError if a worker reads another one."""
     known = ("model", "pooling", "max_length", "dtype", "engine")
     encoder = loaded({"bare": True} | {name: encoding[name] for name in known if name in encoding})
-    if encoder.encoding() != encoding:
-        raise InputError(
-            f"{encoding['model']}: the encoder that a worker reads there is another than the driver's: save the"
-            " driver's with encoder.save(folder), where every worker can read it, and give that folder."
-        )
+    advice = "save the driver's with encoder.save(folder), where every worker can read it, and pass that folder"
+    check_space("the driver's encoder", encoding, encoder.space(), advice, role="query", strict=True)
     return encoder
 
 

@@ -11,7 +11,9 @@ size or the order.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
@@ -28,15 +30,16 @@ from jaxwhiten.encoding.idf import frequency_table
 from jaxwhiten.encoding.loading import read_parts, tokenizer_for
 from jaxwhiten.encoding.precision import encode_at
 from jaxwhiten.encoding.stream import BLOCK, ReadyHead, progress
-from jaxwhiten.errors import InputError, MismatchError, ModelError, spelled
+from jaxwhiten.errors import InputError, ModelError, spelled
 from jaxwhiten.head import AUTO, Head, Normalize, Settings, Step, Tables, Truncate, Whiten, canonical, longest_text
 from jaxwhiten.head.folder import write_folder
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
-from jaxwhiten.text import TokenIds, checked_text, in_role, prompt_for, prompt_named
-from jaxwhiten.whitening import Moments, Whitening, check_provenance
+from jaxwhiten.space import VectorSpace, check_space, with_space
+from jaxwhiten.text import ROLES, TokenIds, checked_text, in_role, prompt_for, prompt_named
+from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:
     from jaxwhiten.models import TransformerEncoder
@@ -171,7 +174,8 @@ class Encoder:
         self._ready: dict[str, ReadyHead] = {}
         self.head, self.pooling = head, head.name
         self.dimension = self._checked_width(head)
-        self.__dict__.pop("fingerprint", None)
+        for name in ("fingerprint", "_floats"):
+            self.__dict__.pop(name, None)
 
     def _checked_width(self, head: Head) -> int:
         try:
@@ -200,24 +204,26 @@ class Encoder:
         head = tuple(self.head.contents()) if self.pooling.startswith(AUTO) else ()
         return self._engine.digest(self.tokenizer.to_json().encode(), head)[:24]
 
-    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
-        """How vectors are made: facts that an index or a whitening stores, and that must agree when it is used.
-
-        Args:
-          pooling, prompt: If they differ from the head's own.
-
-        Returns:
-          model, fingerprint, pooling, max_length, dtype; engine if it is not JAX, prompt if it is not the default.
-        """
+    def space(self, pooling: str | None = None, prompt: str | None = None) -> VectorSpace:
+        """The space of the vectors of `encode` with this pooling and prompt, by default the head's own."""
+        if self.head.code is not None and pooling in (None, self.pooling):
+            code = f"{self.head.code.name}-{self.head.code.nbytes}-{self.fingerprint[:8]}"
+            return dataclasses.replace(self.without_code().space(prompt=prompt), code=code)
         pooling = canonical(pooling or self.pooling)
         own = self if pooling == self.pooling else self.with_pooling(pooling)
         alike = AUTO not in self.pooling + own.pooling  # bare poolings have one fingerprint, which is read once
-        fingerprint = (self if alike else own).fingerprint
-        facts: dict[str, Any] = {"model": str(self.name), "fingerprint": fingerprint, "pooling": own.pooling}
-        facts |= {"max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
-        if prompt is not None and self._named(pooling, prompt).head.form != self._named(pooling).head.form:
-            facts["prompt"] = prompt
-        return facts
+        head = self._named(pooling).head
+        before, with_prompt = head.form.prompt, head.form.with_prompt
+        asked = {"": prompt, **{role: self.prompt_for(role) for role in ROLES}}
+        put = {role: before if None in (before, x) else with_prompt(x or "").prompt for role, x in asked.items()}
+        facts: Any = {"model": str(self.name), "max_length": self.max_length, "dtype": self.dtype, **self._engine.facts}
+        facts |= {"fingerprint": (self if alike else own).fingerprint, "pooling": own.pooling, "head": head.fingerprint}
+        prompts = {role: put[role] or "" for role in ROLES}
+        return VectorSpace(**facts, dimension=head.width(self.config), prompt=put[""] or "", prompts=prompts)
+
+    def encoding(self, pooling: str | None = None, prompt: str | None = None) -> dict[str, Any]:
+        """The record of `space`, which an index or a whitening stores, and which must agree when it is used."""
+        return self.space(pooling, prompt).record()
 
     def model(self) -> TransformerEncoder:
         """The Flax module, sharing its parameters."""
@@ -231,7 +237,7 @@ class Encoder:
         """An encoder whose head has further steps on vectors, such as `jaxwhiten.head.Truncate(64)`."""
         return self._with_head(self.head.then(*steps))
 
-    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "The whitening") -> Encoder:
+    def with_whitening(self, whitening: Whitening, *, normalize: bool = True, where: str = "the whitening") -> Encoder:
         """An encoder whose compiled program ends with a whitening: the full vectors never leave the device.
 
         Args:
@@ -257,24 +263,33 @@ class Encoder:
           MismatchError: The code was fitted on vectors of another encoder, pooling or width.
         """
         floats = self.without_code()
-        floats.check_whitening(code, "The code")
+        floats.check_whitening(code, "the code")
         return floats.then(*code_steps(code))
 
     def without_code(self) -> Encoder:
         """This encoder without its code, for encoding queries; itself if it has no code."""
-        return self if self.head.code is None else self._with_head(self.head.without_code())
+        return self if self.head.code is None else self._floats
+
+    @functools.cached_property
+    def _floats(self) -> Encoder:
+        return self._with_head(self.head.without_code())
 
     def before_whitening(self) -> Encoder:
         """This encoder up to its whitening, for vectors to fit it on; itself if it has no whitening."""
         return self if self.head.whitening is None else self._with_head(self.head.before_whitening())
 
-    def check_whitening(self, whitening: Whitening | Code, where: str = "The whitening") -> None:
-        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another encoder."""
-        check_provenance(where, whitening.provenance, self.encoding())
-        if whitening.n_features_in_ != self.dimension:
-            raise MismatchError(
-                f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
-            )
+    def check_whitening(
+        self, whitening: Whitening | Code, where: str = "the whitening", role: str | None = None
+    ) -> None:
+        """Raises `MismatchError` if a whitening was, by its provenance, fitted on vectors of another space.
+
+        With a `role`, `"query"` or `"document"`, it must have been fitted on texts with the prompt of this role;
+        without, any prompt of this encoder will do. Another maximum length is a warning.
+        """
+        expected, own = VectorSpace.of(whitening.provenance), self.space()
+        if expected.prompt in (own.prompts or {}).values() or role:
+            own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
+        check_space(where, expected, own, "fit another one", tolerated=("max_length",))
 
     def fit_idf(self, sentences: Iterable[str]) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
@@ -350,6 +365,7 @@ class Encoder:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
             bar = progress(sentences, show_progress)
             out = stream.all_vectors(sentences, self.tokenizer, self._engine, heads, batch_size, bar)
+            out = {name: self._spaced(x, name, heads[name]) for name, x in out.items()}
         else:
             how = {"prompt_name": prompt_name, "prompt": prompt, "normalize_embeddings": normalize_embeddings}
             how |= {"truncate_dim": truncate_dim, "batch_size": batch_size, "show_progress": show_progress}
@@ -405,6 +421,13 @@ class Encoder:
         for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block
 
+    def _spaced(self, vectors: np.ndarray, pooling: str, ready: ReadyHead) -> np.ndarray:
+        """Vectors that find their space while this encoder exists: to hash its weights takes longer than a sentence."""
+        if ready.head.code is not None:
+            return vectors
+        space, prompt = weakref.WeakMethod(self.space), ready.head.form.prompt
+        return with_space(vectors, lambda: None if (found := space()) is None else found(pooling, prompt))
+
     def _chosen(
         self, pooling: str | Sequence[str] | None, prompt_name: str | None, prompt: str | None
     ) -> tuple[dict[str, ReadyHead], bool]:
@@ -422,9 +445,11 @@ class Encoder:
         """Similarities of n vectors to the vectors with the same index in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def moments(self, sentences: Iterable[str]) -> Moments:
+    def moments(self, sentences: Iterable[str], *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
-        return stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling))
+        found = stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling, prompt))
+        found.provenance = self.encoding(prompt=prompt)
+        return found
 
     def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
@@ -434,9 +459,12 @@ class Encoder:
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
-        fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
-        whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
-        return self.with_whitening(whitening)
+        if not isinstance(rows, np.ndarray):
+            fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
+        else:
+            fitted_on, space = Moments().update(rows), getattr(rows, "space", None) or self.space()
+            fitted_on.provenance = space.record()
+        return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:
         """Writes a sentence-transformers folder: encoder, tokenizer, every step of the head, and the prompts.

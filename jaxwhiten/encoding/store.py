@@ -130,7 +130,7 @@ def entry_key(encoder: Any, text: str, rows: int, pooling: str, prompt: str | No
     said, pooled = encoder.encoding(pooling, prompt), encoder.with_pooling(pooling)
     kept = np.dtype(pooled.head.dtype)
     return {
-        **{name: value for name, value in said.items() if name not in ("model", "fingerprint")},
+        **{name: value for name, value in said.items() if name not in ("model", "fingerprint", "prompts")},
         "store_version": VERSION,
         "encoder": said["fingerprint"],
         "dimension": pooled.dimension,

@@ -6,6 +6,8 @@ gain of a whitening comes from the map in front, with columns and γ chosen for 
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import re
 import runpy
 from collections.abc import Callable, Sequence
@@ -19,8 +21,9 @@ from jaxtyping import Float64
 from jaxwhiten import io
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding import Encoder, is_tuned
-from jaxwhiten.errors import InputError, MissingDependencyError, check_name, install_command
+from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.head import Normalize, Whiten
+from jaxwhiten.space import check_space
 from jaxwhiten.whitening import Whitening
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
@@ -47,10 +50,13 @@ class Database(NamedTuple):
 
 _PGVECTOR = """
 import psycopg
-def connect(place):
+def connect(place, check=check):
     db = psycopg.connect(place, autocommit=True)
     db.execute("CREATE EXTENSION IF NOT EXISTS vector")
     db.execute("CREATE TABLE IF NOT EXISTS texts (id text PRIMARY KEY, text text, vector bit($columns))")
+    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
+    db.execute("INSERT INTO space SELECT %s WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
+    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
     return "".join("01"[x > 0] for x in vector.tolist())
@@ -68,10 +74,13 @@ _QDRANT = """
 import uuid
 from pathlib import Path
 import qdrant_edge as qdrant
-def connect(place):
+def connect(place, check=check):
+    file = Path(place) / "space.json"  # a shard keeps no metadata of its own
     if Path(place).exists():
+        check(place, file.read_text() if file.exists() else "{}")
         return qdrant.EdgeShard.load(place)
     Path(place).mkdir(parents=True)
+    file.write_text(SPACE)
     how = {"distance": qdrant.Distance.Cosine, "datatype": qdrant.VectorStorageDatatype.Turbo4}
     return qdrant.EdgeShard.create(place, qdrant.EdgeConfig(qdrant.EdgeVectorParams($columns, **how)))
 def known(db):
@@ -92,9 +101,15 @@ _LANCEDB = """
 import lancedb
 import pyarrow as pa
 from lancedb.index import IvfPq
-def connect(place):
-    schema = pa.schema({"id": pa.string(), "text": pa.string(), "vector": pa.list_(pa.float32(), $columns)})
-    return lancedb.connect(place).create_table("texts", schema=schema, exist_ok=True)
+def connect(place, check=check):
+    folder, columns = lancedb.connect(place), {"id": pa.string(), "text": pa.string()}
+    try:
+        db = folder.open_table("texts")
+    except ValueError:
+        schema = pa.schema({**columns, "vector": pa.list_(pa.float32(), $columns)}, {"space": SPACE})
+        db = folder.create_table("texts", schema=schema)
+    check(place, (db.schema.metadata or {}).get(b"space", "{}"))
+    return db
 def known(db):
     return set(db.search().select(["id"]).limit(db.count_rows() + 1).to_arrow()["id"].to_pylist())
 def add(db, ids, texts, vectors):
@@ -109,7 +124,7 @@ def query(db, vector, count=10):
 """
 _MILVUS = """
 from pymilvus import DataType, MilvusClient
-def connect(place):
+def connect(place, check=check):
     db = MilvusClient(place)
     if not db.has_collection("texts"):
         schema, index = db.create_schema(), db.prepare_index_params()
@@ -117,7 +132,8 @@ def connect(place):
         schema.add_field("text", DataType.VARCHAR, max_length=65535)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=$columns)
         index.add_index("vector", index_type="IVF_SQ8", metric_type="COSINE", params={"nlist": 128})
-        db.create_collection("texts", schema=schema, index_params=index)
+        db.create_collection("texts", schema=schema, index_params=index, properties={"space": SPACE})
+    check(place, db.describe_collection("texts").get("properties", {}).get("space", "{}"))
     db.load_collection("texts")
     return db
 def known(db):
@@ -136,12 +152,15 @@ _SQLITE = """
 import apsw
 import numpy as np
 import sqlite_vec
-def connect(place):
+def connect(place, check=check):
     db = apsw.Connection(place)  # Python's own sqlite3 will do where it was built to load extensions
     db.enable_load_extension(True)
     db.load_extension(sqlite_vec.loadable_path())
     columns = "id text PRIMARY KEY, vector bit[$columns], +text text"
     db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS texts USING vec0({columns})")
+    db.execute("CREATE TABLE IF NOT EXISTS space (said text)")
+    db.execute("INSERT INTO space SELECT ? WHERE NOT EXISTS (SELECT 1 FROM texts UNION SELECT 1 FROM space)", (SPACE,))
+    check(place, *[said for (said,) in db.execute("SELECT said FROM space")])
     return db
 def stored(vector):
     return np.packbits(vector > 0, bitorder="little").tobytes()
@@ -173,6 +192,17 @@ pip install {packages}. The folder `model` gives the vectors, of documents and o
     add(db, ids, texts, encoder.encode(texts))
     query(db, encoder.encode("a question"))
 """
+
+import json
+
+SPACE = {text!r}
+
+
+def check(place, recorded="{{}}"):
+    here, there = json.loads(SPACE), json.loads(recorded)
+    if other := [name for name in here if name != "model" and here[name] != there.get(name)]:
+        raise ValueError(f"The database is of another model, {{there.get('model')}}: {{', '.join(other)}} differ")
+
 
 '''
 
@@ -230,7 +260,12 @@ def save_database(
     small = raw.then(front(whitening, database, size, gamma), Normalize())
     settings = {"database": database, "quantiser": found.quantiser, "bytes": size, "columns": small.dimension}
     settings |= {"beta": 1.0, "gamma": float(gamma), "unit_length": True, "rotated_at_random": found.bits == 1}
-    said = _HEAD.format(**settings, packages=found.packages, place=found.place)
+    # Equal on every machine that exports the same files, where the map in front may differ in the last digits.
+    fitted = [x.tolist() for x in (whitening.mean_, whitening.eigenvalues_)]
+    head = io.content_key(raw.head.fingerprint, fitted, database, size, float(gamma))
+    own: Any = {"head": head, "dimension": small.dimension, "dtype": None, "engine": None}
+    settings["space"] = dataclasses.replace(raw.space(prompt=raw.prompt_for("document")), **own).record()
+    said = _HEAD.format(**settings, packages=found.packages, place=found.place, text=json.dumps(settings["space"]))
     with io.whole_folder(folder, kind="database") as whole:
         small.save(whole / MODEL)
         io.write_text(whole / CODE, said + code_of(database, small.dimension, size))
@@ -244,12 +279,24 @@ def fill(
     """Adds the texts whose ids a database does not have yet, by the code in a folder of `save_database`.
 
     Ids are stored as strings. `encode` maps texts to vectors by the folder's model. Returns the number of added texts.
+
+    Raises:
+      MismatchError: The database was filled by vectors of another space, or by a version that did not record it.
     """
+
+    def check(place: str, recorded: str = "{}") -> None:
+        place, there = re.sub(r"://[^@/]*@", "://", place), json.loads(recorded)  # without a password
+        if not there:
+            raise MismatchError(f"{place} does not record the space of its vectors: fill another database.")
+        check_space(place, there, json.loads(code["SPACE"]), "fill another database")
+
     try:
         code = runpy.run_path(str(Path(folder) / CODE))
     except ImportError as error:
         raise MissingDependencyError(f"{error.name} is not installed: {install_command('databases')}.") from error
-    there = code["known"](db := code["connect"](place))
+    if "SPACE" not in code:
+        raise MismatchError(f"{folder}: of an earlier version, which recorded no space: export it again.")
+    there = code["known"](db := code["connect"](place, check))
     rows = [(id, text) for id, text in zip(map(str, ids), texts, strict=True) if id not in there]
     for start in range(0, len(rows), _BLOCK):
         new, part = map(list, zip(*rows[start : start + _BLOCK], strict=True))

@@ -31,6 +31,7 @@ from jaxwhiten.head.steps import States, Step, leaves
 from jaxwhiten.head.vectors import Normalize, Quantise, Truncate, Whiten
 from jaxwhiten.lazy import Array, jnp
 from jaxwhiten.models import EncoderConfig
+from jaxwhiten.models.loading import hashed
 from jaxwhiten.models.packing import Segments
 from jaxwhiten.text import PLAIN, TextForm
 from jaxwhiten.whitening import Whitening
@@ -283,6 +284,11 @@ class Head:
         """The last whitening among the steps that keeps its `Whitening`, or None."""
         found = (step.whitening for step in reversed(self.steps) if isinstance(step, Whiten))
         return next(found, None)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of the steps, whatever the prompt."""
+        return hashed(self.with_prompt("").contents())[:24]
 
     def contents(self) -> Iterator[bytes]:
         """Steps and parameters as bytes, for hashing."""

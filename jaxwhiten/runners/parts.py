@@ -24,6 +24,7 @@ from jaxwhiten.datasets.chunks import Chunk, Position, Source, chunks, rows, tex
 from jaxwhiten.datasets.textfile import BadRows
 from jaxwhiten.encoding import Encoder, arrow
 from jaxwhiten.errors import FormatError, InputError, MismatchError, optional
+from jaxwhiten.space import check_space
 from jaxwhiten.whitening import Moments, grouped
 
 PART_ROWS = 65_536
@@ -47,8 +48,6 @@ class Plan:
     def of(cls, encoder: Encoder, sources: list[Source], float16: bool = False, **how: Any) -> Plan:
         """The plan to embed files with an encoder and its prompt for documents."""
         encoding, coded = encoder.encoding(prompt=encoder.prompt_for("document")), encoder.head.code is not None
-        if encoder.head.code is not None:
-            encoding["code"] = encoder.head.code.name
         dtype = np.dtype(encoder.head.dtype if coded or not float16 else np.float16).name
         return cls(encoding, encoder.dimension, dtype, [dataclasses.asdict(source) for source in sources], **how)
 
@@ -78,6 +77,7 @@ class Parts:
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 raise FormatError(f"{path}: not a readable plan ({error}). Embed the corpus again.") from error
             if plan is not None and plan.hash != told.hash:
+                check_space(folder, told.encoding, plan.encoding, "name another folder")
                 pairs = zip(dataclasses.asdict(told).items(), dataclasses.asdict(plan).values(), strict=True)
                 other = ", ".join(name for (name, was), now in pairs if was != now)
                 raise MismatchError(
@@ -231,4 +231,5 @@ class Parts:
             total.merge(part)
         for _, vectors in () if self.plan.moments else self.blocks():
             total.merge(grouped.sums(vectors))
+        total.provenance = dict(self.plan.encoding)
         return total

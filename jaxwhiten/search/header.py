@@ -26,15 +26,14 @@ from jaxwhiten.io import (
     write_json,
 )
 from jaxwhiten.search.locks import LOCK
+from jaxwhiten.space import VectorSpace
 
 HEADER = "header.json"
 KIND = "index"
 # Files that a killed `save` leaves in a new folder.
 LEFTOVER = re.compile(r"\.lock|\.writing\..*|\.header\.json\..*\.tmp|\w+-[0-9a-f]{12}\.\w+")
 _AGAIN = "Build the index again."
-_OPTIONAL = dict.fromkeys(("dtype", "engine", "folder", "prompt"), "")  # entries that `encoding` may lack
-ENCODING = dict.fromkeys(("model", "fingerprint", "pooling"), str) | {"max_length": int} | dict.fromkeys(_OPTIONAL, str)
-"""Entries of `encoding` (`Encoder.encoding`), each with its type. Other entries are allowed."""
+_NEEDED = ("model", "fingerprint", "pooling", "max_length")  # entries of `encoding`
 
 
 class Codes(TypedDict):
@@ -111,9 +110,10 @@ def _typed(found: Any, path: Path) -> Header:
     """The header; FormatError if an entry has an impossible type or size."""
     header: Header = from_json(Header, found, path, _AGAIN, others=True)
     json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # ValueError if it could not be written again
-    for name, kind in ENCODING.items():
-        if header.encoding is not None:
-            from_json(kind, (_OPTIONAL | header.encoding).get(name), f"{path}: encoding: {name}", _AGAIN)
+    if header.encoding is not None:
+        space = from_json(VectorSpace, header.encoding, f"{path}: encoding", _AGAIN, others=True)
+        if lacking := [name for name in _NEEDED if getattr(space, name) is None]:
+            raise FormatError(f"{path}: encoding: {lacking[0]}: missing. {_AGAIN}")
     counts = [header.size, header.dimension, header.input_dimension, header.codes["bytes"] if header.codes else 1]
     odd = any(not 0 < value < 2**31 for value in header.options.values() if type(value) is int)
     if odd or min(counts) < 1 or not header.build_seconds >= 0:

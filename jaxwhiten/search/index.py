@@ -40,13 +40,12 @@ from jaxwhiten.search.ids import Ids, unique_ids
 from jaxwhiten.search.locks import SharedLock, locked
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
-from jaxwhiten.whitening import Whitening, check_provenance
+from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
 
 DOCUMENTS, _FITTED = "documents.jsonl", "fitted.safetensors"
-# Vectors can be compared if these entries agree. The model's name and dtype only say how to make more vectors.
-ENCODING_KEYS = ("fingerprint", "pooling", "max_length")
 
 
 class Hit(NamedTuple):
@@ -86,13 +85,14 @@ class Index(About):
     def add(
         self, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
     ) -> None:
-        """Adds raw vectors, encoded like the others (`check_encoding`), with texts if the index keeps texts.
+        """Adds raw vectors, encoded like the others, with texts if the index keeps texts.
 
         `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
         and trained parts do not change. `save` writes the changed index.
 
         Raises:
           InputError: An id exists already, or an argument does not fit the index.
+          MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
         with self._threads.writing():
             vectors = self._check(vectors, documents)
@@ -133,6 +133,7 @@ class Index(About):
             raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
 
     def _check(self, vectors: np.ndarray, documents: Sequence[str] | None) -> np.ndarray:
+        self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
@@ -164,8 +165,8 @@ class Index(About):
         """The k best documents of each query.
 
         Args:
-          queries: Raw vectors, encoded like the documents (`check_encoding`); the index whitens and normalises them.
-            `search_text` takes sentences.
+          queries: Raw vectors, encoded like the documents; the index whitens and normalises them. What `Encoder.encode`
+            returned is checked; other arrays do not know their space. `search_text` takes sentences.
           k: The number of documents, in 1..size.
           prepared: Whether the queries are already whitened and normalised (`prepare`), as in the paper's timing. Their
             candidates are not rescored.
@@ -196,6 +197,7 @@ class Index(About):
     def _search(self, queries: np.ndarray, k: int, prepared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Scores and rows."""
         self.check_k(k)
+        self._check_space(queries, "query")
         queries = check_vectors("query vectors", queries, self.dimension if prepared else self.input_dimension)
         queries = np.ascontiguousarray(queries, np.float32)
         if self.rescoring is None or prepared:
@@ -209,23 +211,22 @@ class Index(About):
         rows[tied] = np.take_along_axis(rows[tied], np.lexsort((rows[tied], -scores[tied])), axis=1)
         return scores, rows
 
-    def check_encoding(self, encoding: Mapping[str, Any]) -> None:
-        """Raises `MismatchError` unless queries encoded this way can be compared with the documents."""
+    def check_encoding(self, encoding: VectorSpace | Mapping[str, Any], role: str = "query") -> None:
+        """Raises `MismatchError` unless a `"query"`, or another `"document"`, encoded this way fits the documents.
+
+        Queries need the same set of prompts, other documents the same prompt (`VectorSpace.differences`).
+        """
         if self.encoding is None:
             raise MismatchError(
                 "The index does not say how its documents were encoded, so these queries cannot be checked against it."
                 " Build it with encoding=encoder.encoding()."
             )
-        different = [
-            f"{key} is {self.encoding.get(key)!r} in the index and {encoding.get(key)!r} here"
-            for key in ENCODING_KEYS
-            if self.encoding.get(key) != encoding.get(key)
-        ]
-        if different:
-            raise MismatchError(
-                f"The documents of the index were encoded in another way: {'; '.join(different)}. Encode as the index"
-                f" says (model {self.encoding.get('model')!r}), or build the index again."
-            )
+        check_space("the index", self.encoding, encoding, "build the index again", role=role, strict=True)
+
+    def _check_space(self, vectors: np.ndarray, role: str) -> None:
+        """`check_encoding` for vectors that know their space, which `Encoder.encode` returned."""
+        if self.encoding is not None and (space := getattr(vectors, "space", None)) is not None:
+            self.check_encoding(space, role)
 
     def check_k(self, k: Any) -> None:
         """Raises `InputError` unless k is an integer in 1..size."""
@@ -295,7 +296,8 @@ def build_index(
       backend: A name of `BACKENDS`.
       whitening: A fitted `Whitening` to put inside the index, or None.
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
-      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error.
+      encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
+        default the space that the vectors know, if `Encoder.encode` returned them; it is also checked.
       documents: The texts, one per vector.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
@@ -314,6 +316,10 @@ def build_index(
     start = time.perf_counter()
     check_process()
     kind, chosen = backend_with(backend, options)
+    if (space := getattr(vectors, "space", None)) is not None:
+        said = dataclasses.replace(VectorSpace.of(encoding), dimension=space.dimension)
+        check_space("`encoding`", said, space, "omit encoding", role="query")
+        encoding = {**(encoding or {}), **space.record()}  # the vectors know their prompt
     given = vectors if isinstance(codes, Code) and getattr(vectors, "code", None) is codes else None
     if given is not None and rescore is not None:
         raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
@@ -339,8 +345,8 @@ def build_index(
     inside = None
     source = codes if isinstance(codes, Code) else whitening
     if source is not None:
-        provenance = dict(getattr(source, "provenance", None) or {})
-        check_provenance("The code" if source is codes else "The whitening", provenance, encoding or {})
+        provenance, what = dict(getattr(source, "provenance", None) or {}), "code" if source is codes else "whitening"
+        check_space(f"the {what}", provenance, encoding, "fit another one", tolerated=("max_length",))
         inside = {"hash": prepare.hash(), "k": prepare.outputs, "provenance": provenance}
     store = kind.build(vectors, chosen, prepare, coding, given is not None)
     return Index(

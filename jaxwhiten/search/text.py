@@ -40,16 +40,16 @@ def document_vectors(
 ) -> Float[np.ndarray, "n d"]:
     """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
-    encoder, pooling = of_index(index, encoder)
+    encoder, pooling = of_index(index, encoder, "document")
     found: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
     return found
 
 
-def of_index(index: Index, encoder: Any) -> tuple[Any, str]:
-    """The encoder and pooling of an index's vectors; MismatchError if the index has vectors of another encoder."""
+def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]:
+    """The encoder and pooling of an index's vectors; MismatchError if it would put texts of a role in another space."""
     encoder = encoder.without_code()
     pooling = (index.encoding or {}).get("pooling") or encoder.pooling
-    index.check_encoding(encoder.encoding(pooling))
+    index.check_encoding(encoder.encoding(pooling, prompt=encoder.prompt_for(role)), role)
     return encoder, pooling
 
 

@@ -7,10 +7,13 @@ of their text, so that concurrent processes, and documents added, replaced or re
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import itertools
 import shutil
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,11 +23,12 @@ import numpy as np
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.coded import as_floats, with_code
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
 from jaxwhiten.io import PathLike, load_tensors, save_tensors
 from jaxwhiten.search.header import Header, read_documents, verified
-from jaxwhiten.search.index import DOCUMENTS, ENCODING_KEYS, Hit, Index, build_index, with_folder
+from jaxwhiten.search.index import DOCUMENTS, Hit, Index, build_index, with_folder
 from jaxwhiten.search.text import of_index, search_text
+from jaxwhiten.space import VectorSpace, check_space
 from jaxwhiten.whitening.estimator import check_integer
 
 _FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
@@ -46,7 +50,7 @@ def share_embedded(folder: PathLike, header: Header, upgrade: Mapping[str, Any])
 
 
 def _same(a: Mapping[str, Any], b: Mapping[str, Any] | None) -> bool:
-    return all(a.get(key) == (b or {}).get(key) for key in ENCODING_KEYS)
+    return not VectorSpace.of(a).differences(VectorSpace.of(b), strict=True)
 
 
 def _digest(text: str | None) -> bytes:
@@ -68,9 +72,9 @@ class Vectors:
     def rows(self, keys: Iterable[bytes]) -> Any:
         return self._rows[[self.slots[key] for key in keys]]
 
-    def add(self, keys: list[bytes], rows: np.ndarray, near: list[bytes]) -> None:
+    def add(self, keys: list[bytes], rows: np.ndarray, near: list[bytes], *, stored: bool = True) -> None:
         """Adds vectors, at least one; after it they are on the disk, or an error was raised and nothing changed."""
-        if self._folder is not None:
+        if self._folder is not None and stored:
             packed = {"keys": keys, "near": near}.items()
             tensors = {name: np.frombuffer(b"".join(x), np.uint8).reshape(-1, _DIGEST) for name, x in packed}
             path = self._folder / _PARTS.replace("*", hashlib.sha256(b"".join(keys)).hexdigest()[:24])
@@ -144,10 +148,10 @@ class Upgraded:
         if self.folder is not None:
             self._begin(self.folder, {"old": index.encoding, "new": with_folder(encoding), "candidates": candidates})
         self.vectors = Vectors(self.folder, encoding["fingerprint"])
-        self.vectors.join()
-        self._texts = {_digest(text): text for text in index.documents}
-        self._left = {key: text for key, text in self._texts.items() if key not in self.vectors.slots}
-        self._turn = threading.Lock()
+        with contextlib.suppress(OutputError):  # a search needs no write access
+            self.vectors.join()
+        self._turn = threading.RLock()
+        self._documents: Sequence[str] | None = None
         self._finished: Index | None = None
 
     def _begin(self, folder: Path, header: dict[str, Any]) -> None:
@@ -155,30 +159,41 @@ class Upgraded:
         told = read_upgrade(folder.parent, header["old"])
         if told is None:
             shutil.rmtree(folder, ignore_errors=True)
-        elif not all(_same(told[which], header[which]) for which in ("old", "new")):
-            begun, here = (f"{of['old']['model']!r} to {of['new']['model']!r}" for of in (told, header))
-            what = f"holds an upgrade from {begun}, with their fingerprints, not this one from {here}"
-            raise MismatchError(f"{folder}: {what}. Go on with those, or remove the folder: the index is as it was.")
-        if told is None or told["candidates"] != self.candidates:
-            save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
+            return save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
+        for which in ("old", "new"):
+            advice = "remove the folder: the index is unchanged"
+            check_space(f"the {which} encoder in {folder}", told[which], header[which], advice)
+        if any(told[name] != value for name, value in header.items()):  # an encoder may have moved
+            with contextlib.suppress(OutputError):
+                save_tensors(folder / _HEADER, {}, kind="upgrade", header=header)
+
+    def _pending(self) -> dict[bytes, str]:
+        """The texts that are not embedded yet. If the index has changed, its texts are read again."""
+        with self._turn:
+            with self.index._threads.reading():
+                documents, table = self.index.documents, self.index.table
+            if documents is not self._documents:  # each change makes a new list
+                self._documents, self._table, self._finished = documents, table, None
+                self._texts = {_digest(text): text for text in documents or ()}
+                self._left = {key: text for key, text in self._texts.items() if key not in self.vectors.slots}
+            return self._left
 
     @property
     def share(self) -> float:
         """The share of the corpus, in distinct texts, that the new encoder has embedded, 0 to 1."""
-        return 1 - len(self._left) / len(self._texts)
+        return 1 - len(self._pending()) / len(self._texts)
 
     def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
         """The k best documents of each sentence by the new encoder, like `search_text`; queries share candidates."""
-        if not self._left:
-            return search_text(self.finished(), self.new, queries, k)
+        if (alone := self._alone()) is not None:
+            return search_text(alone, self.new, queries, k)
         self.index.check_k(k)
         depth = min(self.index.size, max(k, self.candidates))
         found = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
         if not found:
             return []
-        self._embed(
-            [hit.text for hits in found for hit in hits[:depth]], [h.text for hits in found for h in hits[depth:]]
-        )
+        near = [hit.text for hits in found for hit in hits[depth:]]
+        self._embed([hit.text for hits in found for hit in hits[:depth]], near, searching=True)
         encoder, results = self.new.without_code(), []
         asked = normalize(encoder.encode(list(queries), prompt=encoder.prompt_for("query")))
         for query, hits in zip(asked, found, strict=True):
@@ -190,35 +205,48 @@ class Upgraded:
     def fill(self, count: int | None = None) -> int:
         """Embeds `count` more texts, or all, most used first, and returns how many; searches may run meanwhile."""
         done = 0
-        while self._left and (count is None or done < count):
+        while self._pending() and (count is None or done < count):
             most = _AT_ONCE if count is None else min(_AT_ONCE, count - done)
             with self._turn:
                 used = [key for key, _ in self.vectors.near.most_common(most) if key in self._left]
                 keys = list(dict.fromkeys([*used, *itertools.islice(self._left, most)]))[:most]
-            done += self._embed([self._texts[key] for key in keys], [])
+                texts = [self._texts[key] for key in keys]
+            done += self._embed(texts, [])
         return done
 
     def finished(self) -> Index:
         """The index of the new encoder alone, once all texts are embedded; built like the old one, with its code."""
-        if self._left:
+        if (alone := self._alone()) is None:
             raise InputError(f"{len(self._left):,} texts are not embedded yet: call fill() first.")
-        if self._finished is None:
-            old, texts, code = self.index, list(self.index.documents or ()), self.new.head.code
-            how: dict[str, Any] = {"codes": code and code.quantiser(mapped=True), "rescore": old.rescore, **old.options}
-            if code is None and old.codes is not None:
-                sized = old.codes["name"] in ("spectrum", "pq")
-                how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}
-            encoding = self.new.without_code().encoding(prompt=self.new.prompt_for("document"))
-            made = build_index(self._floats(texts), old.backend, encoding=encoding, documents=texts, **how)
-            made.table, made._seen, self._finished = old.table, dict(old._seen), made
-        return self._finished
+        return alone
 
-    def _embed(self, texts: Iterable[str | None], near: Iterable[str | None]) -> int:
+    def _alone(self) -> Index | None:
+        """`finished`, or None while texts are not embedded."""
+        with self._turn:
+            if not self._pending() and self._finished is None:
+                old, texts, code = self.index, list(self._documents or ()), self.new.head.code
+                how: dict[str, Any] = {"codes": code and code.quantiser(mapped=True), "rescore": old.rescore}
+                if code is None and old.codes is not None:
+                    sized = old.codes["name"] in ("spectrum", "pq")
+                    how |= {"codes": old.codes["name"], "bytes": old.codes["bytes"] if sized else None}
+                how["encoding"] = self.new.without_code().encoding(prompt=self.new.prompt_for("document"))
+                made = build_index(self._floats(texts), old.backend, documents=texts, **how, **old.options)
+                made.table, made._seen, self._finished = self._table, dict(old._seen), made
+            return self._finished
+
+    def _embed(self, texts: Iterable[str | None], near: Iterable[str | None], *, searching: bool = False) -> int:
         with self._turn:
             missing = {key: text for text in texts if (key := _digest(text)) not in self.vectors.slots}
             if missing:
                 rows = self.new.encode(list(missing.values()), prompt=self.new.prompt_for("document"))
-                self.vectors.add(list(missing), rows, list(map(_digest, near)))
+                add = functools.partial(self.vectors.add, list(missing), rows, list(map(_digest, near)))
+                try:
+                    add()
+                except OutputError:
+                    if not searching:
+                        raise
+                    warnings.warn(f"{self.folder} cannot be written to: new vectors stay in memory.", stacklevel=3)
+                    add(stored=False)
                 for key in missing:
                     self._left.pop(key, None)
             return len(missing)

@@ -2,7 +2,6 @@
 
 from jaxwhiten.arrays import normalize
 from jaxwhiten.whitening.moments import Moments, merge_moments
-from jaxwhiten.whitening.provenance import check_provenance
 from jaxwhiten.whitening.spectrum import SPREAD_OUT, TUNED, hardly_varies, spectrum, spread, suggest
 from jaxwhiten.whitening.tuning import GRID, ScoredPairs, Tuning, tune
 from jaxwhiten.whitening.whitening import Whitening, WhiteningWarning

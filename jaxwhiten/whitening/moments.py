@@ -16,6 +16,7 @@ from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.lazy import jax
 from jaxwhiten.runtime import distributed
+from jaxwhiten.space import merged
 from jaxwhiten.whitening.reduction import BlockSums, block_sums
 
 _OUTER_ROWS, _CODED_ROWS = 64, 1 << 18
@@ -99,15 +100,27 @@ class Moments:
         parts = map(moments_of, block_sums(X, jax.local_devices()))
         total = next(parts, Moments())
         for part in parts:
-            total.merge(part)
+            total._merge(part)
         total.eps = max(total.eps, resolution(X.dtype))
-        return self.merge(total)
+        return self._merge(total)
 
-    def merge(self, other: Moments) -> Moments:
-        """Adds the rows that `other` summarises, which has as many columns or is empty; `other` is not changed."""
+    def merge(self, other: Moments, where: object = "the other moments") -> Moments:
+        """Adds the rows that `other` summarises, which has as many columns or is empty; `other` is not changed.
+
+        `where` names the other summary in messages, such as its file.
+
+        Raises:
+          MismatchError: The two are of vectors in different spaces, as far as their provenance says.
+        """
+        if other.n:
+            self._check_dimension(len(other.mean), f"got, from {where},")
+            mine, theirs = self.provenance, other.provenance
+            self.provenance = merged(where, mine, theirs) if self.n else {**theirs, **mine}
+        return self._merge(other)
+
+    def _merge(self, other: Moments) -> Moments:
         if other.n == 0:
             return self
-        self._check_dimension(len(other.mean))
         self.eps = max(self.eps, other.eps)
         if self.n == 0:
             self.n, self.mean, self.M2 = other.n, other.mean.copy(), other.M2.copy()
@@ -171,9 +184,9 @@ class Moments:
         (n, eps), mean, M2 = np.split(packed.copy(), [2, 2 + d])
         return cls(int(n), mean, M2.reshape(d, d), eps=float(eps))
 
-    def _check_dimension(self, d: int) -> None:
+    def _check_dimension(self, d: int, got: str = "got") -> None:
         if self.n and d != len(self.mean):
-            raise MismatchError(f"These moments are of rows with {len(self.mean)} columns; got {d}.")
+            raise MismatchError(f"These moments are of rows with {len(self.mean)} columns; {got} {d}.")
 
     def _finite(self) -> bool:
         return bool(np.isfinite(self.mean).all() and np.isfinite(self.M2).all())

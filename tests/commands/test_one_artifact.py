@@ -102,7 +102,7 @@ def test_index_refuses_a_whitening_of_other_vectors(run, tiny_model, corpus, whi
     words = ("--model", tiny_model, "--pooling", "cls", "--whitening", whitening_file)
     done = run("index", corpus, "-o", tmp_path / "index", *words)
     assert done.code == 2
-    assert "was fitted on vectors of pooling mean, max_length 32; here they have pooling cls, max_length 64" in done.err
+    assert "expected --pooling mean, got 'cls'; expected --max-length 32, got 64. Encode with" in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "index").exists()
 

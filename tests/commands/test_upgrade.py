@@ -38,3 +38,21 @@ def test_from_the_old_encoder_to_the_new_one(run, corpus, tiny_model, new, tmp_p
     refused = run("upgrade", index, "--model", new)
     assert refused.code != 0
     assert "nothing to upgrade" in refused.err
+
+
+def test_without_the_new_encoder_the_old_one_answers(run, corpus, tiny_model, new, tmp_path):
+    index = tmp_path / "idx"
+    assert run("index", corpus, "-o", index, "--model", tiny_model, "--pooling", "mean", "--no-cache").code == 0
+    alone = run("search", index, "a man plays", "-k", 3).out
+    assert run("upgrade", index, "--model", new).code == 0
+    new.rename(tmp_path / "moved")
+    done = run("search", index, "a man plays", "-k", 3)
+    assert (done.code, done.out) == (0, alone), done.err
+    advice = f"Only the old encoder answers: record its location with `jaxwhiten upgrade {index} --model DIR`"
+    assert f"warning: {new}: the model" in done.err
+    assert advice in done.err
+    assert "is not there" in run("upgrade", index).err
+    assert run("upgrade", index, "--model", tmp_path / "moved").code == 0
+    done = run("search", index, "a man plays", "-k", 3)
+    assert (done.code, done.err) == (0, "")
+    assert done.out != alone

@@ -182,6 +182,8 @@ def test_real_weights_equal_sentence_transformers(minilm):
 
 def test_what_is_kept_of_how_vectors_were_made(encoder, tiny_model):
     expected = {"model": str(tiny_model), "fingerprint": encoder.fingerprint, "pooling": "mean", "max_length": 48}
-    assert encoder.encoding() == {**expected, "dtype": "float32"}
+    prompts = {"prompt": "", "prompts": {"query": "", "document": ""}}
+    expected |= {"dtype": "float32", "dimension": 32, "head": encoder.head.fingerprint, **prompts}
+    assert encoder.encoding() == expected
     assert encoder.encoding("last_avg")["pooling"] == "mean"
     assert encoder.encoding("cls")["pooling"] == "cls"

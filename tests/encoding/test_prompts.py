@@ -200,7 +200,8 @@ def test_lower_case_reaches_the_prompt(tiny_model, tmp_path):
 
 def test_encodings_and_stores_tell_prompts_apart(folder, tmp_path):
     encoder, store = read(folder), EmbeddingStore(tmp_path)
-    assert "prompt" not in encoder.encoding()
+    assert encoder.encoding()["prompt"] == PROMPTS["topic"]
+    assert encoder.encoding()["prompts"] == {"query": PROMPTS["query"], "document": PROMPTS["passage"]}
     assert encoder.encoding(prompt=PROMPTS["topic"]) == encoder.encoding()
     assert encoder.encoding(prompt="other: ") == {**encoder.encoding(), "prompt": "other: "}
     found = {prompt: store.encode(encoder, TEXTS, prompt=prompt) for prompt in (None, "", "a ", PROMPTS["topic"])}

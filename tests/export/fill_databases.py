@@ -1,13 +1,17 @@
-"""Fills databases from an index by `jaxwhiten export`, twice, and asks them.
+"""Fills databases from an index by `jaxwhiten export`, twice, asks them, and has two more models refused.
 
     python -m tests.export.fill_databases NAME ...
 A program of its own in the working directory, which `test_databases` runs.
 """
 
+import contextlib
+import io
 import json
 import runpy
 import sys
 from pathlib import Path
+
+import pytest
 
 from jaxwhiten import Encoder
 from jaxwhiten.commands import cli
@@ -23,6 +27,9 @@ def main(names):
     model = ["--model", "jaxwhiten-tiny", "--pooling", "first_last_avg", "--max-length", "32"]
     assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "small/", *model]) == 0
     assert cli.main(["index", "first.jsonl", "-o", "idx/", "--id", "id", "--column", "text", "--model", "small/"]) == 0
+    other = ["--model", "jaxwhiten-tiny", "--pooling", "mean", "--max-length", "32"]
+    assert cli.main(["fit", "first.jsonl", "--column", "text", "-o", "encoder/", *other]) == 0
+    assert cli.main(["fit", "first.jsonl", "--column", "id", "-o", "whitening/", *model]) == 0
     databases._BLOCK = 200
     for name in names:
         print(name, file=sys.stderr)
@@ -58,6 +65,25 @@ def fill_and_ask(name, place, rows):
     found = [recipe["query"](db, vector, 5) for vector in encoder.encode([text for _, text in asked])]
     assert {len(each) for each in found} == {5}
     assert [tuple(each[0]) for each in found] == asked, [each[:2] for each in found]
+    if hasattr(db, "close"):
+        db.close()
+    for other, expected in (("encoder/", "expected --model small/, got 'encoder/'"), ("whitening/", "another head")):
+        refused(other, expected, [*words, "--model", other, "--from", "idx/", "--into", place], recipe, place, rows)
+
+
+def refused(other, expected, words, recipe, place, rows):
+    """Another encoder, or another whitening, is refused by the command and by the written code, and adds nothing."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        assert cli.main(["export", *words]) == 2
+    print(said.getvalue().splitlines()[-1])
+    assert "The vectors are not in the space of" in said.getvalue(), said.getvalue()
+    assert expected in said.getvalue(), said.getvalue()
+    with pytest.raises(ValueError, match="The database is of another model, small/: ") as error:
+        runpy.run_path("out/recipe.py")["connect"](place)
+    print(error.value)
+    db = recipe["connect"](place)
+    assert recipe["known"](db) == {id for id, _ in rows}
     if hasattr(db, "close"):
         db.close()
 

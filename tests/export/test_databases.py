@@ -120,15 +120,15 @@ def test_an_index_goes_into_the_databases_and_what_is_missing_later(tmp_path):
 
 @pytest.mark.slow
 def test_the_blocks_of_the_page_run(minilm, tmp_path):
-    """The page's exports make the folders that its Python blocks, one for each of two databases, open."""
+    """The page's exports make the folders that its Python block opens."""
     lines = [json.dumps({"text": line}) + "\n" for line in load_sts("sts_sample").splits["test"].sentence1]
     (tmp_path / "docs.jsonl").write_text("".join(lines))
     ((_, commands),) = blocks(PAGE, "sh")
     for line in commands.splitlines():
         passes(["-m", "jaxwhiten.commands.cli", *shlex.split(line)[1:]], tmp_path)
-    code = dict(zip(("pgvector", "sqlite-vec"), (block for _, block in blocks(PAGE)), strict=True))
-    for name in code.keys() & set(installed()):
-        assert passes(["-c", code[name]], tmp_path).startswith("[('a', ")
+    ((_, code),) = blocks(PAGE)
+    if "pgvector" in installed():
+        assert "[('a', " in passes(["-c", code], tmp_path)
 
 
 def test_a_client_that_is_missing_is_named(encoder, tmp_path, monkeypatch):

@@ -94,17 +94,17 @@ def test_a_whitening_of_other_vectors_is_refused_in_words(tiny_model, tmp_path):
     other = Encoder.from_pretrained(tiny_model, pooling="cls", max_length=48)
     with pytest.raises(MismatchError) as refused:
         other.with_whitening(whitening)
-    assert "pooling mean, max_length 64; here they have pooling cls, max_length 48" in str(refused.value)
+    assert "expected pooling='mean', got 'cls'; expected max_length=64, got 48" in str(refused.value)
     assert encoder.fingerprint not in str(refused.value)
     stranger = Encoder.from_pretrained(write_model(tmp_path / "stranger", seed=4), pooling="mean")
-    with pytest.raises(MismatchError, match=r"of model .*tiny-bert; here they have model .*stranger"):
+    with pytest.raises(MismatchError, match=r"expected model='.*tiny-bert', got '.*stranger'"):
         stranger.with_whitening(whitening)
     stranger.name = encoder.name
-    with pytest.raises(MismatchError, match="other weights or another head of the same name"):
+    with pytest.raises(MismatchError, match="expected other weights, tokenizer or head"):
         stranger.with_whitening(whitening)
-    with pytest.warns(UserWarning, match="up to 64 tokens, here they have up to 32"):
+    with pytest.warns(UserWarning, match="expected max_length=64, got 32"):
         Encoder.from_pretrained(tiny_model, pooling="mean", max_length=32).with_whitening(whitening)
-    with pytest.raises(MismatchError, match="8 dimensions"):
+    with pytest.raises(MismatchError, match="expected dimension=8, got 32"):
         encoder.with_whitening(Whitening().fit(rows[:, :8]))
     with pytest.raises(InputError, match="own folder"):
         encoder.save(tiny_model)

@@ -255,7 +255,7 @@ def test_what_cannot_be_is_refused(code, vectors, tmp_path):
         build_index(vectors, "faiss-flat", codes="pq", bytes=33)
     code = make_code("ubinary").fit(Whitening().fit(vectors))
     code._learned = code._learned._replace(provenance={"fingerprint": "a"})
-    with pytest.raises(MismatchError, match="The code was fitted on vectors of other"):
+    with pytest.raises(MismatchError, match="not in the space of the code: expected other weights"):
         build_index(vectors, "jax", codes=code, encoding={"fingerprint": "b"})
     index = build_index(vectors, "jax", codes=UBinary().fit(vectors))
     index.codes = {"name": "ubinary", "bytes": 5}

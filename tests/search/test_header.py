@@ -139,7 +139,7 @@ def test_one_index_said_to_be_another(folders, kind, change, tmp_path, capsys):
 
 def test_what_would_not_be_read_is_not_written(tmp_path):
     index = build_index(VECTORS, "jax", encoding={"model": "m"})
-    with pytest.raises(FormatError, match="encoding: fingerprint: not what"):
+    with pytest.raises(FormatError, match="encoding: fingerprint: missing"):
         index.save(tmp_path / "index")
     assert [file.name for file in (tmp_path / "index").iterdir() if file.name != ".lock"] == []
 

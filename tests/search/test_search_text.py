@@ -39,7 +39,7 @@ def test_no_queries_no_results(index, encoder):
 def test_another_encoder_is_refused_before_it_encodes(index, tiny_model, monkeypatch):
     other = Encoder.from_pretrained(tiny_model, pooling="mean", max_length=16)
     monkeypatch.setattr(other, "encode", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(MismatchError, match="max_length is 32 in the index and 16 here"):
+    with pytest.raises(MismatchError, match="expected max_length=32, got 16"):
         search_text(index, other, ["a"], 3)
 
 

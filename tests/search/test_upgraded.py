@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxwhiten.codes import SpectrumCode
-from jaxwhiten.errors import FormatError, InputError, MismatchError
+from jaxwhiten.errors import FormatError, InputError, MismatchError, OutputError
 from jaxwhiten.search import Upgraded, build_index, load_index
 from jaxwhiten.search.header import read_header
 from jaxwhiten.search.upgraded import Vectors, read_upgrade, share_embedded
@@ -153,15 +153,68 @@ def test_a_document_that_was_replaced_is_embedded_anew(pair, tmp_path):
         upgraded.finished().save(tmp_path / "index")
 
 
+@pytest.mark.parametrize("embedded", ["some", "all"])
+def test_an_index_that_changes_in_this_process_is_followed(pair, embedded):
+    """Removed documents are gone, new texts replace old ones, and added ones are found, before and after the end."""
+    upgraded, new = make(pair, candidates=N)
+    if embedded == "all":
+        upgraded.fill()
+        upgraded.search(TEXTS[:1], 5)  # by the finished index
+    index, found = upgraded.index, lambda: upgraded.search(["q"], 3)[0]
+    new.vectors |= {"q": pair[1][0], "added": pair[1][0], "changed": pair[1][0]}
+    upgraded.old.vectors |= {"q": pair[0][0]}
+    assert found()[0].id == 0
+    index.remove([0])
+    assert 0 not in [hit.id for hit in found()]
+    index.add(pair[0][:1], documents=["added"])
+    assert upgraded.share < 1
+    with pytest.raises(InputError, match="1 texts are not embedded yet"):
+        upgraded.finished()
+    assert (found()[0].id, found()[0].text) == (N, "added")
+    index.update([7], pair[0][:1], documents=["changed"])
+    assert {hit.text for hit in found()[:2]} == {"added", "changed"}
+    upgraded.fill()
+    alone = upgraded.finished()
+    assert (alone.ids.tolist(), list(alone.documents)) == (index.ids.tolist(), list(index.documents))
+    assert {hit.id for hit in found()[:2]} == {N, 7}
+
+
+def test_a_search_needs_no_write_access_and_filling_does(pair, tmp_path, monkeypatch):
+    upgraded, new = make(pair, tmp_path / "index")
+    upgraded.fill(40)
+    before = sorted(path.name for path in (tmp_path / "index" / "upgrade").iterdir())
+
+    def full(path, *_, **__):
+        raise OutputError(f"{path}: cannot be written")
+
+    monkeypatch.setattr("jaxwhiten.search.upgraded.save_tensors", full)
+    again = Upgraded(load_index(tmp_path / "index"), upgraded.old, new, 30, folder=tmp_path / "index")
+    with pytest.warns(UserWarning, match="upgrade cannot be written to: new vectors stay in memory"):
+        assert order(again.search(TEXTS[100:101], 1)) == [[100]]
+    with pytest.raises(OutputError):
+        again.fill()
+    assert sorted(path.name for path in (tmp_path / "index" / "upgrade").iterdir()) == before
+
+
+def test_a_new_encoder_that_moved_is_recorded(pair, tmp_path):
+    upgraded, new = make(pair, tmp_path / "index")
+    (tmp_path / "moved").mkdir()
+    moved, encoding = Recorded("new", pair[1]), {**new.encoding(), "model": str(tmp_path / "moved")}
+    moved.encoding = lambda pooling=None, prompt=None: encoding
+    Upgraded(upgraded.index, upgraded.old, moved, 20, folder=tmp_path / "index")
+    told = read_upgrade(tmp_path / "index", upgraded.index.encoding)
+    assert told["new"]["folder"] == str(tmp_path / "moved")
+
+
 def test_what_does_not_fit_is_refused_and_nothing_is_lost(pair, tmp_path):
     folder = tmp_path / "index"
     upgraded, new = make(pair, folder)
     upgraded.search(TEXTS[:3], 5)
     parts = {path.name: path.read_bytes() for path in (folder / "upgrade").iterdir()}
     other = Recorded("other", pair[1])
-    with pytest.raises(MismatchError, match=r"'old' to 'new'.*'old' to 'other'"):
+    with pytest.raises(MismatchError, match=r"the new encoder in .*: expected model='new', got 'other'"):
         Upgraded(upgraded.index, upgraded.old, other, folder=folder)
-    with pytest.raises(MismatchError, match="encoded in another way"):
+    with pytest.raises(MismatchError, match="expected model='old', got 'other'"):
         Upgraded(upgraded.index, other, new, folder=folder)
     with pytest.raises(InputError, match="candidates must be an integer"):
         Upgraded(upgraded.index, upgraded.old, new, 0)

@@ -269,7 +269,7 @@ def test_another_number_of_columns_is_refused():
     state = Moments().update(np.eye(3))
     with pytest.raises(MismatchError, match="3 columns; got 2"):
         state.update(np.eye(2))
-    with pytest.raises(MismatchError, match="3 columns; got 2"):
+    with pytest.raises(MismatchError, match="3 columns; got, from the other moments, 2"):
         state.merge(Moments().update(np.eye(2)))
     assert state.n == 3
 

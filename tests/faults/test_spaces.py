@@ -1,0 +1,188 @@
+"""Every door where vectors meet refuses vectors of another encoder, head, prompt or length, and takes its own.
+
+A door takes the encoder of what is there, and another one; the doors of the shell take their folders.
+"""
+
+import copy
+import functools
+import itertools
+import warnings
+
+import pytest
+
+from jaxwhiten import Encoder, Moments, Whitening
+from jaxwhiten.codes import SpectrumCode
+from jaxwhiten.errors import MismatchError
+from jaxwhiten.export import databases
+from jaxwhiten.runners.parts import Parts, Plan
+from jaxwhiten.search import Upgraded, add_text, build_index, search_text
+from jaxwhiten.space import SpaceWarning
+from tests.commands.conftest import generated
+from tests.tiny import write_model
+
+TEXTS = generated(80, seed=5)
+NEW = ["a man plays", "two dogs run"]
+PROMPTS = {"query": "water ", "document": "a man "}
+
+
+def made(folder, prompts=PROMPTS, **how):
+    return Encoder.from_pretrained(folder, **{"pooling": "mean", "max_length": 32, "prompts": prompts, **how})
+
+
+@pytest.fixture(scope="module")
+def encoders(tiny_model, tmp_path_factory):
+    """The encoder of what is there, and others, each of which differs in one field."""
+    weights = write_model(tmp_path_factory.mktemp("other") / "model", seed=1)
+    base = made(tiny_model)
+    found = {"base": base, "weights": made(weights), "pooling": made(tiny_model, pooling="cls")}
+    found["head"] = base.with_whitening(base.whiten(TEXTS, k=32).head.whitening.with_params(gamma=0.3))
+    found["prompt"] = made(tiny_model, {**PROMPTS, "document": "two dogs "})
+    found["prompt of queries"] = made(tiny_model, {**PROMPTS, "query": "two dogs "})
+    return found | {"max_length": made(tiny_model, max_length=8)}
+
+
+@functools.lru_cache
+def documents_of(encoder):
+    return encoder.encode_document(TEXTS)
+
+
+def index_of(encoder, **how):
+    return build_index(documents_of(encoder), "jax", documents=TEXTS, **how)
+
+
+@functools.lru_cache
+def summary_of(encoder):
+    return encoder.moments(TEXTS, prompt=encoder.prompt_for("document"))
+
+
+def moments_of(encoder):
+    return copy.deepcopy(summary_of(encoder))
+
+
+def encoding_of(encoder):
+    return encoder.encoding(prompt=encoder.prompt_for("document"))
+
+
+@functools.lru_cache
+def fitted(encoder):
+    return Whitening.from_moments(moments_of(encoder), n_components=8)
+
+
+def coded(encoder):
+    return SpectrumCode(bytes=4).fit(fitted(encoder))
+
+
+def resumed(there, other, folder):
+    old = made(there.name, pooling="last2avg")
+    index = index_of(old)
+    index.save(folder)
+    Upgraded(index, old, there, folder=folder)
+    return Upgraded(index, old, other, folder=folder)
+
+
+def parts(there, other, folder):
+    Parts(folder, Plan.of(there, [])).begin(there)
+    return Parts(folder, Plan.of(other, []))
+
+
+def database(there, other, folder):
+    pytest.importorskip("sqlite_vec", reason="needs the extra `databases`")
+    for number, encoder in enumerate((there, other)):
+        small = encoder.with_whitening(fitted(encoder))
+        databases.save_database(folder / str(number), small, "sqlite-vec", 8, gamma=0.5)
+        encode = Encoder.from_pretrained(folder / str(number) / "model").encode_document
+        databases.fill(folder / str(number), str(folder / "texts.db"), range(2 * number, 2 * number + 2), NEW, encode)
+
+
+DOCUMENTS = {
+    "build_index(encoding=)": lambda a, b, _: build_index(b.encode_document(NEW), "jax", encoding=encoding_of(a)),
+    "build_index(whitening=)": lambda a, b, _: index_of(b, whitening=fitted(a)),
+    "build_index(codes=)": lambda a, b, _: index_of(b, codes=coded(a)),
+    "Index.add": lambda a, b, _: index_of(a).add(b.encode_document(NEW), documents=NEW),
+    "Index.update": lambda a, b, _: index_of(a).update([0, 1], b.encode_document(NEW), documents=NEW),
+    "add_text": lambda a, b, _: add_text(index_of(a), b, NEW),
+    "add_text(replace=True)": lambda a, b, _: add_text(index_of(a), b, NEW, [0, 1], replace=True),
+    "Upgraded, resumed": resumed,
+    "Moments.merge": lambda a, b, _: moments_of(a).merge(moments_of(b)),
+    "Encoder.with_whitening": lambda a, b, _: b.with_whitening(fitted(a)),
+    "Encoder.with_code": lambda a, b, _: b.with_code(coded(a)),
+    "Encoder.whiten(vectors)": lambda a, b, _: b.whiten(documents_of(a)),
+    "Parts, resumed": parts,
+    "databases.fill": database,
+}
+QUERIES = {
+    "Index.search": lambda a, b, _: index_of(a).search(b.encode_query(NEW), 2),
+    "Index.hits": lambda a, b, _: index_of(a).hits(b.encode_query(NEW), 2),
+    "search_text": lambda a, b, _: search_text(index_of(a), b, NEW, 2),
+    "Upgraded, old": lambda a, b, _: Upgraded(index_of(a), b, made(a.name, pooling="last2avg")),
+}
+FIELDS = {
+    "weights": "expected model",
+    "pooling": "expected pooling='(mean', got 'cls|cls', got 'mean)",
+    "head": "expected (pooling='(mean', got 'auto|auto', got 'mean)|another head|other weights, tokenizer or head)",
+    "prompt": "expected prompts?=",
+    "max_length": "expected max_length=(32, got 8|8, got 32)",
+}
+# Every door with two fields, and two doors with every field.
+PAIRS = [*itertools.product([*DOCUMENTS, *QUERIES], ("weights", "prompt"))]
+PAIRS += itertools.product(("Index.search", "Encoder.with_whitening"), ("pooling", "head", "max_length"))
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+@pytest.mark.parametrize(("door", "field"), PAIRS)
+def test_another_space_is_refused_at_every_door(encoders, door, field, tmp_path):
+    # A whitening of sentences of another length serves: it only warns.
+    kinds = (MismatchError, SpaceWarning) if field == "max_length" else MismatchError
+    with pytest.raises(kinds, match=FIELDS[field]):
+        (DOCUMENTS | QUERIES)[door](encoders["base"], encoders[field], tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::jaxwhiten.whitening.WhiteningWarning")
+@pytest.mark.parametrize("door", [*DOCUMENTS, *QUERIES])
+def test_its_own_space_is_taken_at_every_door(encoders, door, tmp_path):
+    (DOCUMENTS | QUERIES)[door](encoders["base"], made(encoders["base"].name), tmp_path)
+
+
+@pytest.mark.parametrize("door", QUERIES)
+def test_queries_need_the_prompt_of_queries_and_documents_do_not(encoders, door, tmp_path):
+    other = encoders["prompt of queries"]
+    with pytest.raises(MismatchError, match="expected prompts="):
+        QUERIES[door](encoders["base"], other, tmp_path)
+    add_text(index_of(encoders["base"]), other, NEW)
+
+
+def test_moments_of_unknown_origin_are_said_so(encoders, run, tmp_path):
+    known, unknown = moments_of(encoders["base"]), Moments().update(encoders["weights"].encode(TEXTS))
+    known.save(tmp_path / "known")
+    unknown.save(tmp_path / "unknown")
+    with pytest.warns(SpaceWarning):
+        known.merge(unknown)
+    with warnings.catch_warnings(action="default"):
+        done = run("merge", tmp_path / "known", tmp_path / "unknown", "--moments", tmp_path / "both")
+    assert (done.code, f"no encoder is recorded for {tmp_path / 'unknown'}" in done.err) == (0, True), done.err
+    assert not {"fingerprint", "head", "model"} & set(Moments.load(tmp_path / "both").provenance)
+
+
+@pytest.mark.parametrize("field", ["weights", "prompt"])
+def test_another_space_is_refused_by_every_command(encoders, field, run, tmp_path):
+    there, other = (encoders[name].save(tmp_path / name) for name in ("base", field))
+    (tmp_path / "new.txt").write_text("\n".join(NEW))
+    (tmp_path / "docs.txt").write_text("\n".join(TEXTS))
+    names = {"a": there, "b": other, "t": tmp_path}
+    w, docs, idx = (tmp_path / name for name in ("w.safetensors", "docs.txt", "idx"))
+    assert run("fit", docs, "--model", there, "-o", w, "-k", 8, "--moments", tmp_path / "a.m").code == 0
+    assert run("fit", docs, "--model", other, "--moments", tmp_path / "b.m").code == 0
+    assert run("index", docs, "--model", there, "--whitening", w, "-o", idx).code == 0
+    assert run("embed", docs, "--model", there, "-o", tmp_path / "parts").code == 0
+    for words in (
+        "index {t}/docs.txt --model {b} --whitening {t}/w.safetensors -o {t}/other",
+        "index {t}/new.txt --add --model {b} -o {t}/idx",
+        "search {t}/idx water --model {b}",
+        "merge {t}/a.m {t}/b.m --moments {t}/c.m",
+        "embed {t}/docs.txt --model {b} -o {t}/parts",
+        "tune {t}/w.safetensors --pairs {t}/pairs.csv --model {b}",
+    ):
+        (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na man,a dog,1\nwater,a man,3\n")
+        done = run(*words.format(**names).split())
+        assert (done.code, "error: The vectors are not in the space of" in done.err) == (2, True), (words, done.err)
+        assert "Encode with" in done.err
