@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
 
@@ -35,7 +35,7 @@ from jaxwhiten.head.head import pooling_names
 from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
-from jaxwhiten.text import TokenIds, checked_text, in_role, prompt_for, prompt_named
+from jaxwhiten.text import Texts, TokenIds, as_texts, in_role, prompt_for, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, check_provenance
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class Encoder:
                 f"{where} takes vectors of {whitening.n_features_in_} dimensions; {self.name} gives {self.dimension}."
             )
 
-    def fit_idf(self, sentences: Iterable[str]) -> str:
+    def fit_idf(self, sentences: Texts) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
         table, weights = frequency_table(sentences, self.tokenizer, self.config.vocab_size)
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
@@ -279,15 +279,13 @@ class Encoder:
         return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
+    def encode(self, sentences: str | Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
-    def encode(
-        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
-    ) -> dict[str, np.ndarray]: ...
+    def encode(self, sentences: str | Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: str | Texts,
         *,
         pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
@@ -304,7 +302,7 @@ class Encoder:
         """Encodes sentences.
 
         Args:
-          sentences: Any number of strings, or one; an empty string is encoded as `[CLS] [SEP]`.
+          sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
           pooling: A name, or several; default `self.pooling`. One forward pass serves all poolings that read the
             sentence unchanged; a pooling that rewrites it, such as `promptbert`, needs its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
@@ -330,7 +328,7 @@ class Encoder:
             raise InputError("Vectors are NumPy arrays: call torch.from_numpy on them, without convert_to_tensor.")
         show_progress = show_progress if show_progress_bar is None else show_progress_bar
         alone = isinstance(sentences, str)
-        sentences = checked_text([sentences] if alone else sentences)
+        sentences = as_texts([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
@@ -343,14 +341,14 @@ class Encoder:
         found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_query(self, sentences: str | Texts, **options: Any) -> Any:
         """`encode` with the prompt `query`, or with no prompt at all, not even the default one, if it does not exist.
 
         A `prompt_name` or `prompt` overrides it.
         """
         return self.encode(sentences, **in_role(self.prompts, "query", options))
 
-    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_document(self, sentences: str | Texts, **options: Any) -> Any:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
         return self.encode(sentences, **in_role(self.prompts, "document", options))
 
@@ -363,7 +361,7 @@ class Encoder:
 
     def encode_stream(
         self,
-        sentences: Iterable[str],
+        sentences: Texts,
         *,
         pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
@@ -387,7 +385,7 @@ class Encoder:
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        texts, bar = stream.checked_blocks(sentences, block_size), progress(sentences, show_progress)
+        texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
         for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block
 
@@ -408,11 +406,11 @@ class Encoder:
         """Similarities of n vectors to the vectors with the same index in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def moments(self, sentences: Iterable[str]) -> Moments:
+    def moments(self, sentences: Texts) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
         return stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling))
 
-    def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
+    def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
 
         Args:
@@ -420,7 +418,8 @@ class Encoder:
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
-        fitted_on = Moments().update(rows) if isinstance(rows, np.ndarray) else self.moments(rows)
+        vectors = isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU"
+        fitted_on = Moments().update(rows) if vectors else self.moments(rows)
         whitening = Whitening.from_moments(fitted_on, n_components=k, provenance=self.encoding(), **params)
         return self.with_whitening(whitening)
 

@@ -212,7 +212,7 @@ def test_what_sentence_transformers_users_type(places):
     for wrong in ({"convert_to_tensor": True}, {"convert_to_numpy": False}):
         with pytest.raises(InputError, match=r"call torch\.from_numpy"):
             encoder.encode_query(["one"], **wrong)
-    with pytest.raises(InputError, match="Expected a list of sentences, got None"):
+    with pytest.raises(InputError, match="Expected a list, one item per sentence, got NoneType"):
         encoder.encode(None)
 
 
