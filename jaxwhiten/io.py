@@ -117,6 +117,8 @@ def check_folder(path: PathLike) -> Path:
     """
     with writing(Path(path), OSError):
         folder = put_back(Path(os.path.realpath(path)))
+        if folder.is_symlink():  # what it points to is resolved
+            raise InputError(f"{path}: is a symbolic link that leads to itself; name another folder.")
         if not folder.exists():
             return folder
     if not folder.is_dir():
@@ -312,7 +314,7 @@ def cache_dir(*names: str) -> Path:
     root = os.environ.get("JAXWHITEN_CACHE_DIR")
     if not root:
         root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
-    return Path(root).joinpath(*names)
+    return Path(root).expanduser().joinpath(*names)
 
 
 def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:

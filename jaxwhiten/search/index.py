@@ -248,6 +248,7 @@ class Index(About):
           MismatchError: Another writer has changed the index in the folder since this one was loaded or saved there.
         """
         folder = Path(path)
+        str(folder).encode()  # UnicodeEncodeError: FAISS opens only names in UTF-8
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: a file; an index is a folder.")
         found = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
