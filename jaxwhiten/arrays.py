@@ -34,7 +34,7 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
     if array.dtype.kind not in "fiub" and array.dtype not in _DEVICE_DTYPES:
         try:
             array = array.astype(np.float64)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"{caller} takes rows of numbers, got dtype {array.dtype}: {error}.") from error
     if array.ndim != 2:
         raise InputError(
@@ -56,6 +56,12 @@ def as_matrix(X: Any, caller: str = "Moments", columns: int | None = None, min_r
 def work_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype in which rows are computed: float32 for float32 and all 8- and 16-bit types, float64 for the rest."""
     return np.dtype(np.float32 if dtype.itemsize <= 2 or dtype == np.float32 else np.float64)
+
+
+def resolution(dtype: np.dtype) -> float:
+    """The relative spacing of a dtype's numbers; that of float64 for integers, and at least that."""
+    floats = dtype.kind == "f" or dtype in _DEVICE_DTYPES
+    return max(float(ml_dtypes.finfo(dtype).eps) if floats else 0.0, float(np.finfo(np.float64).eps))
 
 
 def device_block(block: np.ndarray) -> np.ndarray:
@@ -149,23 +155,28 @@ def normalize(x: Shaped[np.ndarray | jax.Array, "*batch _d"]) -> Float[np.ndarra
         squares = np.einsum("ij,ij->i", rows, rows)
     limits = np.finfo(x.dtype)
     odd = np.flatnonzero(~((squares > limits.tiny / limits.eps) & (squares <= limits.max)))
-    out = rows / np.sqrt(np.where(np.isin(np.arange(len(rows)), odd), 1.0, squares))[:, None].astype(x.dtype)
-    if len(odd):  # zero, not finite, or squares outside the range: scale by the largest entry first
-        largest = np.abs(rows[odd]).max(axis=1, initial=0.0, keepdims=True)
+    if len(odd):  # zero, not finite, or squares outside the range: scale by a power of two first
+        largest = np.abs(rows[odd]).max(axis=1, initial=0.0)
         if not np.isfinite(largest).all():
-            row = odd[np.argmax(~np.isfinite(largest[:, 0]))]
+            row = odd[np.argmax(~np.isfinite(largest))]
             raise NonFiniteError(f"Row {row} holds NaN or inf and has no direction: remove or repair it.")
-        scaled = rows[odd] / np.where(largest > 0, largest, 1.0)
-        lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-        out[odd] = scaled / np.where(lengths > 0, lengths, 1.0)[:, None]
-    return out.reshape(x.shape)
+        rows = rows.copy()
+        rows[odd] = np.ldexp(rows[odd], -np.frexp(largest)[1][:, None])
+        squares[odd] = np.einsum("ij,ij->i", rows[odd], rows[odd])
+    return (rows / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None].astype(x.dtype)).reshape(x.shape)
 
 
 def normalize_on_device(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
-    """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients."""
-    squares = jnp.sum(x * x, axis=-1, keepdims=True)
-    positive = squares > 0
-    return jnp.where(positive, x * jax.lax.rsqrt(jnp.where(positive, squares, 1.0)), 0.0)
+    """`normalize` in JAX, usable inside a compiled function: zero vectors stay zero, with finite gradients.
+
+    A row with a NaN or an infinity holds NaN afterwards, because a compiled function cannot raise.
+    """
+    # A power of two near the largest entry changes no digit, and keeps squares within the range of float32.
+    exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=-1, keepdims=True)))[1]
+    scaled = x * jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -126, 126))
+    squares = jnp.sum(scaled * scaled, axis=-1, keepdims=True)
+    zero = squares == 0
+    return jnp.where(zero, 0.0, scaled * jax.lax.rsqrt(jnp.where(zero, 1.0, squares)))
 
 
 def column_of(vectors: np.ndarray, there: np.ndarray | None = None) -> Any:

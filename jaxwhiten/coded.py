@@ -54,9 +54,11 @@ def with_code(array: np.ndarray, code: Any) -> np.ndarray:
 
 
 def as_floats(x: Any) -> np.ndarray:
-    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes without a code."""
+    """Array-like vectors as numbers: coded vectors are decoded, others kept; InputError for bytes alone and masks."""
     if isinstance(x, CodedArray) and x.code is not None:
         return x.decode()
+    if np.ma.is_masked(x):
+        raise InputError("Expected numbers, got masked entries: pass x.filled(value) or np.ma.compress_rows(x).")
     array = np.asarray(x)
     if array.dtype in _BYTES:
         raise InputError(

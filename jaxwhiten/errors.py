@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,21 @@ class InputError(_BadInputError, ValueError):
 
 
 class NonFiniteError(InputError):
-    """The input holds NaN or an infinity; the message names the row."""
+    """The input, or a vector of the encoder, holds NaN or an infinity; the message names the row or the text."""
+
+    rows: Sequence[int] = ()  # the texts whose vectors are not finite
+
+    @classmethod
+    def of_texts(cls, rows: Sequence[int], texts: Sequence[Any] = (), first: int = 0) -> NonFiniteError:
+        """The error for an encoder's vectors of `rows`, counted from the first text, whose own number is `first`."""
+        begins = f", {texts[rows[0]]!r:.60}," if len(texts) else ""
+        more = f", as do those of {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        error = cls(
+            f"The vector of text {first + rows[0]}{begins} holds NaN or inf{more}. Check the model with `jaxwhiten"
+            f" verify`, use {spelled('dtype', 'float32')}, or remove the text."
+        )
+        error.rows = [first + row for row in rows]
+        return error
 
 
 class ModelError(_BadInputError):

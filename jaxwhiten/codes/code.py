@@ -189,7 +189,7 @@ class Code(Method):
           halves: Whether each half of a byte, low bits first, has its own centroids, as fast scans need.
         """
         byte = self.byte_of_column
-        weight, bias = (Affine(np.zeros(len(byte))) if mapped else self.affine).kernel
+        affine = Affine(np.zeros(len(byte))) if mapped else self.affine
         decoded = self._decode(np.tile(np.arange(256, dtype=np.uint8)[:, None], self.nbytes))
         group, count = byte, self.nbytes
         if halves:
@@ -201,20 +201,17 @@ class Code(Method):
         counts = np.bincount(group[used], minlength=count)
         width = int(counts.max())
         place = group[used] * width + np.arange(len(used)) - np.repeat(np.cumsum(counts) - counts, counts)
-        columns = count * width
-        padded, offset = np.zeros((len(weight), columns), np.float32), np.zeros(columns, np.float32)
-        padded[:, place], offset[place] = weight[:, used], bias[used]
-        centroids = np.zeros((len(decoded), columns), np.float32)
-        centroids[:, place] = decoded[:, used]
-        centroids = np.ascontiguousarray(centroids.reshape(len(decoded), count, width).transpose(1, 0, 2))
-        return Quantiser(self.name, Affine.of_kernel(padded, offset, unit_length=self.affine.unit_length), centroids)
+        moves = np.zeros((len(byte), count * width), np.float32)
+        moves[used, place] = 1
+        centroids = (decoded @ moves).reshape(len(decoded), count, width).transpose(1, 0, 2)
+        return Quantiser(self.name, affine.times(moves), np.ascontiguousarray(centroids, np.float32))
 
     def to_faiss(self) -> Any:
         """An empty FAISS index that codes added raw vectors as `encode` does, without training.
 
-        An `IndexPreTransform` of a `LinearTransform`, a `NormalizationTransform` if the code has unit length, and an
-        `IndexPQ`. It searches by the Euclidean distance between mapped query and decoded code. This ranks like the
-        cosine, except for lengths that coding changed. FAISS alone can read its file.
+        An `IndexPreTransform` of a `CenteringTransform`, a `LinearTransform`, a `NormalizationTransform` if the code
+        has unit length, and an `IndexPQ`. It searches by the Euclidean distance between mapped query and decoded code.
+        This ranks like the cosine, except for lengths that coding changed. FAISS alone can read its file.
         """
         quantiser = self.quantiser()
         return behind(transforms(quantiser.affine), quantiser.empty_pq())

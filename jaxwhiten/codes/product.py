@@ -91,10 +91,14 @@ def import_faiss(purpose: str = "Searching codes with FAISS", on: str = "cpu") -
 
 
 def transforms(affine: Affine) -> list[Any]:
-    """An affine map as FAISS vector transforms: a linear transform unless it is the identity, and unit length."""
-    faiss, steps = import_faiss(), []
+    """An affine map as FAISS vector transforms: centering and a linear map unless it is the identity, unit length."""
+    faiss, steps = import_faiss(), list[Any]()
     if affine.matrix is not None:
-        weight, bias = affine.kernel
+        shift, weight, bias = affine.parts
+        centering = faiss.CenteringTransform(len(shift))
+        faiss.copy_array_to_vector(shift, centering.mean)
+        centering.is_trained = True
+        steps += [centering] if shift.any() else []
         linear = faiss.LinearTransform(*weight.shape, True)
         faiss.copy_array_to_vector(np.ascontiguousarray(weight.T).ravel(), linear.A)
         faiss.copy_array_to_vector(bias, linear.b)

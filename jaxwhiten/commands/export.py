@@ -25,6 +25,7 @@ from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
 _WORDS = re.compile(r"[^\s:/@=&?'\"]+").findall
+_KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
 
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--format int8 takes ranges of sentences: give --sentences FILE with it, and only with it.")
     if args.format not in DATABASES and (args.bytes or args.index or args.into):
         raise InputError(f"--bytes, --from and --into are for databases: {', '.join(DATABASES)}.")
-    check_folder(args.output)
+    check_folder(args.output, kind=_KINDS.get(args.format, "database" if args.format in DATABASES else "model"))
     if args.format in DATABASES:
         return _database(args)
     scores = values_of("--score", args.score, float, 'TASK=POINTS, such as "STS-B test=71.3"')
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
             raise InputError(f"{args.model}: no whitening in it; give --whitening FILE.")
         changes = {} if args.whitening else knobs(args)
         export.save_faiss(args.output, whitening.with_params(**changes) if changes else whitening)
-        what = "whitening.vt (LinearTransform) and index.faiss (an empty index that whitens)"
+        what = "centering.vt, linear.vt (transforms) and index.faiss (an empty index that whitens)"
     elif args.format == "onnx":
         export.save_onnx(args.output, whitened_encoder(args))
         what = "model.onnx and the tokenizer"

@@ -29,6 +29,7 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.encoding.evaluation import evaluate
     from jaxwhiten.metrics import spearman
     from jaxwhiten.metrics.bootstrap import percentile_interval, spearman_resamples
+    from jaxwhiten.metrics.scores import UNDEFINED
     from jaxwhiten.whitening import ScoredPairs
 
     pairs, settings = read_pairs(args.pairs, args.columns), knobs(args)
@@ -56,7 +57,8 @@ def run(args: argparse.Namespace) -> None:
     words = tfidf(texts)
     left, right = (words[[row[text] for text in side]] for side in sides)
     similarities.append(np.asarray(left.multiply(right).sum(axis=1)).ravel())
-    told = 100 * spearman(similarities[-1], pairs.score), 100 * np.corrcoef(similarities[-1], pairs.score)[0, 1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        told = 100 * spearman(similarities[-1], pairs.score), 100 * np.corrcoef(similarities[-1], pairs.score)[0, 1]
     found["tfidf"] = {"width": words.shape[1], "spearman": told[0], "pearson": told[1]}
     drawn = spearman_resamples(np.stack(similarities), pairs.score, [""] * len(pairs))["all"]
     for values, of_row in zip(found.values(), drawn, strict=True):
@@ -68,9 +70,10 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.pairs}: {len(pairs):,} pairs; {encoder.name}, whitening fitted on {fitted_on}\n")
     print(f"{'':10}{'width':>6}{'Spearman × 100':>16}{'95 % interval':>16}{'Pearson × 100':>15}{'minus raw':>27}")
     for name, values in found.items():
-        ends, (low, high) = "{:.2f}–{:.2f}".format(*values["interval"]), values["versus_raw"]["interval"]
-        change = "" if name == "raw" else f"{values['versus_raw']['value']:+.2f} ({low:+.2f} to {high:+.2f})"
+        ends, (gain, (low, high)) = "{:.2f}–{:.2f}".format(*values["interval"]), values["versus_raw"].values()
+        change = "" if name == "raw" or np.isnan(gain) else f"{gain:+.2f} ({low:+.2f} to {high:+.2f})"
         figures = f"{values['spearman']:16.2f}{ends:>16}{values['pearson']:15.2f}{change:>27}"
+        figures = f"  {UNDEFINED}" if np.isnan(values["spearman"]) else figures
         print(f"{name:10}{values['width']:6}{figures}".rstrip())
 
 

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> None:
     from jaxwhiten.whitening import GRID, ScoredPairs, tune
 
     check_plot(args.plot)
+    if args.output:
+        io.check_file(args.output, "whitening")
     _, whitening = load_fitted(args.file)
     (name, pairs), held = _pairs(args)
     if args.model is None and whitening.provenance["model"] is None:
@@ -107,7 +109,8 @@ def _pairs(args: argparse.Namespace) -> tuple[tuple[str, Pairs], tuple[str, Pair
 def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, dimension: int) -> list[str]:
     def line(what: str, k: int, beta: float | None, gamma: float | None, scores: tuple[float, float | None]) -> str:
         knobs = "             " if beta is None or gamma is None else f"{beta:>6.2f} {gamma:>6.2f}"
-        cells = "".join(f" {score:>9.2f}" for score in scores if score is not None)
+        # NaN, which only equal cosines give, is the one score that differs from itself
+        cells = "".join(f" {score:>9.2f}" if score == score else " undefined" for score in scores if score is not None)
         return f"{what:<14}{k:>6} {knobs}{cells}"
 
     lines = [f"Tuned on {name}, {n:,} pairs" + (f"; held out {held[0]}, {len(held[1]):,} pairs" if held else "")]
@@ -117,6 +120,6 @@ def _lines(tuning: Tuning, name: str, n: int, held: tuple[str, Pairs] | None, di
         lines.append(line(what, *row[:3], row[3:]))
     lines += ["", "best of each k"]
     for k in sorted({row.n_components for row in tuning.rows}):
-        row = max((r for r in tuning.rows if r.n_components == k), key=lambda r: r.score)
+        row = max((r for r in tuning.rows if r.n_components == k), key=lambda r: (r.score == r.score, r.score))
         lines.append(line("", *row[:3], row[3:]))
     return lines

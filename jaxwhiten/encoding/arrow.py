@@ -15,7 +15,7 @@ from jaxwhiten.coded import with_code
 from jaxwhiten.codes import Code
 from jaxwhiten.datasets.chunks import problem
 from jaxwhiten.encoding.encoder import Encoder
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import InputError, NonFiniteError
 
 _THREADS = "NPROC", "RAYON_NUM_THREADS"  # read by XLA and `hardware.cores`, and by the tokenizers
 
@@ -31,7 +31,7 @@ def loaded(how: Mapping[str, Any]) -> Encoder:
 def loaded_again(encoding: Mapping[str, Any]) -> Encoder:
     """The driver's encoder, read by its facts; InputError if a worker reads another one."""
     known = ("model", "pooling", "max_length", "dtype", "engine")
-    encoder = loaded({name: encoding[name] for name in known if name in encoding})
+    encoder = loaded({"bare": True} | {name: encoding[name] for name in known if name in encoding})
     if encoder.encoding() != encoding:
         raise InputError(
             f"{encoding['model']}: the encoder that a worker reads there is another than the driver's: save the"
@@ -68,9 +68,20 @@ def embedded(encoder: Encoder, texts: Sequence[Any], beside: Mapping[str, Any], 
     import pyarrow as pa
 
     errors, prompt = [problem(text) for text in texts], encoder.prompt_for("document")
-    good: Any = [text for text, error in zip(texts, errors, strict=True) if error is None]
-    coded, vectors = encoder.head.code is not None, encoder.encode(good, prompt=prompt, show_progress=False)
-    vectors = vectors if coded else np.asarray(vectors, dtype)
+    coded, vectors = encoder.head.code is not None, None
+    while vectors is None:
+        good = [row for row, error in enumerate(errors) if error is None]
+        try:
+            vectors = encoder.encode([texts[row] for row in good], prompt=prompt, show_progress=False)
+        except NonFiniteError as error:
+            for row in error.rows:
+                errors[good[row]] = "its vector holds NaN or inf"
+    with np.errstate(over="ignore"):
+        vectors = vectors if coded else np.asarray(vectors, dtype)
+    if not coded and not (fits := np.isfinite(vectors).all(axis=1)).all():
+        for row in np.flatnonzero(~fits).tolist():
+            errors[good[row]] = f"its vector exceeds the range of {vectors.dtype}"
+        vectors = vectors[fits]
     there = np.array([error is None for error in errors], bool)
     found = column_of(vectors, None if there.all() else there)
     facts = {"format_version": io.FORMAT_VERSION, "dimension": encoder.dimension, "dtype": vectors.dtype.name}

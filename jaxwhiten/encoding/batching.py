@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -88,6 +89,13 @@ class RowBatch(Batch):
         ids = np.full(self.height * self.length, pad_id, np.int32)
         ids[np.repeat(first, each) + within] = tokens.flat[np.repeat(tokens.starts[self.rows], each) + within]
         return ids.reshape(self.height, self.length), lengths
+
+
+class Found(NamedTuple):
+    """Vectors or codes [..., d], and whether each vector was finite before a code rounded it, bool [..., 1]."""
+
+    vectors: Any
+    finite: Any
 
 
 @dataclasses.dataclass

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
-
-from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import InputError, spelled, unknown_name
 from jaxwhiten.head import Heads
 from jaxwhiten.lazy import jax
@@ -49,13 +47,13 @@ class Engine(Protocol):
         A batch that is `alone` runs without others, so that all cores may serve it and a thread gains nothing.
         """
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
         """Waits for a batch, and returns its vectors by the names of the heads, [room for sentences, d].
 
         Without `to_host`, engines with `reduces` leave them on the devices, [row of its device, device, ..., d].
         """
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """The vectors of all sentences for heads that need no batches."""
 
     def is_out_of_memory(self, error: Exception) -> bool:

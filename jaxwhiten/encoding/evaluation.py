@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, no_type_check
 
@@ -14,7 +15,8 @@ from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.metrics.bootstrap import Interval, bootstrap_spearman
-from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
+from jaxwhiten.metrics.scores import UNDEFINED
+from jaxwhiten.text import SIDES, Texts, as_rows, as_texts, uncounted
 from jaxwhiten.whitening import TUNED, Moments, ScoredPairs, spread
 
 PairsLike = Pairs | ScoredPairs | tuple[Texts, Texts, Sequence[float]] | Iterable[tuple[str, str, float]]
@@ -22,7 +24,7 @@ PairsLike = Pairs | ScoredPairs | tuple[Texts, Texts, Sequence[float]] | Iterabl
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of `evaluate`. Correlations of the similarities with the scores are × 100, and NaN if undefined."""
+    """The result of `evaluate`. Correlations of similarities with scores are × 100, and NaN if all are equal."""
 
     spearman: float
     interval: Interval  # the 95 % bootstrap interval of Spearman's correlation
@@ -34,10 +36,12 @@ class Evaluation:
     seed: int
 
     def __repr__(self) -> str:
-        made = self.encoding
+        made, found = self.encoding, f"Spearman {UNDEFINED}"
+        if not math.isnan(self.spearman):
+            ends = f"[{self.interval.low:.2f}, {self.interval.high:.2f}]"
+            found = f"Spearman {self.spearman:.2f} {ends}, Pearson {self.pearson:.2f}"
         return (
-            f"Evaluation(Spearman {self.spearman:.2f} [{self.interval.low:.2f}, {self.interval.high:.2f}], Pearson"
-            f" {self.pearson:.2f}, {self.pairs:,} pairs; {made['model']}, {made['pooling']}, {self.similarity}, up to"
+            f"Evaluation({found}, {self.pairs:,} pairs; {made['model']}, {made['pooling']}, {self.similarity}, up to"
             f" {made['max_length']} tokens, {made['dtype']})"
         )
 
@@ -95,7 +99,8 @@ def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
 def shipped_isoscore(encoder: Encoder) -> float:
     """The IsoScore of an encoder's vectors, without a code, for the 780 sentences that ship with the package."""
     pairs = load_sts("sts_sample").splits["test"]
-    vectors = encoder.without_code().encode([*pairs.sentence1, *pairs.sentence2], show_progress=False)
+    with uncounted():
+        vectors = encoder.without_code().encode([*pairs.sentence1, *pairs.sentence2], show_progress=False)
     return spread(Moments().update(vectors))
 
 

@@ -18,9 +18,10 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.errors import unknown_name
 from jaxwhiten.head import Heads, Step, run
+from jaxwhiten.head.head import before_code
 from jaxwhiten.models import EncoderConfig, PairClassifier, TransformerEncoder
 from jaxwhiten.models.attention import BLOCK, Kernel, kernel_for
 from jaxwhiten.models.loading import contents, hashed, load_model
@@ -116,7 +117,7 @@ class JAXEngine:
     def digest(self, before: bytes, after: Sequence[bytes]) -> str:
         return hashed(itertools.chain([before], contents(self.config, self._model[1]), after))
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         return {}
 
     def start(self, batch: Batch, tokens: TokenIds, heads: Heads, *, alone: bool = False) -> Any:
@@ -125,11 +126,11 @@ class JAXEngine:
             return self._dispatch(*arguments)
         return self._threads.submit(self._dispatch, *arguments)
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
-        found: dict[str, jax.Array] = handle.result() if isinstance(handle, Future) else handle
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
+        found: dict[str, Found] = handle.result() if isinstance(handle, Future) else handle
         return _rows(found) if to_host else jax.block_until_ready(found)
 
-    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, jax.Array]:
+    def _dispatch(self, ids: np.ndarray, lengths: np.ndarray, tokens: int, heads: Heads) -> dict[str, Found]:
         """Runs one batch and returns [row of its device, device, ..., d]; only a worker thread waits for the result.
 
         `lengths` has the lengths of all sentences of a row (`Segments`). The number of rows is a multiple of the
@@ -152,9 +153,9 @@ class JAXEngine:
             return self._compiled[key]
 
 
-def _rows(vectors: dict[str, jax.Array]) -> dict[str, np.ndarray]:
+def _rows(found: dict[str, Found]) -> dict[str, Found]:
     """Waits for the vectors and returns them in the order of the rows."""
-    return {name: np.asarray(x).reshape(-1, x.shape[-1]) for name, x in vectors.items()}
+    return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), jax.device_get(found))
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "tokens", "mesh", "kernel"))
@@ -167,17 +168,22 @@ def forward(
     tokens: int | None,
     mesh: Mesh,
     kernel: Kernel | None = None,
-) -> dict[str, jax.Array]:
+) -> dict[str, Found]:
     """Encoder and heads as one program: hidden states stay on their device, and unused ones are not computed."""
 
-    def on_device(state: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, jax.Array]:
+    def on_device(state: Any, ids: jax.Array, lengths: jax.Array, heads: Any) -> dict[str, Found]:
         ids, lengths = ids[:, 0], lengths[:, 0]
         segments = Segments.of(lengths, ids.shape[1]) if lengths.ndim == 2 else None
         tokens_of_row = lengths[:, None] if segments is None else jnp.sum(lengths, axis=1, keepdims=True)
         mask = (jnp.arange(ids.shape[1]) < tokens_of_row).astype(jnp.int32)
         output = nnx.merge(graph, state)(ids, mask, tokens=tokens, segments=segments, kernel=kernel)
-        found = {name: run(steps, output, mask, ids, segments) for name, steps in heads.items()}
-        return {name: x.reshape(len(ids), 1, *lengths.shape[1:], x.shape[-1]) for name, x in found.items()}
+
+        def found(steps: tuple[Step, ...], code: Any) -> Found:
+            x = run(steps, output, mask, ids, segments)
+            parts = x if code is None else code(x), jnp.isfinite(x).all(axis=-1, keepdims=True)
+            return Found(*(part.reshape(len(ids), 1, *lengths.shape[1:], part.shape[-1]) for part in parts))
+
+        return {name: found(*before_code(steps)) for name, steps in heads.items()}
 
     everywhere = PartitionSpec()
     specs = (everywhere, _DEALT, _DEALT, everywhere)

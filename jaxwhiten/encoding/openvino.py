@@ -20,11 +20,12 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten import io
-from jaxwhiten.encoding.batching import Batch, Layout
+from jaxwhiten.encoding.batching import Batch, Found, Layout
 from jaxwhiten.encoding.kept import Unread, load
 from jaxwhiten.encoding.quantised import GRAPH, Quantised
 from jaxwhiten.errors import InputError, JaxwhitenError, ModelError, optional, spelled, unknown_name
 from jaxwhiten.head import Heads, Quantise, Step, at_pooling, leaves, write_steps
+from jaxwhiten.head.head import before_code
 from jaxwhiten.lazy import jax, nnx
 from jaxwhiten.models import EncoderConfig
 from jaxwhiten.models.loading import contents, hashed
@@ -180,7 +181,7 @@ class OpenVINOEngine:
         if self._quantised is not None:
             self._quantised.save(folder)
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         """Encodes one short sentence directly, without a plan and without padding."""
         if len(tokens.lengths) != 1 or not 0 < len(tokens.flat) <= _FEW_TOKENS:
             return {}
@@ -209,7 +210,7 @@ class OpenVINOEngine:
             request.start_async(inputs, share_inputs=True)
         return program, request, inputs  # kept until the request has ended, because inputs are not copied
 
-    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Any]:
+    def fetch(self, handle: Any, *, to_host: bool = True) -> dict[str, Found]:
         program, request, _ = handle
         with self._naming():
             request.wait()
@@ -226,8 +227,7 @@ class OpenVINOEngine:
             parts: dict[str, _Head] = {}
             for name, steps in heads.items():
                 pooled, rest = at_pooling(steps)
-                code = steps[-1] if isinstance(steps[-1], Quantise) else None
-                rest = rest if code is None else rest[:-1]
+                rest, code = before_code(rest)
                 if how.few and not list(leaves(rest)):  # such as unit length: one request fewer
                     pooled, rest = (*pooled, *rest), ()
                 poolings.setdefault(_key(pooled), pooled)
@@ -316,12 +316,13 @@ def _width(steps: tuple[Step, ...], width: int) -> int:
     return functools.reduce(lambda width, step: step.output_width(width), steps, width)
 
 
-def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> np.ndarray:
+def _finished(x: Float32[np.ndarray, "batch d"], head: _Head) -> Found:
     if head.tail is not None:
         request = head.tail.request()
         x = np.array(request.infer({"vectors": x}, share_inputs=True, share_outputs=True)[0])
         head.tail.idle.append(request)
-    return x if head.code is None else np.asarray(head.code(x))
+    finite = np.isfinite(x).all(axis=1, keepdims=True)
+    return Found(x if head.code is None or not finite.all() else np.asarray(head.code(x)), finite)
 
 
 def _key(steps: tuple[Step, ...]) -> str:

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import with_code
-from jaxwhiten.errors import InputError
+from jaxwhiten.encoding.stream import BLOCK
+from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.head.head import pooling_names
 from jaxwhiten.io import (
     atomic_path,
@@ -96,15 +98,24 @@ class EmbeddingStore:
         }
         found: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
+        if not missing:  # what a command says of texts that were cut must not depend on the cache
+            head = encoder.with_pooling(names[0]).head
+            form = (head if prompt is None else head.with_prompt(prompt)).form
+            for part in blocks(len(sentences), BLOCK):
+                encoder.tokenizer(sentences[part], form)
         while missing:
             starts = range(0, len(sentences), self.shard_rows)
             lacking = [n for n in range(len(starts)) if not all(entry.has(n) for entry in missing.values())]
             # Only the last shard is short, and it ends the stream, so that blocks and shards agree.
             texts = [text for n in lacking for text in sentences[starts[n] : starts[n] + self.shard_rows]]
             how = {"prompt": prompt, "block_size": self.shard_rows, "show_progress": show_progress}
-            for shard, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
-                for name, entry in missing.items():
-                    entry.put(shard, block[name])
+            try:
+                for n, block in zip(lacking, encoder.encode_stream(texts, pooling=tuple(missing), **how), strict=True):
+                    for name, entry in missing.items():
+                        entry.put(n, block[name])
+            except NonFiniteError as error:  # its rows are among the texts that were missing
+                rows = [starts[lacking[row // self.shard_rows]] + row % self.shard_rows for row in error.rows]
+                raise NonFiniteError.of_texts(rows, sentences) from None
             found |= {name: entry.join() for name, entry in missing.items()}
             missing = {name: entry for name, entry in missing.items() if found[name] is None}
         found = {name: with_code(array, encoder.with_pooling(name).head.code) for name, array in found.items()}
@@ -136,8 +147,10 @@ class _Entry:
         self.dtype = np.dtype(key.get("kept", np.float32))
         self.shard_rows = shard_rows
 
-    def _shard(self, number: int) -> Path:
-        return self.folder / f"shard-{self.shard_rows}-{number:06d}.npy"
+    def _shard(self, number: int, digest: str = "*") -> Path:
+        """The path of a shard, whose name holds a digest of its bytes; of the shard that is there, without a digest."""
+        name = f"shard-{self.shard_rows}-{number:06d}-{digest}.npy"
+        return next(self.folder.glob(name), self.folder / name) if digest == "*" else self.folder / name
 
     def open(self) -> np.ndarray | None:
         """The finished array if it is there and intact; a damaged one is reported and made again."""
@@ -159,18 +172,24 @@ class _Entry:
             return None
 
     def has(self, number: int) -> bool:
-        """Whether a shard was written; it is complete, because it was renamed into place."""
+        """Whether a shard is there as it was written; a damaged one is removed."""
         try:
-            _map(self._shard(number), self._shard_shape(number), self.dtype)
-        except (OSError, ValueError):
+            array = _map(path := self._shard(number), self._shard_shape(number), self.dtype)
+            if _digest(array) == path.stem.rpartition("-")[2]:
+                return True
+        except FileNotFoundError:
             return False
-        return True
+        except (OSError, ValueError):
+            pass
+        path.unlink(missing_ok=True)
+        return False
 
     def _shard_shape(self, number: int) -> tuple[int, int]:
         return min(self.shard_rows, self.shape[0] - number * self.shard_rows), self.shape[1]
 
     def put(self, number: int, block: np.ndarray) -> None:
-        save_array(self._shard(number), np.ascontiguousarray(block, self.dtype))
+        block = np.ascontiguousarray(block, self.dtype)
+        save_array(self._shard(number, _digest(block)), block)
 
     def join(self) -> np.ndarray | None:
         """Joins all shards into one array, removes them and maps the array.
@@ -205,6 +224,10 @@ class _Entry:
                     _map(path, self._shard_shape(number), self.dtype).tofile(file)
             digest = sha256_file(temporary)
         write_json(self.folder / _SIDECAR, {"key": self.key, "sha256": digest})
+
+
+def _digest(block: np.ndarray) -> str:
+    return hashlib.sha256(block.data).hexdigest()[:16]
 
 
 def _map(path: Path, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:

@@ -7,6 +7,7 @@ is fetched, and halved if they do not fit into the devices' memory.
 from __future__ import annotations
 
 import collections
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,9 @@ from tqdm import tqdm
 
 from jaxwhiten.arrays import blocks, normalize
 from jaxwhiten.coded import with_code
-from jaxwhiten.encoding.batching import Batch
+from jaxwhiten.encoding.batching import Batch, Found
 from jaxwhiten.encoding.engine import Engine
-from jaxwhiten.errors import InputError, JaxwhitenError, spelled
+from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError, spelled
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import BulkTokenizer, TextForm, Texts, TokenIds, text_blocks
@@ -52,9 +53,12 @@ class ReadyHead(NamedTuple):
         """An uninitialised array for n vectors."""
         return with_code(np.empty((n, self.truncate_dim or self.width), self.head.dtype), self.head.code)
 
-    def finished(self, x: np.ndarray) -> np.ndarray:
-        """Vectors after truncation and scaling, or codes if the head ends with a code."""
-        x = with_code(x[:, : self.truncate_dim], self.head.code)
+    def finished(self, found: Found, places: Any, rows: np.ndarray, bad: set[int]) -> np.ndarray:
+        """Vectors at these places after truncation and scaling, or codes; `bad` gets the rows that are not finite."""
+        if not (finite := found.finite[places, 0]).all():
+            bad.update(rows[~finite].tolist())
+            return self.empty(len(rows))
+        x = with_code(found.vectors[places, : self.truncate_dim], self.head.code)
         return normalize(x) if self.unit_length else x
 
     def prompted(self, prompt: str, tokenizer: BulkTokenizer, engine: Engine) -> ReadyHead:
@@ -73,19 +77,28 @@ ReadyHeads = Mapping[str, ReadyHead]
 def vectors(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, bar: tqdm | None = None
 ) -> dict[str, np.ndarray]:
-    """The vectors of all sentences, in their order."""
-    n = len(tokens.lengths)
+    """The vectors of all sentences, in their order; NonFiniteError, with all their `rows`, if some are not finite."""
+    n, bad, suspects = len(tokens.lengths), set[int](), set[int]()
     at_once = engine.at_once(tokens, {name: head.steps for name, head in heads.items()})
-    out = {name: heads[name].finished(x) for name, x in at_once.items()}
+    out = {name: heads[name].finished(found, slice(None), np.arange(n), bad) for name, found in at_once.items()}
     batched = {name: head for name, head in heads.items() if name not in out}
     if bar is not None and not batched:
         bar.update(n)
     out |= {name: head.empty(n) for name, head in batched.items()}
     for batch, found in batches(engine, tokens, batched, max_rows) if batched else ():
         for name, x in found.items():
-            out[name][batch.rows] = heads[name].finished(x[batch.vectors])
+            out[name][batch.rows] = heads[name].finished(x, batch.vectors, batch.rows, suspects)
         if bar is not None:
             bar.update(len(batch.rows))
+    for row in sorted(suspects) if n > 1 else ():  # 0 · NaN is NaN: a sentence may have spoiled others of its batch
+        start = tokens.starts[row]
+        one = TokenIds(tokens.flat[start : start + tokens.lengths[row]], tokens.lengths[row : row + 1])
+        with contextlib.suppress(NonFiniteError):
+            for name, (vector,) in vectors(engine, one, batched).items():
+                out[name][row] = vector
+            suspects.discard(row)
+    if bad | suspects:
+        raise NonFiniteError.of_texts(sorted(bad | suspects))
     return out
 
 
@@ -98,7 +111,7 @@ def moments(
     reducing = {name: head for name, head in heads.items() if engine.reduces and head.head.code is None}
     sums = {name: DeviceMoments(engine.mesh) for name in reducing}
     for batch, found in batches(engine, tokens, reducing, max_rows, to_host=False) if reducing else ():
-        for name, x in found.items():
+        for name, (x, _) in found.items():
             counts = np.zeros(x.size // x.shape[-1], bool)
             counts[batch.vectors] = True
             sums[name].add(x, counts.reshape(x.shape[:-1]))
@@ -115,7 +128,7 @@ def moments(
 
 def batches(
     engine: Engine, tokens: TokenIds, heads: ReadyHeads, max_rows: int | None = None, *, to_host: bool = True
-) -> Iterator[tuple[Batch, dict[str, Any]]]:
+) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """Batches that together hold every sentence once, each with the result of the engine's `fetch`."""
     check_process()
     steps = {name: head.steps for name, head in heads.items()}
@@ -136,7 +149,7 @@ def batches(
 
 def _finished(
     engine: Engine, batch: Batch, handle: Any, tokens: TokenIds, steps: Heads, to_host: bool
-) -> Iterator[tuple[Batch, dict[str, Any]]]:
+) -> Iterator[tuple[Batch, dict[str, Found]]]:
     """A batch with its results, or smaller batches if it did not fit into the devices' memory."""
     try:
         handle = engine.start(batch, tokens, steps) if handle is None else handle
@@ -182,11 +195,12 @@ def in_blocks(
     by_form = _by_form(heads, max_rows)
     pool, wait = ThreadPoolExecutor(1, thread_name_prefix="tokenize"), True
     try:
-        upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
+        upcoming, first = pool.submit(_tokenize_next, texts, tokenizer, by_form), 0
         with bar:
-            while (tokens := upcoming.result()) is not None:
+            while (read := upcoming.result()) is not None:
                 upcoming = pool.submit(_tokenize_next, texts, tokenizer, by_form)
-                block = _block(engine, tokens, by_form, reduce, max_rows, bar)
+                block = _block(engine, *read, first, by_form, reduce, max_rows, bar)
+                first += len(read[0])
                 yield {name: block[name] for name in heads}
     except KeyboardInterrupt:
         wait = False  # the sentences may come from a pipe that stays silent
@@ -203,7 +217,7 @@ def all_vectors(
         by_form = _by_form(heads, max_rows)
         with bar:
             tokens = [tokenizer(sentences, form) for form in by_form]
-            block = _block(engine, tokens, by_form, vectors, max_rows, bar)
+            block = _block(engine, sentences, tokens, 0, by_form, vectors, max_rows, bar)
         return {name: block[name] for name in heads}
     out = {name: head.empty(len(sentences)) for name, head in heads.items()}
     parts = list(blocks(len(sentences), BLOCK))
@@ -234,25 +248,30 @@ def _by_form(heads: ReadyHeads, max_rows: int | None) -> dict[TextForm, dict[str
 
 def _block(
     engine: Engine,
+    texts: list[str],
     tokens: list[TokenIds],
+    first: int,
     by_form: Mapping[TextForm, ReadyHeads],
     reduce: Callable[..., dict[str, Any]],
     max_rows: int | None,
     bar: tqdm,
 ) -> dict[str, Any]:
-    """The result of `reduce` for a block that was tokenised in every form."""
+    """The result of `reduce` for a block that was tokenised in every form; its first text has number `first`."""
     out: dict[str, Any] = {}
-    for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
-        out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
+    try:
+        for number, (group, of_form) in enumerate(zip(by_form.values(), tokens, strict=True)):
+            out |= reduce(engine, of_form, group, max_rows, bar if number == 0 else None)
+    except NonFiniteError as error:
+        raise NonFiniteError.of_texts(error.rows, texts, first) from None
     return out
 
 
 def _tokenize_next(
     texts: Iterator[list[str]], tokenizer: BulkTokenizer, forms: Iterable[TextForm]
-) -> list[TokenIds] | None:
-    """The next block, tokenised in every form; None after the last block."""
+) -> tuple[list[str], list[TokenIds]] | None:
+    """The next block, and its tokens in every form; None after the last block."""
     block = next(texts, None)
-    return None if block is None else [tokenizer(block, form) for form in forms]
+    return None if block is None else (block, [tokenizer(block, form) for form in forms])
 
 
 def progress(sentences: Any = (), show: bool | None = None) -> tqdm:

@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Float32
 
 from jaxwhiten.arrays import normalize, pad_rows, row_bucket
+from jaxwhiten.encoding.batching import Found
 from jaxwhiten.encoding.forward import JAXEngine
 from jaxwhiten.head import Heads, Mean, Normalize, Step
+from jaxwhiten.head.head import before_code
 from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.text import TokenIds
 
@@ -29,7 +31,7 @@ class TableEngine(JAXEngine):
     def table(self) -> Float32[np.ndarray, "vocab d"]:
         return np.asarray(self.model().embedding[...], np.float32)
 
-    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, np.ndarray]:
+    def at_once(self, tokens: TokenIds, heads: Heads) -> dict[str, Found]:
         averaged = {name: steps[1:] for name, steps in heads.items() if isinstance(steps[0], Mean)}
         if not averaged:
             return {}
@@ -37,23 +39,23 @@ class TableEngine(JAXEngine):
         return {name: _after_pooling(steps, means) for name, steps in averaged.items()}
 
 
-def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> np.ndarray:
+def _after_pooling(steps: tuple[Step, ...], means: Float32[np.ndarray, "n d"]) -> Found:
     """Applies the head's steps after the mean; blocks are padded to few sizes, so that few programs are compiled."""
+    finite = np.isfinite(means).all(axis=1, keepdims=True)
     if not steps:
-        return means
-    if len(steps) == 1 and isinstance(steps[0], Normalize):
-        return normalize(means)
+        return Found(means, finite)
+    if len(steps) == 1 and isinstance(steps[0], Normalize) and finite.all():
+        return Found(normalize(means), finite)
     check_process()
-    padded = pad_rows(means, row_bucket(len(means), _LARGEST))
-    return np.asarray(_applied(steps, jnp.asarray(padded)))[: len(means)]
+    padded = jnp.asarray(pad_rows(means, row_bucket(len(means), _LARGEST)))
+    return Found(*(part[: len(means)] for part in jax.device_get(_applied(*before_code(steps), padded))))
 
 
 @jax.jit
-def _applied(steps: tuple[Step, ...], x: jax.Array) -> jax.Array:
-    found: Any = x
+def _applied(steps: tuple[Step, ...], code: Step | None, x: Any) -> Found:
     for step in steps:
-        found = step(found)
-    return found
+        x = step(x)
+    return Found(x if code is None else code(x), jnp.isfinite(x).all(axis=1, keepdims=True))
 
 
 def mean_matrix(tokens: TokenIds, vocab: int) -> Any:

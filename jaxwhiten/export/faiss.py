@@ -1,4 +1,4 @@
-"""A whitening for FAISS: the linear transform alone, and an empty index that whitens the vectors added to it."""
+"""A whitening for FAISS: its transforms alone, and an empty index that whitens the vectors added to it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.codes.product import behind, import_faiss, transforms
 from jaxwhiten.whitening import Whitening
-from jaxwhiten.whitening.affine import Affine
 
-TRANSFORM, INDEX = "whitening.vt", "index.faiss"
+CENTERING, LINEAR, INDEX = "centering.vt", "linear.vt", "index.faiss"
 
 
 def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
     """Writes a whitening for FAISS.
 
-    `whitening.vt` is a `LinearTransform`: `faiss.read_VectorTransform(file).apply(x)` is `whitening.transform(x)`.
-    `index.faiss` is an empty `IndexPreTransform`: `LinearTransform`, then `NormalizationTransform`, then
+    `centering.vt` subtracts the mean, so that no digits are lost (there is none for β = 0), and `linear.vt` is a
+    `LinearTransform`: `faiss.read_VectorTransform(file).apply(x)`, one file after the other, is
+    `whitening.transform(x)`. `index.faiss` is an empty `IndexPreTransform` of both, `NormalizationTransform` and
     `IndexFlatIP`. It takes raw vectors as documents and queries; scores are cosines of whitened vectors.
 
     Args:
@@ -28,11 +28,12 @@ def save_faiss(folder: str | Path, whitening: Whitening) -> Path:
       MissingDependencyError: FAISS is not installed.
     """
     faiss, folder = import_faiss("Exporting to FAISS"), Path(folder)
-    affine = Affine.of_kernel(*whitening.kernel, unit_length=True)
+    affine = whitening.affine.in_float32(unit_length=True)
     chain = transforms(affine)
     flat = faiss.IndexFlatIP(affine.outputs)
     index = behind(chain, flat)
-    with io.whole_folder(folder, RuntimeError) as whole:
-        faiss.write_VectorTransform(chain[0], str(whole / TRANSFORM))
+    with io.whole_folder(folder, RuntimeError, kind="faiss") as whole:
+        for transform, name in zip(chain[-2::-1], (LINEAR, CENTERING), strict=False):
+            faiss.write_VectorTransform(transform, str(whole / name))
         faiss.write_index(index, str(whole / INDEX))
     return folder

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxwhiten.encoding import Encoder
+from jaxwhiten.encoding.loading import tokenizer_for
 from jaxwhiten.errors import InputError
 from jaxwhiten.export.cards import head_card
 from jaxwhiten.head import Head, Pooling, Step, write_folder
 from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.text import BulkTokenizer
 
 
 def check_pooling(pooling: str) -> str:
@@ -30,7 +30,7 @@ def save_sentence_transformer(
     tokenizer_folder: str | Path,
     *,
     pooling: str = "mean",
-    max_length: int = 128,
+    max_length: int | None = None,
     steps: Sequence[Step] = (),
     card: str | None = None,
     dtype: str = "float32",
@@ -42,12 +42,12 @@ def save_sentence_transformer(
       model: An encoder of `jaxwhiten.models`.
       tokenizer_folder: The folder of its tokenizer; the files are copied.
       pooling: A name that `check_pooling` accepts.
-      max_length: Maximum sentence length in tokens.
+      max_length: Maximum sentence length in tokens; by default the tokenizer folder's.
       steps: Steps on vectors after the pooling.
       card: Text of README.md; None writes none.
       dtype: Type of the stored weights.
     """
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=model.special_tokens)
+    tokenizer = tokenizer_for(model, Path(tokenizer_folder), max_length)
     head = Head.named(check_pooling(pooling))
     head = head.then(*steps) if steps else head
     return write_folder(folder, model, tokenizer, head, card=card, dtype=dtype)

@@ -231,8 +231,10 @@ class Normalize(VectorStep):
         return cls()
 
     def to_onnx(self, graph: Any, x: str) -> str:
-        length = graph.op("ReduceL2", x, axes=[-1], keepdims=1)
-        return graph.op("Div", x, graph.op("Max", length, graph.number(1e-12)))
+        tiny = graph.number(float(np.finfo(np.float32).tiny))  # where all are zero; NaN stays in the numerator
+        largest = graph.op("ReduceMax", graph.op("Abs", x), axes=[-1], keepdims=1)
+        scaled = graph.op("Div", x, graph.op("Max", largest, tiny))
+        return graph.op("Div", scaled, graph.op("Max", graph.op("ReduceL2", scaled, axes=[-1], keepdims=1), tiny))
 
 
 @step

@@ -14,6 +14,7 @@ from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.errors import InputError, NonFiniteError
 
 AGGREGATES = ("wmean", "mean", "all")
+UNDEFINED = "undefined: all cosines are equal"  # the text of a correlation that is NaN
 
 
 class STSScores(TypedDict):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from jaxwhiten.metrics.scores import UNDEFINED
 from jaxwhiten.report import page, views
 from jaxwhiten.report.plots import plot_scores, plot_similarity, plot_spectrum
 from jaxwhiten.report.results import SIGNIFICANT, Estimate, STSRow
@@ -62,7 +65,9 @@ def sts_table(run: STSRun) -> Table:
     """The main table: rows are settings, columns the tasks and their average; notes explain the marks of rows."""
     header = run.header
     scores = {name: [row.scores(header.aggregate)[name] for row in run.rows] for name in header.scored}
-    notes = [*_transductive(run), *([SAMPLE_NOTE] if header.sample else []), *header.warnings]
+    undefined = any(map(math.isnan, itertools.chain(*scores.values())))
+    notes = [*[f"– {UNDEFINED}."] * undefined, *_transductive(run), *([SAMPLE_NOTE] if header.sample else [])]
+    notes += header.warnings
     settings = views.setting_columns(run)
     figures = {name: lambda row, name=name: number(row.scores(header.aggregate)[name]) for name in header.scored}
     columns, options = {**settings, **figures}, {"notes": notes, "key_columns": len(settings)}

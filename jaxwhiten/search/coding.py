@@ -65,10 +65,7 @@ def choose(
         for _, x in prepared(vectors, prepare):
             code.partial_fit(x)
         quantiser = code.quantiser(halves=halves)  # only moves columns, so unit length may come before or after it
-        moves, bias = quantiser.affine.kernel
-        if prepare.matrix is not None:
-            moves, bias = (part @ moves for part in prepare.kernel)
-        return _computed(quantiser._replace(affine=Affine.of_kernel(moves, bias, unit_length=True)), size)
+        return _computed(quantiser._replace(affine=prepare.times(quantiser.affine.matrix)), size)
     size = DEFAULT_BYTES if size is None else size
     if whitening is None and codes != "pq":
         moments = Moments().update(vectors)
@@ -83,8 +80,7 @@ def choose(
     prepare, parts = preparation(whitening, vectors.shape[1]), 2 * size if halves else size
     if parts > (k := prepare.outputs):
         raise InputError(f"codes={codes!r} of {size} bytes cuts vectors into {parts} parts: they have {k} columns.")
-    weight, bias = (np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, -k % parts)]) for part in prepare.kernel)
-    prepare = Affine.of_kernel(weight, bias, unit_length=True)
+    prepare = prepare.times(np.eye(k, k + -k % parts))
     return Coding(codes, size, prepare, None, whitening if isinstance(whitening, Whitening) else None, notes)
 
 
@@ -111,6 +107,5 @@ def _computed(
 ) -> Coding:
     if size is not None and size != quantiser.nbytes:
         raise InputError(f"The code {quantiser.name} has {quantiser.nbytes} bytes per vector, not {size}.")
-    affine = quantiser.affine
-    prepare = affine if affine.unit_length else Affine.of_kernel(*affine.kernel, unit_length=True)
+    prepare = quantiser.affine.in_float32(unit_length=True)
     return Coding(quantiser.name, quantiser.nbytes, prepare, quantiser, fitted, notes)

@@ -20,16 +20,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Int, Shaped
 
-from jaxwhiten.arrays import block_rows, blocks, normalize_on_device, one_ahead, pad_rows
+from jaxwhiten.arrays import block_rows, blocks, one_ahead, pad_rows
 from jaxwhiten.codes import nearest
 from jaxwhiten.errors import InputError
 from jaxwhiten.io import map_array
 from jaxwhiten.lazy import Array, jax, jnp, lax
+from jaxwhiten.runtime.hardware import check_process
 from jaxwhiten.search.backend import Backend
 from jaxwhiten.search.coding import Coding
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
-from jaxwhiten.whitening.affine import Affine, linear
+from jaxwhiten.whitening.affine import Affine
 
 _AXIS = "documents"
 _TILE = 128  # rows per device are a multiple of this
@@ -67,12 +68,10 @@ class JaxFlat(Backend):
         self._mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (_AXIS,))
         self._platform = self._mesh.devices.flat[0].platform
         everywhere = jax.sharding.NamedSharding(self._mesh, jax.sharding.PartitionSpec())
-        self._kernel = self._decoder = None
+        self._decoder = None
         if centroids is not None:
             dtype = jnp.float32 if self._platform == "cpu" else jnp.bfloat16
             self._decoder = jax.device_put(jnp.asarray(centroids, dtype), everywhere)
-        if prepare.matrix is not None:
-            self._kernel = jax.device_put(prepare.kernel, everywhere)
         self._place(stored)
 
     def _place(self, stored: np.ndarray) -> None:
@@ -104,16 +103,16 @@ class JaxFlat(Backend):
         return np.asarray(self._documents)[: self._size]
 
     def search(self, queries: np.ndarray, k: int, prepared: bool) -> tuple[np.ndarray, np.ndarray]:
+        check_process()
         batch, block = self._batch_and_block(len(queries), k)
-        kernel = None if prepared else self._kernel
-        normalize = self.prepare.unit_length and not prepared
+        queries = queries if prepared else np.asarray(self.prepare(queries), np.float32)
         recall_target = float(self.options.recall_target) if self.options.approximate else None
-        run = _searcher(self._mesh, k, block, normalize, recall_target)
+        run = _searcher(self._mesh, k, block, recall_target)
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
 
         def dispatch(part: slice) -> tuple[slice, jax.Array, jax.Array]:
-            return part, *run(pad_rows(queries[part], batch), self._documents, kernel, self._decoder, self._size)
+            return part, *run(pad_rows(queries[part], batch), self._documents, self._decoder, self._size)
 
         for part, values, found in one_ahead(map(dispatch, blocks(len(queries), batch))):
             scores[part] = np.asarray(values)[: part.stop - part.start]
@@ -136,9 +135,9 @@ class JaxFlat(Backend):
     @property
     def nbytes(self) -> int:
         row = self._documents.dtype.itemsize * self._documents.shape[1]
-        kernel = () if self.prepare.matrix is None else self.prepare.kernel
+        parts = () if self.prepare.matrix is None else self.prepare.parts
         centroids = () if self._centroids is None else (self._centroids,)
-        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*kernel, *centroids))
+        return _NPY_HEADER + self._size * row + sum(array.nbytes for array in (*parts, *centroids))
 
     def write(self, folder: Path) -> None:
         np.save(folder / (_VECTORS if self._centroids is None else _CODES), self._on_host())
@@ -171,8 +170,8 @@ def _stored(vectors: np.ndarray, prepare: Affine, centroids: np.ndarray | None) 
 
 
 @functools.lru_cache(maxsize=64)
-def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, recall_target: float | None) -> Any:
-    """The compiled search for one k: map queries, score documents, take the best per device, then of all."""
+def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, recall_target: float | None) -> Any:
+    """The compiled search for one k: score documents, take the best per device, then of all."""
     P: Any = jax.sharding.PartitionSpec
 
     def local(queries: Array, documents: Array, decoder: Array | None, size: Array) -> tuple[Array, Array]:
@@ -191,13 +190,7 @@ def _searcher(mesh: jax.sharding.Mesh, k: int, block: int, normalize: bool, reca
             )
         return values, first + ids
 
-    def search(
-        queries: Array, documents: Array, kernel: tuple[Array, Array] | None, decoder: Array | None, size: Array
-    ) -> Any:
-        if kernel is not None:
-            queries = linear(queries, *kernel)
-        if normalize:
-            queries = normalize_on_device(queries)
+    def search(queries: Array, documents: Array, decoder: Array | None, size: Array) -> Any:
         sharded = jax.shard_map(
             local, mesh=mesh, in_specs=(P(), P(_AXIS), P(), P()), out_specs=(P(None, _AXIS), P(None, _AXIS))
         )

@@ -16,6 +16,7 @@ from jaxwhiten.io import load_tensors, save_tensors
 from jaxwhiten.whitening.affine import Affine
 
 BLOCK_ROWS = 16384
+_PARTS = ("shift", "weight", "bias")
 _KINDS = ("index transform", "rescoring map")  # older indexes have files of the second kind
 _TAKES = "give vectors of its model as they are, or sentences to jaxwhiten.search.search_text"
 
@@ -54,9 +55,9 @@ def check_lengths(what: str, x: np.ndarray, first: int = 0) -> None:
 
 
 def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -> Affine:
-    """The map that an index applies to raw vectors: x W + b if there is a whitening, then unit length if `normalize`.
+    """The float32 map that an index applies to raw vectors: a whitening, if there is one, then unit length, if asked.
 
-    The whitening is any object with a `kernel` (W, b); `dimension` is the width of raw vectors.
+    The whitening has an `affine` map, or is any object with a `kernel` (W, b); `dimension` is the width of raw vectors.
     """
     if whitening is None:
         return Affine(np.zeros(dimension, np.float32), unit_length=normalize)
@@ -65,10 +66,10 @@ def preparation(whitening: Any | None, dimension: int, normalize: bool = True) -
             f"{type(whitening).__name__} is not a map x W + b, so it cannot be put inside an index:"
             " transform the vectors first and build the index without it."
         )
-    affine = Affine.of_kernel(*whitening.kernel, unit_length=normalize)
+    affine = getattr(whitening, "affine", None) or Affine(np.zeros(len(whitening.kernel[0])), *whitening.kernel)
     if affine.inputs != dimension:
         raise InputError(f"The whitening takes {affine.inputs} dimensions, the vectors have {dimension}.")
-    return affine
+    return affine.in_float32(unit_length=normalize)
 
 
 def prepared(
@@ -82,10 +83,10 @@ def prepared(
 
 
 def write_map(file: Path, prepare: Affine, more: Mapping[str, np.ndarray] = {}) -> None:
-    """Writes W and b, and the arrays `more`, to a file of an index, if there are any."""
-    kernel = {} if prepare.matrix is None else dict(zip(("weight", "bias"), prepare.kernel, strict=True))
-    if kernel or more:
-        save_tensors(file, {**kernel, **more}, kind=_KINDS[0], header={})
+    """Writes the map's parts, and the arrays `more`, to a file of an index, if there are any."""
+    parts = {} if prepare.matrix is None else dict(zip(_PARTS, prepare.parts, strict=True))
+    if parts or more:
+        save_tensors(file, {**parts, **more}, kind=_KINDS[0], header={})
 
 
 def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine, dict[str, np.ndarray]]:
@@ -93,4 +94,5 @@ def read_map(file: Path | None, dimension: int, normalize: bool) -> tuple[Affine
     tensors = {} if file is None else load_tensors(file, kind=_KINDS)[0]
     if "weight" not in tensors:
         return preparation(None, dimension, normalize), tensors
-    return Affine.of_kernel(tensors["weight"], tensors["bias"], unit_length=normalize), tensors
+    shift = tensors.get("shift", np.zeros(len(tensors["weight"]), np.float32))  # older files have none
+    return Affine(shift, tensors["weight"], tensors["bias"], unit_length=normalize), tensors

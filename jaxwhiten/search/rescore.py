@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from jaxwhiten.codes import Code, load_code, make_code
-from jaxwhiten.errors import check_name
+from jaxwhiten.errors import InputError, check_name, spelled
 from jaxwhiten.io import map_array
 from jaxwhiten.search.header import Header
 from jaxwhiten.search.prepare import prepared, read_map, write_map
@@ -52,7 +52,13 @@ class Rescoring:
         return Rescoring(self.prepare, self.rows[keep], self.code)
 
     def _kept(self, x: np.ndarray) -> Shaped[np.ndarray, "n k"]:
-        return x.astype(np.float16) if self.code is None else np.asarray(self.code.encode(x))
+        if self.code is not None:
+            return np.asarray(self.code.encode(x))
+        largest, limits = np.abs(x).max(axis=1), np.finfo(np.float16)
+        if not ((largest >= limits.tiny) & (largest <= limits.max)).all():  # only without unit length
+            size = f"{limits.tiny:.0e} to {limits.max:.0f}, which float16 holds"
+            raise InputError(f"A vector's largest entry is not from {size}: use {spelled('rescore', 'int8')}.")
+        return x.astype(np.float16)
 
     def best(
         self, queries: np.ndarray, candidates: Int64[np.ndarray, "q c"], k: int

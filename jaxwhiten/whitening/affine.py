@@ -1,4 +1,4 @@
-"""The affine map (x − shift) A + offset of rows, on the host and on devices; `kernel` gives it as x W + b."""
+"""The affine map (x − shift) A + offset of rows, on the host, on devices, in FAISS and in files."""
 
 from __future__ import annotations
 
@@ -65,13 +65,6 @@ class Affine:
         self._extreme = size > _MOST or 0 < size < 1 / _MOST
         self._constants: dict[Any, tuple[Any, ...]] = {}
 
-    @classmethod
-    def of_kernel(
-        cls, weight: Float32[np.ndarray, "d k"], bias: Float32[np.ndarray, " k"], *, unit_length: bool = False
-    ) -> Affine:
-        """The map x W + b; the inverse of `kernel`."""
-        return cls(np.zeros(len(weight), np.float32), weight, bias, unit_length=unit_length)
-
     @functools.cached_property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
         """W and b of the map written as x W + b, rounded to float32 once; unit length is not part of it."""
@@ -80,17 +73,36 @@ class Affine:
         bias = self.offset - self.shift @ self.matrix
         return np.ascontiguousarray(self.matrix, np.float32), bias.astype(np.float32)
 
+    @property
+    def parts(self) -> tuple[Float32[np.ndarray, " d"], Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
+        """Shift, A and offset in float32, the form in which all other programs and files get a map."""
+        shift, matrix, offset = self._in(np.dtype(np.float32))
+        return shift, matrix, offset
+
+    def in_float32(self, *, unit_length: bool) -> Affine:
+        """This map with its `parts`, with or without scaling to unit length."""
+        if self.matrix is None:
+            return Affine(np.zeros(self.inputs, np.float32), unit_length=unit_length)
+        return Affine(*self.parts, unit_length=unit_length)
+
+    def times(self, B: Float[np.ndarray, "k m"]) -> Affine:
+        """This map, then a linear map of its results before they are scaled to unit length; in float32."""
+        matrix = B if self.matrix is None else self.matrix @ B
+        return Affine(self.shift, matrix, self.offset @ B).in_float32(unit_length=self.unit_length)
+
     def hash(self) -> str | None:
-        """SHA-256 over W and b, or None for the identity."""
+        """SHA-256 over the `parts`, or None for the identity."""
         if self.matrix is None:
             return None
-        weight, bias = self.kernel
-        return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes()).hexdigest()
+        shift, weight, bias = self.parts
+        moved = shift.tobytes() if shift.any() else b""  # indexes of older versions have no shift
+        return hashlib.sha256(f"{weight.shape}".encode() + weight.tobytes() + bias.tobytes() + moved).hexdigest()
 
     def on_device(self, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
         """Maps a JAX array on its device; also usable inside a compiled function."""
         if self.matrix is not None:
-            x = linear(x.astype(jnp.float32), *self.kernel)
+            shift, matrix, offset = self.parts
+            x = linear(x.astype(jnp.float32) - shift, matrix, offset)
         return arrays.normalize_on_device(x) if self.unit_length else x
 
     def __call__(self, X: Shaped[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
@@ -127,7 +139,7 @@ class Affine:
             with np.errstate(over="ignore"):
                 shift = self.shift.astype(dtype)
                 offset = self.offset - (self.shift - shift) @ self.matrix
-                self._constants[dtype] = (shift, self.matrix.astype(dtype), offset.astype(dtype))
+                self._constants[dtype] = (shift, np.ascontiguousarray(self.matrix, dtype), offset.astype(dtype))
         return self._constants[dtype]
 
     def _map_on_host(self, X: np.ndarray, out: np.ndarray, dtype: np.dtype) -> list[slice]:

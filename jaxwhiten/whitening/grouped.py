@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxwhiten.arrays import vectors_of
+from jaxwhiten.arrays import resolution, vectors_of
 from jaxwhiten.coded import as_floats
 from jaxwhiten.whitening.moments import Moments
 
@@ -19,7 +19,10 @@ Groups = dict[Any, Moments]
 
 def sums(vectors: np.ndarray) -> Moments:
     """The moments of a block, in float64, so that parts merge to the moments of the corpus to the last digits."""
-    return Moments().update(as_floats(vectors).astype(np.float64)) if len(vectors) else Moments()
+    floats = as_floats(vectors)
+    found = Moments().update(floats.astype(np.float64)) if len(vectors) else Moments()
+    found.eps = max(found.eps, resolution(floats.dtype))
+    return found
 
 
 def moments_of(batch: Any, column: str = "vector", by: str | None = None) -> Groups:

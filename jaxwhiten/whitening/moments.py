@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 
 from jaxwhiten import io
-from jaxwhiten.arrays import as_matrix, blocks
+from jaxwhiten.arrays import as_matrix, blocks, resolution
 from jaxwhiten.coded import CodedArray
 from jaxwhiten.errors import FormatError, InputError, MismatchError
 from jaxwhiten.lazy import jax
@@ -34,7 +34,7 @@ def moments_of(block: BlockSums) -> Moments:
         M2 *= 0.5 / scale**2
         _add_outer(M2, shift * np.sqrt(n), -1.0)
         np.fill_diagonal(M2, np.maximum(np.diagonal(M2), 0.0))  # squares may have underflowed in float32
-        result = Moments(n, centre.astype(np.float64) + shift, M2)
+        result = Moments(n, centre.astype(np.float64) + shift, M2, eps=resolution(centre.dtype))
     if not result._finite():
         raise InputError(
             f"Rows {rows.start} to {rows.stop - 1} hold values too large for float64 sums of squares: scale the input"
@@ -61,6 +61,7 @@ class Moments:
       mean: float64 [d], the mean μ of the rows; empty before the first row.
       M2: float64 [d, d], Σ (x−μ)ᵀ(x−μ).
       provenance: The facts given to `save`; `load` restores them.
+      eps: Precision of the rows' dtype, the coarsest one seen. A fit takes a variance below (eps · mean)² for rounding.
 
     References:
       Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances (1979).
@@ -70,6 +71,7 @@ class Moments:
     mean: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     M2: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+    eps: float = float(np.finfo(np.float64).eps)
 
     def __repr__(self) -> str:
         return f"Moments(n={self.n}, d={len(self.mean)})"
@@ -98,6 +100,7 @@ class Moments:
         total = next(parts, Moments())
         for part in parts:
             total.merge(part)
+        total.eps = max(total.eps, resolution(X.dtype))
         return self.merge(total)
 
     def merge(self, other: Moments) -> Moments:
@@ -105,6 +108,7 @@ class Moments:
         if other.n == 0:
             return self
         self._check_dimension(len(other.mean))
+        self.eps = max(self.eps, other.eps)
         if self.n == 0:
             self.n, self.mean, self.M2 = other.n, other.mean.copy(), other.M2.copy()
             return self
@@ -128,12 +132,13 @@ class Moments:
 
     def tensors(self) -> dict[str, np.ndarray]:
         """The numbers as named arrays."""
-        return {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2}
+        return {"n": np.array([self.n], np.int64), "mean": self.mean, "M2": self.M2, "eps": np.array([self.eps])}
 
     @classmethod
     def of_tensors(cls, tensors: Mapping[str, np.ndarray], d: int | None = None) -> Moments:
         """The reverse of `tensors`; KeyError or ValueError if they are no moments, or not of d columns."""
         result = cls(int(tensors["n"].item()), tensors["mean"], tensors["M2"])
+        result.eps = float(tensors["eps"].item()) if "eps" in tensors else result.eps  # older files have none
         with np.errstate(all="ignore"):
             result._check()
         if d is not None and len(result.mean) != d:
@@ -156,15 +161,15 @@ class Moments:
         return result
 
     def packed(self) -> Float64[np.ndarray, " packed"]:
-        """n, mean and M2 in one array, for another process; n is exact up to 2^53."""
-        return np.concatenate([[self.n], self.mean, self.M2.ravel()])
+        """n, eps, mean and M2 in one array, for another process; n is exact up to 2^53."""
+        return np.concatenate([[self.n, self.eps], self.mean, self.M2.ravel()])
 
     @classmethod
     def unpacked(cls, packed: Float64[np.ndarray, " packed"]) -> Moments:
         """The inverse of `packed`."""
-        d = math.isqrt(len(packed) - 1)
-        n, mean, M2 = np.split(packed.copy(), [1, 1 + d])
-        return cls(int(n[0]), mean, M2.reshape(d, d))
+        d = math.isqrt(len(packed) - 2)
+        (n, eps), mean, M2 = np.split(packed.copy(), [2, 2 + d])
+        return cls(int(n), mean, M2.reshape(d, d), eps=float(eps))
 
     def _check_dimension(self, d: int) -> None:
         if self.n and d != len(self.mean):
@@ -182,8 +187,8 @@ class Moments:
             raise ValueError(f"shapes do not fit: mean {self.mean.shape}, M2 {self.M2.shape}")
         if self.n < 0 or (self.n == 0) != (d == 0):
             raise ValueError(f"n is {self.n} with {d} columns")
-        if not self._finite():
-            raise ValueError("a number is NaN or infinite")
+        if not self._finite() or not 0 < self.eps < 1:
+            raise ValueError("a number is NaN or infinite, or no precision")
         diagonal = np.diagonal(self.M2)
         if (diagonal < 0).any():
             raise ValueError("a variance is negative")
@@ -204,7 +209,7 @@ def merge_moments(moments: Moments) -> Moments:
     if set(widths) - {0, d}:
         raise MismatchError(f"The processes have moments of different dimensions: {', '.join(map(str, widths))}.")
     total = Moments()
-    packed = moments.packed() if moments.n else np.zeros(1 + d + d * d)
+    packed = moments.packed() if moments.n else np.zeros(2 + d + d * d)
     for source in range(jax.process_count()):
         total.merge(Moments.unpacked(distributed.broadcast(packed, source)))
     return total

@@ -66,6 +66,9 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
     def dispatch(rows: slice) -> BlockSums:
         block = X[rows]
+        sample = block[:: max(1, len(block) // _SAMPLE_ROWS)]
+        if dtype == np.float32 and len({row.tobytes() for row in sample}) < len(sample) / 8:
+            return sums_in_float64(block, rows)  # equal products round alike, and float32 would show a variance
         about = centre_and_scale(block, dtype)
         sums = sums_on_host(block, *about) if on_host else sums_on_devices(block, *about, devices, full)
         return BlockSums(rows, sums, *about)
@@ -77,7 +80,7 @@ def block_sums(X: np.ndarray, devices: Sequence[jax.Device]) -> Iterator[BlockSu
 
 
 def sums_in_float64(block: np.ndarray, rows: slice) -> BlockSums:
-    """The sums of rows whose squares overflow or underflow float32; NonFiniteError if a row is not finite."""
+    """The sums of rows that repeat or whose squares leave float32; NonFiniteError if a row is not finite."""
     arrays.check_finite(block, rows.start)
     about = centre_and_scale(block, np.dtype(np.float64))
     return BlockSums(rows, sums_on_host(block, *about), *about)

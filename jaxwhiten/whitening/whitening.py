@@ -59,6 +59,7 @@ class Decomposition:
     mean: Float64[np.ndarray, " d"]
     vectors: Float64[np.ndarray, "d d"]  # eigenvectors as columns
     values: Float64[np.ndarray, " d"]  # descending
+    noise: Float64[np.ndarray, " d"] | float = 0.0  # the variance that rounding may leave along each eigenvector
     # The map and, under True, its inverse, each with the parameters it was made for.
     maps: dict[bool, tuple[Any, Affine]] = dataclasses.field(default_factory=dict, init=False)
 
@@ -67,14 +68,23 @@ class Decomposition:
 
     @classmethod
     def of(cls, moments: Moments) -> Decomposition:
-        """Decomposes in float64: eigenvalues descending, the largest entry of each eigenvector positive."""
+        """Decomposes in float64: eigenvalues descending, the largest entry of each eigenvector positive.
+
+        A variance below (eps · mean)² is rounding of rows of that precision, and becomes zero.
+        """
+        sigma, noise = moments.covariance(), np.square(moments.eps * moments.mean)
+        constant = np.diagonal(sigma) < noise
+        sigma[constant], sigma[:, constant] = 0.0, 0.0
         with jax.enable_x64(True):
-            values, vectors = jnp.linalg.eigh(jax.device_put(moments.covariance(), _double_device()))
+            values, vectors = jnp.linalg.eigh(jax.device_put(sigma, _double_device()))
             values, vectors = np.asarray(values), np.asarray(vectors)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        noise = noise @ np.square(vectors)
+        values = np.where(values < noise, 0.0, np.maximum(values, 0.0))
+        order = np.argsort(values, kind="stable")[::-1]
+        values, vectors, noise = values[order], vectors[:, order], noise[order]
         largest = vectors[np.argmax(np.abs(vectors), axis=0), np.arange(len(values))]
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)
-        return cls(moments.mean.copy(), np.ascontiguousarray(vectors), values)
+        return cls(moments.mean.copy(), np.ascontiguousarray(vectors), values, noise)
 
     def moments(self, n: int) -> Moments:
         """The moments of the n rows from which this was made."""
@@ -102,13 +112,13 @@ class Decomposition:
 
     def rank(self, relative: float, n: int) -> int:
         """The number of eigenvalues above the floor, at most n − 1."""
-        return min(int((self.values > _floor(self.values, relative)).sum()), n - 1)
+        return min(int((self.values > np.maximum(_floor(self.values, relative), self.noise)).sum()), n - 1)
 
     def scales(self, gamma: float, shrinkage: float, relative: float) -> np.ndarray:
-        """Λ^(−γ/2) of the shrunk eigenvalues, each raised to the floor if below it; ones if all are zero."""
+        """Λ^(−γ/2) of the shrunk eigenvalues, each raised to the floor and the noise; ones if all are zero."""
         values = self.shrunk(shrinkage)
         floor = _floor(values, relative)
-        return np.maximum(values, floor) ** (-gamma / 2) if floor > 0 else np.ones_like(values)
+        return np.maximum(values, np.maximum(floor, self.noise)) ** (-gamma / 2) if floor > 0 else np.ones_like(values)
 
 
 def _floor(values: np.ndarray, relative: float) -> float:
@@ -138,8 +148,9 @@ class Whitening(Method):
     """Whitening with the parameters β and γ, as a scikit-learn estimator.
 
     An eigenvalue below `eigenvalue_floor` times the largest is replaced by that floor, so that directions without
-    variance stay small and nothing is divided by zero. `rank_` counts the eigenvalues above the floor. Rows that are
-    all equal map to zero. Several threads may call `transform` and `inverse_transform`.
+    variance stay small and nothing is divided by zero. A variance below (eps · mean)², where eps is the precision of
+    the rows' dtype, is rounding and becomes zero. `rank_` counts the eigenvalues above the floor. Rows that are all
+    equal map to zero. Several threads may call `transform` and `inverse_transform`.
 
     Args:
       n_components: k, the number of columns kept; None keeps all.
@@ -258,8 +269,14 @@ class Whitening(Method):
         return (moments.mean - self.mean_) @ axes, np.maximum(variances, 0.0)
 
     def _warn_of_rank(self, decomposition: Decomposition, n: int) -> None:
-        k, rank = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n)
-        if k is not None and k > rank and not self._coefficient(decomposition, n):
+        k, rank, d = self.n_components, decomposition.rank(float(self.eigenvalue_floor), n), len(decomposition.mean)
+        if self._coefficient(decomposition, n):
+            return
+        if self.gamma and 4 * rank < min(d, n - 1):
+            what = f"{d - rank} of {d} directions vary too little to be whitened: the rank of the data is {rank}"
+            most = f", or use {spelled('n_components', rank)}" if rank else ""
+            _warn(f"{what}. Remove rows that are much longer than the others, and repeated rows{most}.")
+        elif k is not None and k > rank:
             last = f"{k - rank} columns carry" if k - rank > 1 else "column carries"
             _warn(
                 f"{spelled('n_components', k)} is more than the rank of the data, {rank}: the last {last} no"
@@ -270,6 +287,11 @@ class Whitening(Method):
         """The rows that `transform` maps to Z [n, k]; for k < d, of all such rows the ones nearest to βμ."""
         inverse = self._map(inverse=True)
         return inverse(as_matrix(Z, type(self).__name__, columns=inverse.inputs))
+
+    @property
+    def affine(self) -> Affine:
+        """The map of `transform`, which subtracts βμ first."""
+        return self._map()
 
     @property
     def kernel(self) -> tuple[Float32[np.ndarray, "d k"], Float32[np.ndarray, " k"]]:
@@ -317,21 +339,23 @@ class Whitening(Method):
 
     def _pack(self, state: Any) -> dict[str, np.ndarray]:
         found, n = self._decomposition, np.array([self.n_samples_seen_], np.int64)
-        return {"n": n, "mean": found.mean, "components": found.vectors, "eigenvalues": found.values}
+        noise = np.broadcast_to(found.noise, found.values.shape)
+        return {"n": n, "mean": found.mean, "components": found.vectors, "eigenvalues": found.values, "noise": noise}
 
     def _unpack(self, tensors: Mapping[str, np.ndarray], d: int) -> Decomposition:
         mean, vectors, values = (tensors[name] for name in ("mean", "components", "eigenvalues"))
+        noise = tensors.get("noise", np.zeros_like(values))  # older files have none
         if int(tensors["n"].item()) < 1:
             raise ValueError("n is out of range")
-        if any(array.dtype != np.float64 for array in (mean, vectors, values)):
+        if any(array.dtype != np.float64 for array in (mean, vectors, values, noise)):
             raise ValueError("tensors are not float64")
-        if mean.shape != (d,) or vectors.shape != (d, d) or values.shape != (d,):
+        if mean.shape != (d,) or vectors.shape != (d, d) or values.shape != (d,) or noise.shape != (d,):
             raise ValueError(f"shapes do not fit {d} columns: mean {mean.shape}, components {vectors.shape}")
         if values[-1] < 0 or (np.diff(values) > 0).any():
             raise ValueError("eigenvalues are negative or not descending")
         if np.abs(np.einsum("ij,ij->j", vectors, vectors) - 1).max() > 1e-6:
             raise ValueError("the components are not of unit length")
-        return Decomposition(mean, vectors, values)
+        return Decomposition(mean, vectors, values, noise)
 
     def _check_params(self, d: int) -> None:
         k, shrinkage = self.n_components, self.shrinkage

@@ -196,7 +196,7 @@ def search(rows: int, d: int, queries: int, k: int, block: int = 0, recall: floa
         found = shaped(jax.ShapeDtypeStruct((queries, d), jnp.float32), mesh)
         documents = shaped(jax.ShapeDtypeStruct((rows, d), jnp.float32), mesh, "documents")
         size = shaped(jax.ShapeDtypeStruct((), jnp.int32), mesh)
-        return _searcher(mesh, k, block or each, True, recall).lower(found, documents, None, None, size)
+        return _searcher(mesh, k, block or each, recall).lower(found, documents, None, size)
 
     return lower
 

@@ -31,7 +31,7 @@ def test_faiss_needs_no_model(run, whitening_file, tmp_path):
     faiss = pytest.importorskip("faiss")
     done = run("export", "--format", "faiss", "--whitening", whitening_file, "-k", 4, "--output", tmp_path / "out")
     assert done.code == 0, done.err
-    assert faiss.read_VectorTransform(str(tmp_path / "out" / "whitening.vt")).d_out == 4
+    assert faiss.read_VectorTransform(str(tmp_path / "out" / "linear.vt")).d_out == 4
 
 
 @pytest.mark.parametrize("whitened", [True, False])

@@ -162,5 +162,5 @@ def test_room_for_fewer_tokens_than_positions_changes_no_vector(tiny_model):
     engine = encoder._engine
     packed, padded = (engine.fetch(engine._dispatch(ids, lengths, room, heads)) for room in (room, ids.size))
     for name in names:
-        assert packed[name].shape == (40, 32)
-        np.testing.assert_allclose(packed[name][:rows], padded[name][:rows], atol=2e-6)
+        assert packed[name].vectors.shape == (40, 32)
+        np.testing.assert_allclose(packed[name].vectors[:rows], padded[name].vectors[:rows], atol=2e-6)

@@ -6,6 +6,7 @@ import pytest
 
 from jaxwhiten import Encoder, Moments
 from jaxwhiten.encoding import forward, stream
+from jaxwhiten.encoding.batching import Found
 from jaxwhiten.errors import NonFiniteError
 from jaxwhiten.head import Dense
 from tests.commands.conftest import generated
@@ -43,8 +44,11 @@ def fetched(monkeypatch):
     rows, get = forward._rows, jax.device_get
 
     def counting_rows(vectors):
-        counted["vectors"] += sum(x.nbytes for x in vectors.values())
-        return rows(vectors)
+        counted["vectors"] += sum(x.vectors.nbytes for x in vectors.values())
+        before = counted["sums"]
+        found = rows(vectors)
+        counted["sums"] = before
+        return found
 
     def counting_get(tree):
         counted["sums"] += sum(x.nbytes for x in jax.tree.leaves(tree))
@@ -77,10 +81,11 @@ def test_vectors_that_are_not_finite_are_named(reducing, monkeypatch):
     fetch = type(reducing._engine).fetch
 
     def spoiled(self, handle, **how):
-        return {name: x * np.float32(np.nan) for name, x in fetch(self, handle, **how).items()}
+        found = fetch(self, handle, **how)
+        return {name: Found(x * np.float32(np.nan), finite & False) for name, (x, finite) in found.items()}
 
     monkeypatch.setattr(type(reducing._engine), "fetch", spoiled)
-    with pytest.raises(NonFiniteError, match="Row 0"):
+    with pytest.raises(NonFiniteError, match="text 0, '"):
         reducing.moments(TEXTS[:50])
 
 

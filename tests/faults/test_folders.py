@@ -122,7 +122,7 @@ def onnx(folder):
 def faiss(folder):
     library = pytest.importorskip("faiss")
     assert library.read_index(str(folder / "index.faiss")).d == 32
-    return library.read_VectorTransform(str(folder / "whitening.vt")).apply(np.eye(32, dtype=np.float32))
+    return library.read_VectorTransform(str(folder / "linear.vt")).apply(np.eye(32, dtype=np.float32))
 
 
 def pairs(folder):

@@ -111,7 +111,7 @@ def test_a_process_without_jaxwhiten_finds_the_same(backend, code, vectors, quer
     np.testing.assert_array_equal(np.load(tmp_path / "ids.npy"), index.search(queries, 5)[1])
     found = faiss.read_index(str(file))
     assert isinstance(found, faiss.IndexPreTransform)
-    assert isinstance(faiss.downcast_VectorTransform(found.chain.at(0)), faiss.LinearTransform)
+    assert isinstance(faiss.downcast_VectorTransform(found.chain.at(1)), faiss.LinearTransform)
     inner = faiss.downcast_index(found.index)
     assert isinstance(inner, faiss.IndexIVFPQ if backend == "faiss-ivf" else faiss.IndexPQ)
     assert inner.code_size == 8

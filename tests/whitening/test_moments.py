@@ -368,7 +368,7 @@ def test_third_and_fourth_powers_of_earlier_files_are_left_aside(tmp_path):
     assert found.provenance == {"model": "m"}
     np.testing.assert_array_equal(found.M2, tensors["M2"])
     found.save(tmp_path / "new")
-    assert set(io.load_tensors(tmp_path / "new", kind="moments")[0]) == {"n", "mean", "M2"}
+    assert set(io.load_tensors(tmp_path / "new", kind="moments")[0]) == {"n", "mean", "M2", "eps"}
 
 
 def test_lone_cpu_device_takes_the_blas_route(tmp_path):

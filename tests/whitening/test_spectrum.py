@@ -73,6 +73,7 @@ def test_few_rows_ask_for_shrinkage_and_a_smaller_k():
     assert "200 rows support no more" in few.reasons[0]
 
 
+@pytest.mark.filterwarnings("ignore:3 of 3 directions vary too little")
 def test_one_dimension_and_equal_rows_do_not_fail():
     assert suggest(Whitening().fit(np.random.default_rng(0).normal(size=(100, 1)))).n_components == 1
     facts = spectrum(Whitening().fit(np.ones((50, 3), np.float32)))

@@ -1,0 +1,344 @@
+"""NaN, infinities, undefined scores and rounding noise are said, and never become numbers."""
+
+import contextlib
+import json
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder, Moments, Whitening, evaluate, normalize, report
+from jaxwhiten.arrays import normalize_on_device
+from jaxwhiten.codes import SpectrumCode, make_code
+from jaxwhiten.datasets.chunks import Source
+from jaxwhiten.encoding import EmbeddingStore, arrow
+from jaxwhiten.errors import DataError, InputError, NonFiniteError
+from jaxwhiten.head import Dense, Normalize
+from jaxwhiten.models import save_model
+from jaxwhiten.models.graph import Graph
+from jaxwhiten.report.sts import sts_table
+from jaxwhiten.runners import Parts, embed_files
+from jaxwhiten.search import build_index, load_index
+from jaxwhiten.whitening import WhiteningWarning, grouped
+from tests.commands.conftest import generated
+from tests.report.test_report import run as sts_run  # noqa: F401 (a fixture)
+from tests.tiny import SENTENCES, write_model, write_tokenizer
+
+WORD, BAD = "guitar", 13
+TEXTS = [text for text in generated(40) if WORD not in text][:24]
+TEXTS[BAD] = SENTENCES[0]
+NAMED = rf"text {BAD}, '{SENTENCES[0][:20]}.* holds NaN or inf"
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory):
+    """A model whose weights are all finite, and whose vectors of one word are not."""
+    folder = tmp_path_factory.mktemp("models") / "overflowing"
+    encoder = Encoder.from_pretrained(write_model(folder.with_name("sound")), pooling="mean")
+    model, ids = encoder.model(), encoder.tokenizer([WORD]).flat[1:-1]
+    table = np.array(model.embeddings.word.embedding[...])
+    table[ids] = 3e38
+    model.embeddings.word.embedding[...] = jnp.asarray(table)
+    save_model(model, folder)
+    write_tokenizer(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(overflowing):
+    return Encoder.from_pretrained(overflowing, pooling="mean", max_length=32)
+
+
+def coded(encoder):
+    good = [text for text in TEXTS if WORD not in text]
+    return encoder.with_code(SpectrumCode(bytes=8).fit(encoder.encode(good)))
+
+
+def on_openvino(encoder):
+    pytest.importorskip("openvino")
+    return Encoder.from_pretrained(encoder.name, pooling="mean", max_length=32, engine="openvino", dtype="float32")
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:A whitening:jaxwhiten.whitening.whitening.WhiteningWarning")
+ENCODERS = {
+    "float32": lambda e: e,
+    "code": coded,
+    "openvino": on_openvino,
+    "openvino, code": lambda e: coded(on_openvino(e)),
+}
+DOORS = {
+    "encode": lambda e, texts: e.encode(texts),
+    "encode, cut and scaled": lambda e, texts: e.encode(texts, truncate_dim=8, normalize_embeddings=True),
+    "encode, binary": lambda e, texts: e.encode(texts, precision="binary"),
+    "encode_query": lambda e, texts: e.encode_query(texts),
+    "encode_document": lambda e, texts: e.encode_document(texts),
+    "encode_stream": lambda e, texts: list(e.encode_stream(iter(texts), block_size=5)),
+    "moments": lambda e, texts: e.moments(iter(texts)),
+    "whiten": lambda e, texts: e.whiten(texts),
+    "store": lambda e, texts: EmbeddingStore(shard_rows=4).encode(e, texts),
+    "store, resumed": lambda e, texts: _resumed(EmbeddingStore(shard_rows=4), e, texts),
+    "evaluate": lambda e, texts: evaluate(e, (texts, texts, list(range(len(texts))))),
+}
+
+
+def _resumed(store, encoder, texts):
+    with contextlib.suppress(NonFiniteError):
+        store.encode(encoder, texts)
+    store.encode(encoder, texts)
+
+
+@pytest.mark.parametrize("which", ENCODERS)
+def test_an_encoder_names_the_first_text_whose_vector_is_not_finite(encoder, which, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", str(tmp_path))
+    model, good = ENCODERS[which](encoder), [text for text in TEXTS if WORD not in text]
+    assert len(model.encode(good)) == len(good)
+    for door in DOORS if which == "float32" else ("encode", "encode_stream"):
+        with pytest.raises(NonFiniteError, match=NAMED) as found:
+            DOORS[door](model, TEXTS)
+        assert list(found.value.rows) == [BAD], door
+    with pytest.raises(NonFiniteError, match="text 0, 'A man"):
+        model.encode(TEXTS[BAD])
+
+
+@pytest.mark.parametrize("which", ["float32", "code", "float16"])
+def test_a_corpus_names_the_line_or_skips_it(encoder, which, tmp_path):
+    pytest.importorskip("pyarrow")
+    model = ENCODERS.get(which, ENCODERS["float32"])(encoder)
+    if which == "float16":  # finite in float32
+        model = encoder.then(Dense(1e5 * np.eye(32, dtype=np.float32), None, None, "Identity"))
+    (tmp_path / "c.txt").write_text("\n".join(TEXTS) + "\n")
+    how = {"float16": which == "float16", "part_rows": 16, "show_progress": False}
+    with pytest.raises(DataError, match=r"c\.txt, line \d+: '.*': its vector"):
+        embed_files([Source(str(tmp_path / "c.txt"))], tmp_path / "stopped", model, **how)
+    done = embed_files([Source(str(tmp_path / "c.txt"))], tmp_path / "out", model, skip_bad=True, moments=True, **how)
+    dead = [json.loads(line) for line in (tmp_path / "out" / "dead-letters.jsonl").read_text().splitlines()]
+    lines = range(1, len(TEXTS) + 1) if which == "float16" else [BAD + 1]
+    assert [row["row"] for row in dead] == list(lines)
+    assert done["rows"] == len(TEXTS) - len(dead)
+    if which != "float16":
+        ids, vectors = Parts(tmp_path / "out").all()
+        assert f"c.txt:{BAD + 1}" not in ids
+        good = [text for text in TEXTS if WORD not in text]
+        np.testing.assert_allclose(np.asarray(vectors), np.asarray(model.encode(good)), atol=1e-5)
+    table = arrow.embedded_batch(model, [{"text": text} for text in TEXTS[BAD - 1 : BAD + 1]], "text", None, ())
+    assert [error is None for error in table["error"].to_pylist()] == [True, False]
+
+
+ROWS = np.array([[3e19, 4e19, 0], [3e-23, 4e-23, 0], [3e38, 3e38, 3e38], [2e-38, 2e-38, 0], [0, 0, 0]], np.float32)
+UNIT = [[0.6, 0.8, 0], [0.6, 0.8, 0], [3**-0.5] * 3, [0.5**0.5, 0.5**0.5, 0], [0, 0, 0]]
+NOT = np.array([[np.nan, 1, 1], [1, np.inf, 1], [np.nan] * 3, [-np.inf, np.inf, 0]], np.float32)
+
+
+def _graph():
+    graph = Graph()
+    graph.op("Identity", Normalize().to_onnx(graph, "vectors"), output="mapped")
+    return graph.finish({"vectors": 3}, {"mapped": 3}, {}).SerializeToString()
+
+
+def _onnx(x):
+    runtime = pytest.importorskip("onnxruntime")
+    return runtime.InferenceSession(_graph(), providers=["CPUExecutionProvider"]).run(None, {"vectors": x})[0]
+
+
+def _openvino(x):
+    core = pytest.importorskip("openvino").Core()
+    compiled = core.compile_model(core.read_model(_graph()), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return compiled({"vectors": x})[0]
+
+
+ENGINES = {"jit": jax.jit(normalize_on_device), "step": lambda x: Normalize()(jnp.asarray(x)), "onnx": _onnx}
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "openvino", "numpy"])
+def test_unit_length_keeps_every_direction_and_every_nan(engine):
+    scaled = {**ENGINES, "openvino": _openvino, "numpy": normalize}[engine]
+    np.testing.assert_allclose(scaled(ROWS), UNIT, atol=1e-6)
+    for row in NOT:
+        if engine == "numpy":
+            with pytest.raises(NonFiniteError):
+                scaled(row[None])
+        else:
+            assert np.isnan(np.asarray(scaled(row[None]))).any()
+
+
+def test_unit_length_has_finite_gradients():
+    gradient = jax.jit(jax.grad(lambda x: (normalize_on_device(x) * jnp.arange(3.0)).sum()))(ROWS)
+    assert np.isfinite(gradient).all()
+    assert not np.asarray(gradient[4]).any()
+
+
+def test_equal_cosines_have_no_correlation(run, tiny_model, tmp_path, sts_run):  # noqa: F811
+    flat = Dense(np.zeros((32, 32), np.float32), np.ones(32, np.float32), None, "Identity")
+    encoder = Encoder.from_pretrained(tiny_model, pooling="mean").then(flat)
+    texts = TEXTS[:6]
+    found = evaluate(encoder, (texts, texts[::-1], [1, 2, 3, 4, 5, 6]), resamples=10)
+    assert "Spearman undefined: all cosines are equal, 6 pairs" in repr(found)
+    encoder.save(tmp_path / "flat")
+    rows = zip(texts, TEXTS[6:12], range(6), strict=True)
+    (tmp_path / "p.tsv").write_text("".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WhiteningWarning)
+        done, told = (
+            run("score", tmp_path / "p.tsv", "--model", tmp_path / "flat", *more) for more in ((), ["--json"])
+        )
+    assert done.code == told.code == 0, done.err
+    assert [line.split(maxsplit=2)[2] for line in done.out.splitlines() if line.startswith(("raw", "whit"))] == [
+        "undefined: all cosines are equal"
+    ] * 2
+    assert "nan" not in done.out
+    assert json.loads(told.out)["rows"]["raw"]["spearman"] is None
+
+    table = sts_table(sts_run)  # whose fifth row has an undefined task
+    assert table.rows[4][-2:] == ["–", "–"]
+    assert "–" not in table.rows[0]
+    assert "– undefined: all cosines are equal." in table.notes
+    sts_run.save(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "results.json").read_text())[4]["tasks"]["STS-B"]["all"] is None
+    assert np.isnan(report.Run.load(tmp_path / "run").rows[4].average("all"))
+
+
+X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+HOLED = np.ma.masked_array(X, np.zeros(X.shape, bool))
+HOLED[4, 2] = np.ma.masked
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda x: Whitening().fit(x),
+        lambda x: Whitening().partial_fit(x),
+        lambda x: Whitening().fit(X).transform(x),
+        lambda x: Whitening().fit(X).inverse_transform(x),
+        lambda x: Moments().update(x),
+        lambda x: grouped.sums(x),
+        lambda x: SpectrumCode(bytes=4).fit(x),
+        lambda x: make_code("int8").fit(X).encode(x),
+        normalize,
+        lambda x: build_index(x, "jax"),
+        lambda x: build_index(X, "jax").search(x, 1),
+        lambda x: build_index(X, "jax").add(x),
+    ],
+)
+def test_masked_entries_are_no_numbers(door):
+    with pytest.raises(InputError, match="masked entries"):
+        door(HOLED)
+    door(np.ma.masked_array(X, np.zeros(X.shape, bool)))  # nothing is masked
+
+
+@pytest.mark.parametrize("size", [1e6, 1e-8])
+def test_float16_does_not_hold_every_vector(size):
+    with pytest.raises(InputError, match="rescore='int8'"):
+        build_index(X * np.float32(size), "jax", normalize=False, rescore="float16")
+    index = build_index(X, "jax", normalize=False, rescore="float16")
+    with pytest.raises(InputError, match="rescore='int8'"):
+        index.add(X * np.float32(size))
+    assert index.size == len(X)
+    assert build_index(X * np.float32(size), "jax", normalize=False, rescore="int8").search(X[:3], 2)[1].shape == (3, 2)
+
+
+A, B = np.random.default_rng(1).standard_normal((2, 48)) + 1
+ALIKE = {
+    "equal float64": (np.tile(A, (5000, 1)), 0),
+    "float32 equal to 1e-7": ((A * (1 + 1e-7 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f4"), 0),
+    "float32 scaled by 1e-7": ((A * (1 + 1e-7 * np.random.default_rng(2).standard_normal((5000, 1)))).astype("f4"), 0),
+    "float16 equal to 1e-3": ((A * (1 + 5e-4 * np.random.default_rng(2).standard_normal((5000, 48)))).astype("f2"), 0),
+    "two float32 rows": (np.tile([A, A + 1e-4 * B], (2500, 1)).astype(np.float32), 1),
+    "two float64 rows": (np.tile([A, A + 1e-12 * B], (2500, 1)), 1),
+}
+
+
+def _filed(made, file):
+    made.save(file)
+    return type(made).load(file)
+
+
+def _sent(x):
+    return grouped.from_bytes(grouped.as_bytes({None: grouped.sums(x)}))[None]
+
+
+FITS = {
+    "fit": lambda x, file: Whitening().fit(x),
+    "partial_fit": lambda x, file: Whitening().partial_fit(x[:900]).partial_fit(x[900:]),
+    "merged": lambda x, file: Whitening.from_moments(Moments().update(x[:900]).merge(Moments().update(x[900:]))),
+    "grouped": lambda x, file: Whitening.from_moments(_sent(x)),
+    "file of moments": lambda x, file: Whitening.from_moments(_filed(Moments().update(x), file)),
+    "file": lambda x, file: _filed(Whitening().fit(x), file),
+}
+
+
+def _rank(fitted):
+    return fitted.rank_  # `partial_fit` decomposes, and warns, at the first use
+
+
+@pytest.mark.parametrize("rows", ALIKE)
+@pytest.mark.parametrize("how", FITS)
+def test_rounding_is_no_variance(rows, how, tmp_path):
+    x, rank = ALIKE[rows]
+    with pytest.warns(WhiteningWarning, match=f"vary too little to be whitened: the rank of the data is {rank}"):
+        assert _rank(fitted := FITS[how](x, tmp_path / "file")) == rank
+    if rank == 0:
+        assert np.abs(fitted.transform(x[:1].astype(np.float64) * (1 + 1e-9))).max() < 1e-2
+
+
+def test_one_long_row_among_many_is_said():
+    x = np.random.default_rng(0).standard_normal((10_003, 48)).astype(np.float32)
+    Whitening().fit(x)
+    x[7] *= 1e5
+    for k in (None, 8):
+        with pytest.warns(WhiteningWarning, match="Remove rows that are much longer than the others"):
+            Whitening(n_components=k).fit(x)
+
+
+def _faiss_export(x, whitening, folder):
+    faiss = pytest.importorskip("faiss")
+    from jaxwhiten.export import save_faiss
+
+    index = faiss.read_index(str(save_faiss(folder / "out", whitening) / "index.faiss"))
+    index.add(x)
+    return index.search(x[:100], 10)[1]
+
+
+def _inside(backend, **how):
+    def found(x, whitening, folder):
+        if "faiss" in backend:
+            pytest.importorskip("faiss")
+        build_index(x, backend, whitening=whitening, **how).save(folder / "index")
+        return load_index(folder / "index").search(x[:100], 10)[1]
+
+    return found
+
+
+def _on_device(x, whitening, folder):
+    z = normalize(np.asarray(jax.jit(whitening.affine.on_device)(x)))
+    return np.argsort(-(z[:100] @ z.T), axis=1)[:, :10]
+
+
+FAR = {
+    "index.faiss": _faiss_export,
+    "faiss-flat": _inside("faiss-flat"),
+    "jax": _inside("jax"),
+    "jax, int8 codes rescored": _inside("jax", codes="int8", rescore="float16"),
+    "faiss-flat, pq rescored": _inside("faiss-flat", codes="pq", bytes=8, rescore="float16"),
+    "on device": _on_device,
+}
+
+
+@pytest.mark.parametrize("mean", [1e5, 1e6])
+@pytest.mark.parametrize("door", FAR)
+def test_a_mean_far_away_costs_no_neighbour(door, mean, tmp_path):
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((1500, 32)) @ rng.standard_normal((32, 32)) / 6 + mean * rng.uniform(0.5, 1, 32)).astype(
+        "f4"
+    )
+    whitening = Whitening(n_components=16).fit(x)
+    z = normalize(whitening.transform(x))
+    exact = np.argsort(-(z[:100].astype(float) @ z.T.astype(float)), axis=1)[:, :10]
+    recall = np.mean(
+        [
+            len(set(a) & set(b)) / 10
+            for a, b in zip(FAR[door](x, whitening, tmp_path).tolist(), exact.tolist(), strict=True)
+        ]
+    )
+    assert recall >= (0.99 if "rescored" in door else 0.999)
