@@ -363,7 +363,7 @@ def cache_dir(*names: str) -> Path:
     root = os.environ.get("JAXWHITEN_CACHE_DIR")
     if not root:
         root = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(Path.home(), ".cache"), "jaxwhiten")
-    return Path(root).joinpath(*names)
+    return Path(root).expanduser().joinpath(*names)
 
 
 def _tensor_checksum(tensors: Mapping[str, np.ndarray]) -> str:

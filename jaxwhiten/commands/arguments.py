@@ -29,6 +29,24 @@ POOLINGS = (
     *("mean_sqrt_len_tokens", "lasttoken", "layers:I+J", "ditto:LAYER+HEAD", "promptbert"),
 )
 
+# Control characters, line ends, direction changes and surrogates, which a terminal would act on.
+_ACTIVE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# In addresses (//user:password@host) and in settings (password=...).
+_PASSWORD = re.compile(
+    r"""://[^\s'"]*@|(?i:(\w*(?:password|passwd|pwd|token|secret|api_?key)\s*=\s*)(?!\*)('[^']*'|[^\s&;,'"]+))"""
+)
+
+
+def printable(text: object) -> str:
+    """A text on one line, with characters escaped that a terminal would act on."""
+    return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def one_line(message: object) -> str:
+    """A message on one line, `printable` and without passwords and the names of their users."""
+    shown = _PASSWORD.sub(lambda found: f"{found[1]}***" if found[1] else "://", str(message))
+    return printable(" ".join(shown.split()))
+
 
 class Parser(argparse.ArgumentParser):
     """Reports mistakes as errors of one line; a mistyped option is answered with the nearest names."""

@@ -6,7 +6,9 @@ imported when its command is given, and imports nothing heavy before `run`.
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import json
 import os
 import sys
 import warnings
@@ -16,8 +18,8 @@ from typing import Any, NoReturn
 
 from jaxwhiten import interrupts
 from jaxwhiten._version import __version__
-from jaxwhiten.commands.arguments import Parser, check_outputs
-from jaxwhiten.errors import JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
+from jaxwhiten.commands.arguments import Parser, check_outputs, one_line
+from jaxwhiten.errors import InputError, JaxwhitenError, MissingDependencyError, optional, speaking, unknown_name
 
 COMMANDS = {
     "encode": "turn sentences into vectors, whitened or not",
@@ -82,6 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say_cut()
     except JaxwhitenError as error:
         return say(error)
+    except UnicodeEncodeError as error:  # bytes of a name or an argument, as Python decodes them
+        around = error.object[max(0, error.start - 40) : error.end + 40]
+        return say(InputError(f"{around!r} is not valid UTF-8: rename the file, or type it in UTF-8."))
     except BrokenPipeError:
         # The reader (head, less) closed the pipe: nothing more is written, not even when Python ends.
         _close_stdout()
@@ -119,11 +124,6 @@ def say_cut() -> None:
         text.COUNTS.clear()
 
 
-def one_line(text: object) -> str:
-    """A message without line breaks."""
-    return " ".join(str(text).split())
-
-
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Prints a warning in one line on stderr; replaces `warnings.showwarning`."""
     print(f"warning: {one_line(message)}", file=sys.stderr)
@@ -142,7 +142,8 @@ def need_config(extra: str) -> None:
 def program() -> NoReturn:
     """The console script: runs `main` and ends the process."""
     interrupts.handle()
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    codecs.register_error("escaped", _escaped)
+    sys.stdout.reconfigure(errors="escaped")  # type: ignore[union-attr]
     try:
         code = main()
     except KeyboardInterrupt:
@@ -150,6 +151,13 @@ def program() -> NoReturn:
     if interrupts.asked():
         interrupts.end()
     sys.exit(code)
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Characters that stdout cannot show, escaped as in JSON."""
+    assert isinstance(error, UnicodeEncodeError)
+    warnings.warn(f"stdout is {error.encoding}, its other characters are escaped: set PYTHONIOENCODING=utf-8.")  # noqa: B028
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 if __name__ == "__main__":

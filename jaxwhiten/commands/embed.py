@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxwhiten import io
 from jaxwhiten.commands.arguments import add, add_model, load_encoder
 from jaxwhiten.commands.texts import FORMATS, format_of, text_columns
-from jaxwhiten.errors import InputError
+from jaxwhiten.errors import DataError, InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> None:
     }
     encoder = load_encoder(args)
     done = embed_files(sources, args.output, encoder, runner=args.runner, workers=args.workers, **how)
+    if not done["rows"]:
+        raise DataError(f"{', '.join(args.inputs)}: no texts in it.")
     parts = Parts(args.output)
     if args.moments:
         parts.moments().save(args.moments, {**parts.plan.encoding, "corpus": args.output})

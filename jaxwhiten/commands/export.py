@@ -15,14 +15,16 @@ from jaxwhiten.commands.arguments import (
     knobs,
     load_encoder,
     load_whitening,
+    one_line,
     values_of,
     whitened_encoder,
 )
 from jaxwhiten.commands.texts import sentences
-from jaxwhiten.errors import InputError, check_name, spelled
+from jaxwhiten.errors import InputError, JaxwhitenError, OutputError, check_name, spelled
 
 # Listed here because help must not wait for the imports of jaxwhiten.export; a test compares both lists.
 DATABASES = ("pgvector", "qdrant", "lancedb", "milvus", "sqlite-vec")
+_WORDS = re.compile(r"[^\s:/@=&?'\"]+").findall
 _KINDS = {"onnx": "onnx", "faiss": "faiss"}  # of folders that are no model
 FORMATS = ("sentence-transformers", "onnx", "faiss", "int8", *DATABASES)
 
@@ -100,7 +102,15 @@ def _database(args: argparse.Namespace) -> None:
     print(f"{args.output}: {kept}; recipe.py opens the database, model/ gives the vectors", file=sys.stderr)
     if index is not None:
         small = Encoder.from_pretrained(Path(args.output) / databases.MODEL)
-        added = databases.fill(args.output, args.into, index.ids.tolist(), index.documents or [], small.encode_document)
-        texts = "text" if added == 1 else "texts"
-        place = re.sub(r"://[^@/]*@", "://", args.into)  # without a password
-        print(f"{place}: {added:,} {texts} added, {index.size - added:,} were there", file=sys.stderr)
+        place, texts = one_line(args.into), index.documents or []
+        try:
+            added = databases.fill(args.output, args.into, index.ids.tolist(), texts, small.encode_document)
+        except (JaxwhitenError, OSError, MemoryError):
+            raise
+        except Exception as error:  # of the database's client, which may repeat parts of a password
+            said, (all_words, shown) = str(error), (set(_WORDS(text)) for text in (args.into, place))
+            for word in all_words - shown:
+                said = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", said)
+            raise OutputError(f"{place}: the database could not be filled ({said}).") from None
+        what = "text" if added == 1 else "texts"
+        print(f"{place}: {added:,} {what} added, {index.size - added:,} were there", file=sys.stderr)

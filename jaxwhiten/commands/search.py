@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxwhiten.commands.arguments import add, encoder_of
+from jaxwhiten.commands.arguments import add, encoder_of, printable
 from jaxwhiten.errors import InputError, MismatchError, ModelError
 
 if TYPE_CHECKING:
     from jaxwhiten.encoding import Encoder
     from jaxwhiten.search import Index
-
-# Control characters, line ends, direction changes and surrogates, which a terminal would act on.
-_ACTIVE = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,18 +81,14 @@ def run(args: argparse.Namespace) -> None:
     k = min(max(args.k, args.rerank_depth) if reranker else args.k, index.size)
     # From stdin, each query is answered before the next is read.
     for query in args.query or filter(None, map(str.strip, iter(sys.stdin.readline, ""))):
+        query.encode()  # UnicodeEncodeError: bytes of an argument or of stdin that are not UTF-8
         (hits,) = find([query], k)
         hits = rerank_hits(reranker, query, hits)[: args.k] if reranker else hits
         if args.json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}, ensure_ascii=False))
         else:
             if len(args.query) != 1:
-                print(f"> {_shown(query)}")
+                print(f"> {printable(query)}")
             for hit in hits:
-                print(f"{hit.score:.4f}\t{_shown(str(hit.id))}\t{_shown(hit.text or '')}")
+                print(f"{hit.score:.4f}\t{printable(hit.id)}\t{printable(hit.text or '')}")
         sys.stdout.flush()
-
-
-def _shown(text: str) -> str:
-    """A text on one line, with characters escaped that a terminal would act on."""
-    return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -21,6 +21,7 @@ from jaxwhiten.datasets.tables import read_table
 from jaxwhiten.datasets.textfile import TEXT_ENDINGS, BadRows, Corpus, corpus_files
 from jaxwhiten.errors import DataError, InputError, check_name
 from jaxwhiten.io import PathLike, write_text
+from jaxwhiten.text import as_texts
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
 NLI_FORMS = ("pairs", "triplets", "sentences")
@@ -34,6 +35,9 @@ class Examples:
     label: Shaped[np.ndarray, " n"] | None = None  # int32 classes or float32 scores in [0, 1]; None without labels
     classes: tuple[str, ...] = ()  # their names
     skipped: int = 0  # rows that were left out
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", {name: as_texts(column) for name, column in self.columns.items()})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

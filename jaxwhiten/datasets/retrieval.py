@@ -11,6 +11,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from jaxwhiten.datasets.textfile import BadRows, numbered_lines
 from jaxwhiten.errors import DataError
 from jaxwhiten.io import PathLike
 from jaxwhiten.metrics.scores import Gold
+from jaxwhiten.text import as_texts
 
 COLUMNS = ("id", "qid1", "qid2", "question1", "question2", "is_duplicate")
 # A quoted question may span lines; a quotation mark still open after this many lines is a stray one.
@@ -51,7 +53,7 @@ class _Side:
     texts: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
 
-    def add(self, key: str, text: str) -> int:
+    def add(self, key: str, text: Any) -> int:
         number = self.number.setdefault(key, len(self.texts))
         if number == len(self.texts):
             self.texts.append(text)
@@ -82,6 +84,8 @@ def from_pairs(
         raise DataError(f"{name}: no rows of question pairs in it.")
     pairs = np.unique(np.array(golden, dtype=np.int64).reshape(-1, 2), axis=0)
     gold = Gold.from_pairs(pairs[:, 0], pairs[:, 1], len(queries.texts))
+    for side in (queries, documents):
+        side.texts = as_texts(side.texts, side.kind)
     empty = sum(not text for side in (queries, documents) for text in side.texts)
     return RetrievalData(
         name=name,

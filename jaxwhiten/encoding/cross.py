@@ -27,6 +27,7 @@ from jaxwhiten.errors import InputError, ModelError, NonFiniteError
 from jaxwhiten.head import Head
 from jaxwhiten.head.steps import read_optional
 from jaxwhiten.models import PairClassifier, load_pair_classifier, save_pair_classifier
+from jaxwhiten.text import SIDES, Texts, as_rows, as_texts
 
 # By the last part of PyTorch's name: the full name, and the function.
 _ACTIVATIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
@@ -106,35 +107,35 @@ class CrossEncoder:
             device=device,
         )
 
-    def predict(
-        self, pairs: Sequence[Sequence[Any]], *, apply_softmax: bool = False, show_progress: bool | None = None
-    ) -> np.ndarray:
+    def predict(self, pairs: Any, *, apply_softmax: bool = False, show_progress: bool | None = None) -> np.ndarray:
         """Scores pairs.
 
         Args:
-          pairs: Pairs of sentences.
+          pairs: Pairs of sentences: rows of two, or an iterator such as `zip(table["a"], table["b"])`.
           apply_softmax: Whether to normalise the scores of several labels to sum 1.
           show_progress: As in `Encoder.encode`.
 
         Returns:
           float32 [n] for one label, else [n, labels].
         """
-        logits = self._logits(pairs, show_progress)
+        sides = map(as_texts, as_rows(pairs, 2, "a pair of sentences"), SIDES)
+        logits = self._logits(list(zip(*sides, strict=True)), show_progress)
         scores = _ACTIVATIONS[self.activation][1](logits)
         if self.labels == 1:
             return scores[:, 0]
         return np.asarray(jax.nn.softmax(scores, axis=-1)) if apply_softmax else scores
 
-    def rank(self, query: str, documents: Sequence[str], top_k: int | None = None) -> list[dict[str, Any]]:
+    def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[dict[str, Any]]:
         """Ranks documents for a query: at most `top_k` dicts of `corpus_id` and `score`, best first."""
+        documents = as_texts(documents, "document")
         scores, ids = self.rerank([query], documents, np.arange(len(documents))[None], show_progress=False)
         found = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         return [{"corpus_id": i, "score": score} for i, score in found][:top_k]
 
     def rerank(
         self,
-        queries: Sequence[str],
-        documents: Sequence[str],
+        queries: Texts,
+        documents: Texts,
         ids: Int[np.ndarray, "q k"],
         *,
         show_progress: bool | None = None,
@@ -151,6 +152,7 @@ class CrossEncoder:
         """
         if self.labels != 1:
             raise InputError(f"{self.name} has {self.labels} labels; ranking takes a model with one score per pair.")
+        queries, documents = as_texts(queries, "query"), as_texts(documents, "document")
         pairs = [(queries[query], documents[ids[query, place]]) for query, place in np.argwhere(ids >= 0).tolist()]
         logits = np.full(ids.shape, -np.inf, np.float32)
         logits[ids >= 0] = self._logits(pairs, show_progress)[:, 0]
@@ -159,7 +161,7 @@ class CrossEncoder:
         scores = np.where(np.isfinite(found), _ACTIVATIONS[self.activation][1](found), found)
         return scores, np.take_along_axis(ids, order, axis=1)
 
-    def _logits(self, pairs: Sequence[Sequence[Any]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
+    def _logits(self, pairs: list[tuple[str, str]], show: bool | None) -> Float32[np.ndarray, "n labels"]:
         """The logits of pairs, sorted by length and computed block by block."""
         out = np.empty((len(pairs), self.labels), np.float32)
         with progress(pairs, show) as bar:

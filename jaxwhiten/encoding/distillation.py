@@ -17,7 +17,6 @@ import dataclasses
 import functools
 import random
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,12 @@ from jaxwhiten.arrays import normalize
 from jaxwhiten.codes import SpectrumCode
 from jaxwhiten.encoding.encoder import Encoder
 from jaxwhiten.encoding.store import EmbeddingStore
-from jaxwhiten.encoding.stream import BLOCK, checked_blocks, progress, vectors
+from jaxwhiten.encoding.stream import BLOCK, progress, vectors
 from jaxwhiten.encoding.table import mean_matrix
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import Head, Normalize, at_pooling
 from jaxwhiten.models import StaticEncoder
-from jaxwhiten.text import BulkTokenizer, TokenIds
+from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, text_blocks
 from jaxwhiten.whitening import Moments, Whitening, WhiteningWarning
 from jaxwhiten.whitening.estimator import check_integer
 
@@ -72,7 +71,7 @@ class Vocabulary:
     def read(
         cls,
         teacher: Encoder,
-        corpus: Iterable[str] | None = None,
+        corpus: Texts | None = None,
         *,
         sentences: int = SENTENCES,
         seed: int = 0,
@@ -162,7 +161,7 @@ def distil(
 
 def distil_static(
     teacher: Encoder,
-    corpus: Iterable[str] | None = None,
+    corpus: Texts | None = None,
     k: int = 256,
     *,
     show_progress: bool | None = None,
@@ -228,12 +227,13 @@ def _fitted(table: Float32[np.ndarray, "vocab d"], vocabulary: Vocabulary, k: in
 
 
 def _count(
-    corpus: Iterable[str], tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
+    corpus: Texts, tokenizer: BulkTokenizer, size: int, wanted: int, seed: int, show: bool | None
 ) -> tuple[np.ndarray, list[str]]:
     """The count of each token, and `wanted` sentences drawn at random (Vitter 1985, algorithm R)."""
     counts, drawn, draw, seen = np.zeros(size), list[str](), random.Random(seed), 0
+    blocks = text_blocks(corpus, BLOCK)
     with progress(corpus, show) as bar:
-        for block in checked_blocks(corpus, BLOCK):
+        for block in blocks:
             counts += np.bincount(tokenizer(block).flat, minlength=size)
             for sentence in block:
                 seen += 1

@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import functools
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, no_type_check, overload
 
@@ -38,7 +38,7 @@ from jaxwhiten.head.vectors import code_steps
 from jaxwhiten.lazy import jax, jnp
 from jaxwhiten.models import loading
 from jaxwhiten.space import VectorSpace, check_space, with_space
-from jaxwhiten.text import ROLES, TokenIds, checked_text, in_role, prompt_for, prompt_named
+from jaxwhiten.text import ROLES, Texts, TokenIds, as_texts, in_role, prompt_for, prompt_named, text_blocks
 from jaxwhiten.whitening import Moments, Whitening
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class Encoder:
             own = self.space(prompt=self.prompt_for(role) if role else expected.prompt)
         check_space(where, expected, own, "fit another one", tolerated=("max_length",))
 
-    def fit_idf(self, sentences: Iterable[str]) -> str:
+    def fit_idf(self, sentences: Texts) -> str:
         """Counts the sentences in which each token occurs; returns the name of the pooling with these weights."""
         table, weights = frequency_table(sentences, self.tokenizer, self.config.vocab_size)
         self._tables = Tables(self._tables.mask_id, {**self._tables.idf, table: weights})
@@ -307,15 +307,13 @@ class Encoder:
         return prompt_for(self.prompts, role)
 
     @overload
-    def encode(self, sentences: str | Sequence[str], *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
+    def encode(self, sentences: str | Texts, *, pooling: str | None = None, **options: Any) -> np.ndarray: ...
     @overload
-    def encode(
-        self, sentences: str | Sequence[str], *, pooling: Sequence[str], **options: Any
-    ) -> dict[str, np.ndarray]: ...
+    def encode(self, sentences: str | Texts, *, pooling: Sequence[str], **options: Any) -> dict[str, np.ndarray]: ...
     @no_type_check  # at run time: an item that is not a string gets a message of its own
     def encode(
         self,
-        sentences: str | Sequence[str],
+        sentences: str | Texts,
         *,
         pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
@@ -332,7 +330,7 @@ class Encoder:
         """Encodes sentences.
 
         Args:
-          sentences: Any number of strings, or one; an empty string is encoded as `[CLS] [SEP]`.
+          sentences: Strings in any container of `jaxwhiten.text.as_texts`, or one; an empty string is `[CLS] [SEP]`.
           pooling: A name, or several, as in `from_pretrained`; default `self.pooling`. One forward pass serves all
             poolings that read the sentence unchanged; one that rewrites it, such as `promptbert`, needs its own.
           prompt_name: The prompt of `self.prompts` to put in front of every sentence, instead of the default one.
@@ -359,7 +357,7 @@ class Encoder:
             raise InputError("Vectors are NumPy arrays: call torch.from_numpy on them, without convert_to_tensor.")
         show_progress = show_progress if show_progress_bar is None else show_progress_bar
         alone = isinstance(sentences, str)
-        sentences = checked_text([sentences] if alone else sentences)
+        sentences = as_texts([sentences] if alone else sentences)
         heads, single = self._chosen(pooling, prompt_name, prompt)
         if precision is None:
             heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
@@ -373,14 +371,14 @@ class Encoder:
         found = {name: x[0] for name, x in out.items()} if alone else out
         return next(iter(found.values())) if single else found
 
-    def encode_query(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_query(self, sentences: str | Texts, **options: Any) -> Any:
         """`encode` with the prompt `query`, or with no prompt at all, not even the default one, if it does not exist.
 
         A `prompt_name` or `prompt` overrides it.
         """
         return self.encode(sentences, **in_role(self.prompts, "query", options))
 
-    def encode_document(self, sentences: str | Sequence[str], **options: Any) -> Any:
+    def encode_document(self, sentences: str | Texts, **options: Any) -> Any:
         """`encode` with the first existing prompt of `document`, `passage` and `corpus`, like `encode_query`."""
         return self.encode(sentences, **in_role(self.prompts, "document", options))
 
@@ -393,7 +391,7 @@ class Encoder:
 
     def encode_stream(
         self,
-        sentences: Iterable[str],
+        sentences: Texts,
         *,
         pooling: str | Sequence[str] | None = None,
         prompt_name: str | None = None,
@@ -417,7 +415,7 @@ class Encoder:
         heads = {name: head.cut(truncate_dim, normalize_embeddings) for name, head in heads.items()}
         if block_size < 1:
             raise InputError(f"{spelled('block_size')} is {block_size}; it must be at least 1.")
-        texts, bar = stream.checked_blocks(sentences, block_size), progress(sentences, show_progress)
+        texts, bar = text_blocks(sentences, block_size), progress(sentences, show_progress)
         for block in stream.in_blocks(texts, self.tokenizer, self._engine, heads, stream.vectors, batch_size, bar):
             yield next(iter(block.values())) if single else block
 
@@ -445,13 +443,13 @@ class Encoder:
         """Similarities of n vectors to the vectors with the same index in the other array."""
         return similarity.similarity_pairwise(embeddings1, embeddings2, self.similarity_fn_name)
 
-    def moments(self, sentences: Iterable[str], *, prompt: str | None = None) -> Moments:
+    def moments(self, sentences: Texts, *, prompt: str | None = None) -> Moments:
         """Moments of the vectors of sentences, read once in bounded memory; vectors stay on an accelerator."""
         found = stream.all_moments(sentences, self.tokenizer, self._engine, self._named(self.pooling, prompt))
         found.provenance = self.encoding(prompt=prompt)
         return found
 
-    def whiten(self, rows: Iterable[str] | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
+    def whiten(self, rows: Texts | Float[np.ndarray, "n d"], k: int | None = None, **params: Any) -> Encoder:
         """Fits a whitening and appends it to this encoder, as `with_whitening` does.
 
         Args:
@@ -459,11 +457,11 @@ class Encoder:
           k: Number of dimensions kept; None for all.
           **params: `beta`, `gamma`, `shrinkage` and other parameters of `jaxwhiten.Whitening`.
         """
-        if not isinstance(rows, np.ndarray):
-            fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
-        else:
+        if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSTU":
             fitted_on, space = Moments().update(rows), getattr(rows, "space", None) or self.space()
             fitted_on.provenance = space.record()
+        else:
+            fitted_on = self.moments(rows, prompt=self.prompt_for("document"))
         return self.with_whitening(Whitening.from_moments(fitted_on, n_components=k, **params))
 
     def save(self, folder: str | Path, *, card: str | None = None, dtype: str | None = None) -> Path:

@@ -16,11 +16,10 @@ from jaxwhiten.errors import InputError, NonFiniteError
 from jaxwhiten.metrics import spearman
 from jaxwhiten.metrics.bootstrap import Interval, bootstrap_spearman
 from jaxwhiten.metrics.scores import UNDEFINED
-from jaxwhiten.text import uncounted
+from jaxwhiten.text import SIDES, Texts, as_rows, as_texts, uncounted
 from jaxwhiten.whitening import TUNED, Moments, ScoredPairs, spread
 
-Sentences = Sequence[str]
-PairsLike = Pairs | ScoredPairs | tuple[Sentences, Sentences, Sequence[float]] | Iterable[tuple[str, str, float]]
+PairsLike = Pairs | ScoredPairs | tuple[Texts, Texts, Sequence[float]] | Iterable[tuple[str, str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,15 +84,12 @@ def evaluate(encoder: Encoder, pairs: PairsLike, *, resamples: int = 10_000, see
 
 def _columns(pairs: Any) -> tuple[Any, Any, Float[np.ndarray, " n"]]:
     """Both sides of the pairs, and the scores."""
-    if isinstance(pairs, Pairs):
-        first, second, gold = pairs.sentence1, pairs.sentence2, pairs.score
-    else:
-        parts: Any = pairs if isinstance(pairs, tuple) else list(pairs)
-        if not (isinstance(parts, tuple) and len(parts) == 3 and not isinstance(parts[0], str | tuple)):
-            if any(isinstance(row, str) or len(row) != 3 for row in parts):
-                raise InputError("Expected rows of two sentences and a score, or (sentences_a, sentences_b, scores).")
-            parts = list(zip(*parts, strict=True)) or [(), (), ()]
-        first, second, gold = parts
+    sides: Any = (pairs.sentence1, pairs.sentence2, pairs.score) if isinstance(pairs, Pairs) else pairs
+    if not isinstance(sides, tuple) or len(sides) != 3 or isinstance(next(iter(sides[2]), None), str):
+        sides = as_rows(sides, 3, "two sentences and a score")
+    first, second, gold = sides
+    if not isinstance(pairs, ScoredPairs):
+        first, second = map(as_texts, (first, second), SIDES)
     try:
         return first, second, np.asarray(gold, np.float64)
     except (TypeError, ValueError) as error:

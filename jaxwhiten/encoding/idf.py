@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 import numpy as np
 from jaxtyping import Float32
 
-from jaxwhiten.encoding.stream import BLOCK, checked_blocks
+from jaxwhiten.encoding.stream import BLOCK
 from jaxwhiten.errors import InputError
-from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.text import BulkTokenizer, Texts, text_blocks
 
 
 def frequency_table(
-    sentences: Iterable[str], tokenizer: BulkTokenizer, vocab_size: int
+    sentences: Texts, tokenizer: BulkTokenizer, vocab_size: int
 ) -> tuple[str, Float32[np.ndarray, " vocab"]]:
     """The name of a table, a hash of it, and the table: log((n + 1) / (count + 1)) for a token in count of n sentences.
 
@@ -22,7 +21,7 @@ def frequency_table(
       Zhang et al. 2020, "BERTScore: Evaluating Text Generation with BERT", section 3 (importance weighting).
     """
     total, counts = 0, np.zeros(vocab_size, np.int64)
-    for block in checked_blocks(sentences, BLOCK):
+    for block in text_blocks(sentences, BLOCK):
         total += len(block)
         counts += tokenizer(block).document_frequencies(vocab_size)
     if not total:

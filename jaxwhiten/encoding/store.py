@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, no_type_check, overload
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from jaxwhiten.io import (
     sha256_file,
     write_json,
 )
-from jaxwhiten.text import checked_text
+from jaxwhiten.text import Texts, as_texts
 
 # Changed whenever the encoder's arithmetic changes, so that vectors of older versions are not read.
 VERSION = 1
@@ -65,17 +65,14 @@ class EmbeddingStore:
         self.folder = Path(folder) if folder is not None else cache_dir("embeddings")
         self.shard_rows = shard_rows
 
-    @overload
     def encode(
-        self, encoder: Any, sentences: Sequence[str], *, pooling: str | None = None, **how: Any
-    ) -> np.ndarray: ...
-    @overload
-    def encode(
-        self, encoder: Any, sentences: Sequence[str], *, pooling: Sequence[str], **how: Any
-    ) -> dict[str, np.ndarray]: ...
-    @no_type_check  # at run time: an item that is not a string gets a message of its own
-    def encode(
-        self, encoder: Any, sentences: Any, *, pooling: Any = None, prompt: str | None = None, show_progress: Any = None
+        self,
+        encoder: Any,
+        sentences: Texts,
+        *,
+        pooling: Any = None,
+        prompt: str | None = None,
+        show_progress: Any = None,
     ) -> Any:
         """`Encoder.encode` with a cache: results are read from the store, and missing ones are computed and stored.
 
@@ -91,7 +88,7 @@ class EmbeddingStore:
         """
         asked, single = pooling_names(pooling, encoder.pooling)
         names = tuple(dict.fromkeys(asked))
-        sentences = checked_text(sentences)
+        sentences = as_texts(sentences)
         if not sentences:
             raise InputError("No sentences to encode.")
         text = text_fingerprint(sentences)
@@ -99,7 +96,7 @@ class EmbeddingStore:
             name: _Entry(self.folder, entry_key(encoder, text, len(sentences), name, prompt), self.shard_rows)
             for name in names
         }
-        found = {name: entry.open() for name, entry in entries.items()}
+        found: dict[str, Any] = {name: entry.open() for name, entry in entries.items()}
         missing = {name: entries[name] for name, array in found.items() if array is None}
         if not missing:  # what a command says of texts that were cut must not depend on the cache
             head = encoder.with_pooling(names[0]).head

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from jaxwhiten.encoding.engine import Engine
 from jaxwhiten.errors import InputError, JaxwhitenError, NonFiniteError, spelled
 from jaxwhiten.head import AfterPrompt, Head, Heads, Step
 from jaxwhiten.runtime.hardware import check_process
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, TextForm, Texts, TokenIds, text_blocks
 from jaxwhiten.whitening import Moments
 
 BLOCK = 16_384  # sentences tokenised and sorted together
@@ -229,9 +228,9 @@ def all_vectors(
     return out
 
 
-def all_moments(sentences: Iterable[str], tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
+def all_moments(sentences: Texts, tokenizer: BulkTokenizer, engine: Engine, head: ReadyHead) -> Moments:
     """The moments of the vectors of any number of sentences, block by block."""
-    total, texts = Moments(), checked_blocks(sentences, BLOCK * (engine.devices if engine.reduces else 1))
+    total, texts = Moments(), text_blocks(sentences, BLOCK * (engine.devices if engine.reduces else 1))
     for found in in_blocks(texts, tokenizer, engine, {"": head}, moments, None, progress(sentences)):
         total.merge(found[""])
     return total
@@ -275,19 +274,7 @@ def _tokenize_next(
     return None if block is None else (block, [tokenizer(block, form) for form in forms])
 
 
-def checked_blocks(sentences: Iterable[object], size: int) -> Iterator[list[str]]:
-    """Sentences in blocks, read lazily; raises `InputError` at the first that is not a string."""
-    if isinstance(sentences, str | Mapping | set | frozenset):
-        checked_text(sentences)  # raises an InputError
-    iterator = iter(sentences)
-    for number in itertools.count():
-        block = list(itertools.islice(iterator, size))
-        if not block:
-            return
-        yield checked_text(block, number * size)
-
-
-def progress(sentences: Iterable[object] = (), show: bool | None = None) -> tqdm:
+def progress(sentences: Any = (), show: bool | None = None) -> tqdm:
     """A progress bar over sentences; None shows it on a terminal after a second, unless there are only a few."""
     total = len(sentences) if isinstance(sentences, Sized) else None
     if show is False or (show is None and total is not None and total <= _FEW):

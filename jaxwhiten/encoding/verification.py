@@ -29,6 +29,7 @@ from jaxwhiten.head.steps import read_optional
 from jaxwhiten.head.vectors import ACTIVATIONS
 from jaxwhiten.metrics.scores import cosine_pairs
 from jaxwhiten.models import TransformerEncoder, checkpoint, loading
+from jaxwhiten.text import Texts, as_texts
 
 TEXTS = (
     "A man plays a guitar.",
@@ -269,12 +270,10 @@ CHECKS: dict[str, Callable[[Subject], Measured]] = {
 }
 
 
-def verify(
-    encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Sequence[str] = ()
-) -> Iterator[Finding]:
+def verify(encoder: Encoder, folder: str | Path, *, against: bool = False, texts: Texts = ()) -> Iterator[Finding]:
     """Checks an encoder in float32 against its folder, and with `against` against sentence-transformers on `texts`."""
     subject = Subject(encoder.without_code(), loading.resolve_folder(folder))
-    given = {"own texts": TEXTS, "given texts": tuple(texts)} if against else {}
+    given = {"own texts": TEXTS, "given texts": as_texts(texts, "text")} if against else {}
     checks: dict[str, Callable[[Subject], Measured]] = dict(CHECKS)
     checks |= {f"sentence-transformers, {name}": functools.partial(beside, texts=x) for name, x in given.items() if x}
     for name, check in checks.items():

@@ -24,6 +24,7 @@ from jaxwhiten.encoding import Encoder, is_tuned
 from jaxwhiten.errors import InputError, MismatchError, MissingDependencyError, check_name, install_command
 from jaxwhiten.head import Normalize, Whiten
 from jaxwhiten.space import check_space
+from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening
 
 MODEL, CODE, SETTINGS = "model", "recipe.py", "recipe.json"
@@ -274,7 +275,7 @@ def save_database(
 
 
 def fill(
-    folder: str | Path, place: str, ids: Sequence[Any], texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]
+    folder: str | Path, place: str, ids: Sequence[Any], texts: Texts, encode: Callable[[list[str]], np.ndarray]
 ) -> int:
     """Adds the texts whose ids a database does not have yet, by the code in a folder of `save_database`.
 
@@ -297,7 +298,7 @@ def fill(
     if "SPACE" not in code:
         raise MismatchError(f"{folder}: of an earlier version, which recorded no space: export it again.")
     there = code["known"](db := code["connect"](place, check))
-    rows = [(id, text) for id, text in zip(map(str, ids), texts, strict=True) if id not in there]
+    rows = [(id, text) for id, text in zip(map(str, ids), as_texts(texts), strict=True) if id not in there]
     for start in range(0, len(rows), _BLOCK):
         new, part = map(list, zip(*rows[start : start + _BLOCK], strict=True))
         code["add"](db, new, part, encode(part))

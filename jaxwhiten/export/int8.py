@@ -11,7 +11,7 @@ References:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from jaxwhiten.encoding.quantised import Quantised, hidden_state, outputs_by_nam
 from jaxwhiten.errors import InputError, optional
 from jaxwhiten.head import at_pooling
 from jaxwhiten.runtime.telemetry import silenced
-from jaxwhiten.text import TokenIds, checked_text
+from jaxwhiten.text import Texts, TokenIds, as_texts
 
 COSINE = 0.998  # mean cosine of int8 and float32 vectors of held-out sentences
 _FEWEST = 16  # sentences
@@ -48,7 +48,7 @@ class Int8Report(NamedTuple):
     cosine: float  # the mean between int8 and float32 vectors of held-out sentences
 
 
-def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *, cosine: float = COSINE) -> Int8Report:
+def save_int8(folder: str | Path, encoder: Encoder, sentences: Texts, *, cosine: float = COSINE) -> Int8Report:
     """Writes a model folder with int8 weights, for `Encoder.from_pretrained(folder, engine="openvino", dtype="int8")`.
 
     Args:
@@ -64,7 +64,7 @@ def save_int8(folder: str | Path, encoder: Encoder, sentences: Sequence[str], *,
     """
     if not 0 < cosine <= 1:
         raise InputError(f"cosine is {cosine}; it must be above 0 and at most 1.")
-    texts = list(dict.fromkeys(checked_text(sentences)))
+    texts = list(dict.fromkeys(as_texts(sentences)))
     if len(texts) < _FEWEST:
         raise InputError(f"{len(texts)} different sentences to take ranges of; give at least {_FEWEST}.")
     sample = load_sts(SAMPLE).splits["test"]

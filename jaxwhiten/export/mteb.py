@@ -22,6 +22,7 @@ from jaxwhiten.coded import as_floats
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import MismatchError, optional
 from jaxwhiten.methods import Method
+from jaxwhiten.text import as_texts
 
 
 class MTEBEncoder:
@@ -90,7 +91,7 @@ class MTEBEncoder:
         Returns:
           One vector per text, in order; decoded codes if the encoder ends with a code, except for queries.
         """
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts = [text for batch in inputs for text in as_texts(batch["text"])]
         encoder = self.encoder.without_code() if about.get("prompt_type") == "query" else self.encoder
         return self._whitened(encoder.encode(texts, batch_size=self.batch_size, show_progress=show_progress_bar))
 

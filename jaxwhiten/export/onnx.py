@@ -12,6 +12,7 @@ from jaxwhiten import io
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError, spelled
 from jaxwhiten.head import Settings, write_steps
+from jaxwhiten.models import StaticEncoder
 from jaxwhiten.models.graph import TOKENS, EncoderGraph, Graph
 
 MODEL = "model.onnx"
@@ -31,6 +32,8 @@ def save_onnx(folder: str | Path, encoder: Encoder) -> Path:
     graph, form, folder = Graph(), encoder.head.form, Path(folder)
     if form.prompt or form.lower_case:
         raise InputError(f"{encoder.name}: a graph takes token ids, so {form!r} cannot be exported to ONNX.")
+    if isinstance(encoder.model(), StaticEncoder):
+        raise InputError(f"{encoder.name}: a static encoder has no graph: its own folder is what model2vec loads.")
     if encoder.dtype != "float32":
         raise InputError(f"{spelled('dtype')} is {encoder.dtype}; an ONNX graph computes in float32, so pass float32.")
     vectors = write_steps(encoder.head.steps, EncoderGraph(graph, encoder.model(), encoder.max_length))

@@ -46,6 +46,8 @@ def resolve_folder(model: str | Path, *, revision: str | None = None) -> Path:
     `model` is a folder or a hub id such as `"bert-base-uncased"`, `revision` a commit, which pins the files, or a tag
     or branch.
     """
+    if not str(model):
+        raise ModelError("The name of the model is empty: specify a folder or a hub id.")
     path = io.put_back(Path(model).expanduser())
     if path.is_dir():
         for entry in (*path.glob("*"), *path.glob("*/*")):

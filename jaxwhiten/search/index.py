@@ -41,6 +41,7 @@ from jaxwhiten.search.locks import SharedLock, locked
 from jaxwhiten.search.prepare import check_vectors, preparation
 from jaxwhiten.search.rescore import WIDER, Rescoring
 from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening import Whitening
 from jaxwhiten.whitening.affine import Affine
 from jaxwhiten.whitening.estimator import check_integer
@@ -82,9 +83,7 @@ class Index(About):
         """The map applied to a raw vector before it is stored or searched for."""
         return self.store.prepare
 
-    def add(
-        self, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None, ids: Any = None
-    ) -> None:
+    def add(self, vectors: Shaped[np.ndarray, "n d"], *, documents: Texts | None = None, ids: Any = None) -> None:
         """Adds raw vectors, encoded like the others, with texts if the index keeps texts.
 
         `ids` are required if the other documents brought theirs; otherwise the index assigns the next numbers. Fitted
@@ -95,16 +94,16 @@ class Index(About):
           MismatchError: What `Encoder.encode` returned is of another space than the documents.
         """
         with self._threads.writing():
-            vectors = self._check(vectors, documents)
+            vectors, documents = self._check(vectors, documents)
             table = self.table.plus(ids, len(vectors))
             self._append(vectors, documents)
             self.table = table
 
-    def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Sequence[str] | None = None) -> None:
+    def update(self, ids: Any, vectors: Shaped[np.ndarray, "n d"], *, documents: Texts | None = None) -> None:
         """Replaces the documents of existing ids by raw vectors; otherwise like `add`."""
         with self._threads.writing():
             self._check_removes()
-            vectors = self._check(vectors, documents)
+            vectors, documents = self._check(vectors, documents)
             gone = self.table.rows(unique_ids(ids, len(vectors)))
             keep = np.delete(np.arange(self.size), gone)
             table = self.table.taken(np.concatenate([keep, gone]))
@@ -132,16 +131,15 @@ class Index(About):
             able = ", ".join(name for name, backend in BACKENDS.items() if backend.removes)
             raise InputError(f"{self.backend} cannot remove documents; these backends can: {able}.")
 
-    def _check(self, vectors: np.ndarray, documents: Sequence[str] | None) -> np.ndarray:
+    def _check(self, vectors: np.ndarray, documents: Texts | None) -> tuple[np.ndarray, list[str] | None]:
         self._check_space(vectors, "document")
         vectors = check_vectors("document vectors", vectors, self.input_dimension)
         if (documents is None) != (self.documents is None):
             keeps = "no texts" if documents is not None else "texts"
             raise InputError(f"The index keeps {keeps}: add documents accordingly.")
-        _check_documents(documents, vectors)
-        return vectors
+        return vectors, _texts(documents, vectors)
 
-    def _append(self, vectors: np.ndarray, documents: Sequence[str] | None) -> None:
+    def _append(self, vectors: np.ndarray, documents: list[str] | None) -> None:
         """Appends checked vectors and texts, or raises and changes nothing."""
         rescoring = None if self.rescoring is None else self.rescoring.plus(vectors)
         self.store.add(vectors)
@@ -280,7 +278,7 @@ def build_index(
     whitening: Any | None = None,
     normalize: bool = True,
     encoding: Mapping[str, Any] | None = None,
-    documents: Sequence[str] | None = None,
+    documents: Texts | None = None,
     ids: Any = None,
     codes: str | Code | Quantiser | None = None,
     bytes: int | None = None,
@@ -298,7 +296,7 @@ def build_index(
       normalize: Whether vectors are scaled to unit length, so that scores are cosines.
       encoding: How the vectors were encoded (`Encoder.encoding`); queries encoded differently raise an error. By
         default the space that the vectors know, if `Encoder.encode` returned them; it is also checked.
-      documents: The texts, one per vector.
+      documents: The texts, one per vector, in any container of `jaxwhiten.text.as_texts`; a Series by position.
       ids: The documents' own ids, one per vector: strings, or integers from 0. Without them the index numbers its
         documents from 0, and never reuses a number.
       codes: Stores documents as codes: a name of `jaxwhiten.codes.CODES`; `"pq"`, which FAISS trains; `"auto"` for the
@@ -324,7 +322,7 @@ def build_index(
     if given is not None and rescore is not None:
         raise InputError("Codes alone have nothing finer to score candidates by: leave rescore out, or give vectors.")
     vectors = check_vectors("document vectors", vectors)
-    _check_documents(documents, vectors)
+    documents = _texts(documents, vectors)
     table = Ids.of(ids, len(vectors))
     prepare = preparation(whitening, vectors.shape[1], normalize)
     rescoring = None if rescore is None else Rescoring.of(rescore, vectors, prepare)
@@ -425,6 +423,9 @@ def with_folder(encoding: Mapping[str, Any]) -> dict[str, Any]:
     return {**encoding, "folder": str(folder.resolve())} if folder.is_dir() else dict(encoding)
 
 
-def _check_documents(documents: Sequence[str] | None, vectors: np.ndarray) -> None:
-    if documents is not None and len(documents) != len(vectors):
-        raise InputError(f"{len(documents)} documents but {len(vectors)} document vectors.")
+def _texts(documents: Texts | None, vectors: np.ndarray) -> list[str] | None:
+    """The texts, one per vector, or None."""
+    texts = None if documents is None else as_texts(documents, "document")
+    if texts is not None and len(texts) != len(vectors):
+        raise InputError(f"{len(texts)} documents but {len(vectors)} document vectors.")
+    return texts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from jaxwhiten.arrays import blocks
 from jaxwhiten.coded import as_floats, comparable
 from jaxwhiten.errors import check_name
 from jaxwhiten.search.index import Index, build_index
+from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening.estimator import check_integer
 
 _QUERIES = 8192  # queries searched before their pairs are merged
@@ -45,7 +45,7 @@ def semantic_search(
 
 def paraphrase_mining(
     encoder: Any,
-    sentences: Sequence[str],
+    sentences: Texts,
     *,
     top_k: int = 100,
     max_pairs: int = 500_000,
@@ -63,7 +63,7 @@ def paraphrase_mining(
     Returns:
       `[score, i, j]` with i < j, best first.
     """
-    vectors = encoder.encode(sentences, **options)
+    vectors = encoder.encode(as_texts(sentences), **options)
     return paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs, score_function=score_function)
 
 

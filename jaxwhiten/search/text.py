@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxwhiten.errors import InputError, MismatchError
+from jaxwhiten.errors import MismatchError
 from jaxwhiten.search.index import Hit, Index
+from jaxwhiten.text import Texts, as_texts
 
 
 def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -20,13 +21,13 @@ def rerank_hits(cross_encoder: Any, query: str, hits: Sequence[Hit]) -> list[Hit
     return [hits[row["corpus_id"]]._replace(score=row["score"]) for row in cross_encoder.rank(query, texts)]
 
 
-def add_text(index: Index, encoder: Any, texts: Sequence[str], ids: Any = None, *, replace: bool = False) -> None:
+def add_text(index: Index, encoder: Any, texts: Texts, ids: Any = None, *, replace: bool = False) -> None:
     """Adds sentences to an index that keeps texts, encoded by the `Encoder` of its documents.
 
     The encoder is checked as in `search_text`; sentences get the prompt of a document. `ids` are as for `Index.add`, or
     with `replace` as for `Index.update`.
     """
-    if not len(texts):
+    if not (texts := as_texts(texts, "document")):
         return
     vectors = document_vectors(index, encoder, texts, ids, replace=replace)
     if replace:
@@ -41,7 +42,7 @@ def document_vectors(
     """The vectors that `add_text` adds; ids that do not fit the index raise an error before texts are encoded."""
     _ = index.table.rows(ids) if replace else index.table.plus(ids, len(texts))
     encoder, pooling = of_index(index, encoder, "document")
-    found: np.ndarray = encoder.encode(list(texts), pooling=pooling, prompt=encoder.prompt_for("document"))
+    found: np.ndarray = encoder.encode(texts, pooling=pooling, prompt=encoder.prompt_for("document"))
     return found
 
 
@@ -53,7 +54,7 @@ def of_index(index: Index, encoder: Any, role: str = "query") -> tuple[Any, str]
     return encoder, pooling
 
 
-def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+def search_text(index: Index, encoder: Any, queries: Texts, k: int = 10) -> list[list[Hit]]:
     """The k best documents for each sentence, best first.
 
     Args:
@@ -64,11 +65,10 @@ def search_text(index: Index, encoder: Any, queries: Sequence[str], k: int = 10)
       queries: The sentences.
       k: The number of results for each, in 1..size.
     """
-    if isinstance(queries, str):
-        raise InputError(f"The queries must be a list of sentences, not one string: [{queries!r:.80}].")
+    queries = as_texts(queries, "query")
     index.check_k(k)
     encoder, pooling = of_index(index, encoder)
-    if not len(queries):
+    if not queries:
         return []
-    vectors = encoder.encode(list(queries), pooling=pooling, prompt=encoder.prompt_for("query"))
+    vectors = encoder.encode(queries, pooling=pooling, prompt=encoder.prompt_for("query"))
     return index.hits(vectors, k)

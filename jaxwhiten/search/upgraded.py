@@ -29,6 +29,7 @@ from jaxwhiten.search.header import Header, read_documents, verified
 from jaxwhiten.search.index import DOCUMENTS, Hit, Index, build_index, with_folder
 from jaxwhiten.search.text import of_index, search_text
 from jaxwhiten.space import VectorSpace, check_space
+from jaxwhiten.text import Texts, as_texts
 from jaxwhiten.whitening.estimator import check_integer
 
 _FOLDER, _HEADER, _PARTS = "upgrade", "header.safetensors", "part-*.safetensors"
@@ -183,11 +184,12 @@ class Upgraded:
         """The share of the corpus, in distinct texts, that the new encoder has embedded, 0 to 1."""
         return 1 - len(self._pending()) / len(self._texts)
 
-    def search(self, queries: Sequence[str], k: int = 10) -> list[list[Hit]]:
+    def search(self, queries: Texts, k: int = 10) -> list[list[Hit]]:
         """The k best documents of each sentence by the new encoder, like `search_text`; queries share candidates."""
         if (alone := self._alone()) is not None:
             return search_text(alone, self.new, queries, k)
         self.index.check_k(k)
+        queries = as_texts(queries, "query")
         depth = min(self.index.size, max(k, self.candidates))
         found = search_text(self.index, self.old, queries, min(self.index.size, 2 * depth))
         if not found:
@@ -195,7 +197,7 @@ class Upgraded:
         near = [hit.text for hits in found for hit in hits[depth:]]
         self._embed([hit.text for hits in found for hit in hits[:depth]], near, searching=True)
         encoder, results = self.new.without_code(), []
-        asked = normalize(encoder.encode(list(queries), prompt=encoder.prompt_for("query")))
+        asked = normalize(encoder.encode(queries, prompt=encoder.prompt_for("query")))
         for query, hits in zip(asked, found, strict=True):
             scores = normalize(self._floats(hit.text for hit in hits[:depth])) @ query
             best = np.argsort(-scores, kind="stable")[:k].tolist()

@@ -8,7 +8,7 @@ import functools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -178,19 +178,17 @@ class BulkTokenizer:
         own = [place for place, special in enumerate(probe.special_tokens_mask) if not special] or [1]
         return probe.ids[: own[0]], probe.ids[own[-1] + 1 :]
 
-    def pairs(self, pairs: Sequence[Sequence[Any]]) -> TokenIds:
+    def pairs(self, pairs: list[tuple[str, str]]) -> TokenIds:
         """Token ids of pairs, each plus `model_vocab` times its token type; the longer sentence is truncated first."""
-        if bad := [pair for pair in pairs if isinstance(pair, str) or len(pair) != 2]:
-            raise InputError(f"{bad[0]!r:.60} is not a pair of sentences.")
-        texts, special = checked_text(chain.from_iterable(pairs)), self._tokenizer.num_special_tokens_to_add(True)
+        special = self._tokenizer.num_special_tokens_to_add(True)
         if self.max_length < special + 2:
             raise InputError(
                 f"{spelled('max_length')} is {self.max_length}; the special tokens of a pair take {special}."
             )
         with _refusing(self.folder, "is damaged"):
-            rows = self._tokenizer.encode_batch_fast(list(zip(texts[::2], texts[1::2], strict=True)))
-            found = self._checked([row.ids for row in rows])
-            types = np.fromiter(chain.from_iterable(row.type_ids for row in rows), np.int32, len(found.flat))
+            encodings = self._tokenizer.encode_batch_fast(pairs)
+            found = self._checked([encoding.ids for encoding in encodings])
+            types = np.fromiter(chain.from_iterable(x.type_ids for x in encodings), np.int32, len(found.flat))
         return TokenIds(found.flat + types * np.int32(self._model_vocab or 0), found.lengths)
 
     @property
@@ -288,30 +286,6 @@ def _load(folder: Path) -> Any:
             raise ModelError(f"{folder}: no tokenizer; expected tokenizer.json or vocab.txt.")
         check_growth(file, text)
         return Tokenizer.from_str(text)
-
-
-def checked_text(sentences: Any, first_index: int = 0) -> list[str]:
-    """The sentences as strings that a tokenizer accepts; messages count them from `first_index`.
-
-    Lone surrogates, which are not valid text, become U+FFFD.
-    """
-    if isinstance(sentences, str):
-        raise InputError("Expected a list of sentences, got one string; put it in a list.")
-    if isinstance(sentences, Mapping | set | frozenset):  # iterated, they give keys, or no order
-        raise InputError(f"Expected a list of sentences, got a {type(sentences).__name__}; make a list of its values.")
-    if not isinstance(sentences, Iterable):
-        raise InputError(f"Expected a list of sentences, got {sentences!r:.60}.")
-    checked: list[Any] = list(sentences)
-    for index, sentence in enumerate(checked):
-        if not isinstance(sentence, str):
-            raise InputError(
-                f"Sentence {first_index + index} is a {type(sentence).__name__}, not a string: {str(sentence)[:60]!r}."
-            )
-    try:
-        "".join(checked).encode("utf-8")
-    except UnicodeEncodeError:
-        return [s.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for s in checked]
-    return checked
 
 
 def copy_tokenizer(source: io.PathLike, target: io.PathLike) -> None:

@@ -22,7 +22,7 @@ from jaxwhiten.encoding import CrossEncoder
 from jaxwhiten.metrics import spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
 from jaxwhiten.search import build_index
-from jaxwhiten.text import BulkTokenizer
+from jaxwhiten.text import SIDES, BulkTokenizer, Texts, as_texts
 from jaxwhiten.training.sentences import Rebuild, TokenTable, sentence_loss
 from jaxwhiten.training.step import Evaluate, LossFn, Params
 
@@ -66,7 +66,7 @@ def pair_evaluator(
 
 
 def mine_negatives(
-    encoder: Any, first: Sequence[str], second: Sequence[str], *, count: int, depth: int = 30, seed: int = 0
+    encoder: Any, first: Texts, second: Texts, *, count: int, depth: int = 30, seed: int = 0
 ) -> tuple[list[str], list[str]]:
     """Hard negatives for pairs that belong together: texts that an `Encoder` finds near, but no chain of pairs links.
 
@@ -76,7 +76,8 @@ def mine_negatives(
       Texts of `first`, and a negative for each.
     """
     numbers: dict[str, int] = {}
-    a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in (first, second))
+    sides = map(as_texts, (first, second), SIDES)
+    a, b = (np.array([numbers.setdefault(text, len(numbers)) for text in side], int) for side in sides)
     texts, queries, candidates = list(numbers), np.unique(a), np.unique(b)
     group = linked_groups(np.stack([a, b]))
     vectors = encoder.encode(texts)

@@ -27,7 +27,7 @@ from jaxwhiten.head import canonical, pool
 from jaxwhiten.losses import Loss
 from jaxwhiten.metrics.scores import cosine_pairs, spearman
 from jaxwhiten.runtime.distributed import gather_rows, share
-from jaxwhiten.text import BulkTokenizer, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, Texts, TokenIds, as_texts
 from jaxwhiten.training.batches import Batches
 from jaxwhiten.training.step import Evaluate, LossFn, Params
 
@@ -56,22 +56,22 @@ class TokenTable:
         return {"input_ids": ids.reshape(*chosen.shape, length), "lengths": lengths}
 
 
-def tokenize_columns(columns: Sequence[Sequence[str]], tokenizer_folder: io.PathLike, max_length: int) -> TokenTable:
+def tokenize_columns(columns: Sequence[Texts], tokenizer_folder: io.PathLike, max_length: int) -> TokenTable:
     """Tokenises columns of sentences, all of one length, or reads them back from the cache.
 
     Sentences of more than `max_length` tokens, special tokens included, are truncated.
     """
-    if not columns or len({len(column) for column in columns}) != 1 or not len(columns[0]):
-        raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in columns]} rows.")
-    columns = [checked_text(column) for column in columns]
+    texts = [as_texts(column) for column in columns]
+    if not texts or len({len(column) for column in texts}) != 1 or not texts[0]:
+        raise InputError(f"Expected columns of one length, at least one row: got {[len(c) for c in texts]} rows.")
     tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length)
-    key = io.content_key("tokens", 2, [*map(text_fingerprint, columns)], max_length, tokenizer.to_json())
+    key = io.content_key("tokens", 2, [*map(text_fingerprint, texts)], max_length, tokenizer.to_json())
     files = [io.cache_dir("tokens") / key / f"{name}.npy" for name in ("flat", "lengths", "sentences")]
     try:
         flat, lengths, sentences = map(io.map_array, files)
     except (OSError, ValueError):
         numbers: dict[str, int] = {}
-        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in columns]).T
+        rows = np.array([[numbers.setdefault(text, len(numbers)) for text in column] for column in texts]).T
         tokens = tokenizer(list(numbers))
         for file, array in zip(files, (tokens.flat, tokens.lengths, rows.astype(np.int64)), strict=True):
             io.save_array(file, array)

@@ -81,9 +81,9 @@ def test_ranks_and_reranks(one):
 
 
 def test_mistakes(one, tokenizer, tmp_path):
-    with pytest.raises(InputError, match="'one sentence' is not a pair of sentences"):
+    with pytest.raises(InputError, match="expected a pair of sentences, got str 'one sentence'"):
         one.predict(["one sentence"])
-    with pytest.raises(InputError, match="Sentence 1 is a int"):
+    with pytest.raises(InputError, match="Second sentence of pair 0: expected a str, got int 1"):
         one.predict([("a", 1)])
     with pytest.raises(InputError, match="has 2 labels; ranking takes a model with one score per pair"):
         make(tokenizer, 2).rank("a", ["b"])

@@ -85,9 +85,9 @@ def test_no_sentences_no_vectors(encoder):
 
 @pytest.mark.parametrize("bad", [None, 3, b"bytes", float("nan")])
 def test_an_item_that_is_no_string_is_refused_by_index(encoder, bad):
-    with pytest.raises(InputError, match="Sentence 2 "):
+    with pytest.raises(InputError, match="Sentence 2: "):
         encoder.encode(["a", "b", bad, "c"])
-    with pytest.raises(InputError, match="one string"):
+    with pytest.raises(InputError, match="put it in a list"):
         list(encoder.encode_stream("a sentence"))
 
 
@@ -110,7 +110,7 @@ def test_stream_gives_blocks_in_order_and_reads_lazily(encoder):
 def test_stream_yields_what_came_before_a_bad_item(encoder):
     stream = encoder.encode_stream(iter(["a", "b", "c", None]), block_size=2)
     assert next(stream).shape == (2, encoder.dimension)
-    with pytest.raises(InputError, match="Sentence 3 "):
+    with pytest.raises(InputError, match="Sentence 3: "):
         list(stream)
 
 

@@ -127,7 +127,7 @@ def test_several_threads_at_once(pair):
 
 def test_bad_input_is_refused_alike(pair):
     for encoder in pair:
-        with pytest.raises(InputError, match="Sentence 1 is a int"):
+        with pytest.raises(InputError, match="Sentence 1: expected a str, got int"):
             encoder.encode(["A sentence.", 3])
         with pytest.raises(InputError, match="batch_size"):
             encoder.encode(SENTENCES, batch_size=0)

@@ -190,7 +190,7 @@ def test_what_cannot_be_encoded_is_refused(encoder, tmp_path):
     store = EmbeddingStore(tmp_path)
     with pytest.raises(InputError, match="No sentences"):
         store.encode(encoder, [])
-    with pytest.raises(InputError, match="Sentence 1 is a int"):
+    with pytest.raises(InputError, match="Sentence 1: expected a str, got int"):
         store.encode(encoder, ["a", 3])
     with pytest.raises(InputError, match="empty list"):
         store.encode(encoder, ["a"], pooling=[])

@@ -109,7 +109,7 @@ def test_vectors_of_another_width_are_told_the_way():
     index = build_index(VECTORS, "jax", codes="ubinary")
     with pytest.raises(InputError, match=r"4 dimensions, the index takes 8: .*search\.search_text"):
         index.search(VECTORS[:1, :4].copy(), 1)
-    with pytest.raises(InputError, match="list of sentences, not one string"):
+    with pytest.raises(InputError, match="one item per query, got str 'a question': put it in a list"):
         search_text(index, None, "a question")
     assert jaxwhiten.Index is type(index)
 

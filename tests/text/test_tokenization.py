@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from jaxwhiten import Encoder
 from jaxwhiten.errors import InputError, ModelError
-from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds, checked_text
+from jaxwhiten.text import BulkTokenizer, TextForm, TokenIds
 from tests.tiny import SENTENCES
 
 FORM = TextForm('This sentence : "{text}" means {mask} .')
@@ -89,16 +88,3 @@ def test_padded_rows_hold_their_own_ids_and_no_others():
     ids = TokenIds(np.arange(10, 16, dtype=np.int32), np.array([2, 3, 1]))
     matrix = ids.padded(np.array([1, 0, 2]), height=4, length=3, pad_id=7)
     np.testing.assert_array_equal(matrix, [[12, 13, 14], [10, 11, 7], [15, 7, 7], [7, 7, 7]])
-
-
-@pytest.mark.parametrize("sentences", ["one", {"a": "one"}, {"one"}], ids=lambda s: type(s).__name__)
-def test_what_is_no_list_of_sentences_is_refused(sentences):
-    with pytest.raises(InputError, match=r"^Expected a list of sentences, got (one string|a (dict|set)); "):
-        checked_text(sentences)
-
-
-def test_a_stream_of_sentences_is_no_dictionary(tiny_model):
-    encoder = Encoder.from_pretrained(tiny_model, pooling="mean")
-    for call in (encoder.encode, lambda sentences: list(encoder.encode_stream(sentences)), encoder.moments):
-        with pytest.raises(InputError, match="got a dict; make a list of its values"):
-            call({"a": "one"})

@@ -1,0 +1,81 @@
+"""Texts in any container as a list of strings: the one check in front of every function that takes texts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import TYPE_CHECKING, Any
+
+from jaxwhiten.errors import InputError
+
+if TYPE_CHECKING:
+    Texts = Iterable[str]
+else:
+    Texts = Any  # other objects get a message of `as_texts`
+
+SIDES = "first sentence of pair", "second sentence of pair"
+_MISSING = ("None", "nan", "<NA>", "NaT", "--")  # missing values of Python, NumPy, pandas and masked arrays, as strings
+
+
+def as_texts(texts: Any, what: str = "sentence", first: int = 0) -> list[str]:
+    """The strings of a list, an iterator, an array, or a column of pandas, polars, Arrow or datasets, in their order.
+
+    Lone surrogates become U+FFFD, so that every text can be tokenized, saved and printed. `what` and `first`, the
+    number of the first text, are for messages. InputError gives position, type and remedy of anything else, such as one
+    string, a table or None.
+    """
+    checked = list(_items(texts, what))
+    if set(map(type, checked)) - {str}:
+        checked = [item.as_py() if hasattr(item, "as_py") else item for item in checked]  # of Arrow
+        for index, item in enumerate(checked, first):
+            if not isinstance(item, str):
+                raise _refused(item, f"{what.capitalize()} {index}: expected a str")
+        checked = list(map(str.__str__, checked))
+    try:
+        all(map(str.encode, itertools.filterfalse(str.isascii, checked)))  # to UTF-8; without a copy of all texts
+    except UnicodeEncodeError:
+        return [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in checked]
+    return checked
+
+
+def text_blocks(texts: Any, size: int) -> Iterator[list[str]]:
+    """`as_texts` in blocks of `size`, which are read lazily."""
+    items = _items(texts, "sentence")
+    blocks = iter(lambda: list(itertools.islice(items, size)), [])
+    return (as_texts(block, first=size * number) for number, block in enumerate(blocks))
+
+
+def as_rows(rows: Any, width: int, what: str) -> list[tuple[Any, ...]]:
+    """The columns of rows of `width` items each, such as pairs; InputError for other rows."""
+    found = list(_items(rows, what, dimensions=2))
+    for index, row in enumerate(found):
+        if isinstance(row, str | bytes | Mapping | set | frozenset) or not isinstance(row, Sized) or len(row) != width:
+            raise InputError(f"Row {index}: expected {what}, got {type(row).__name__} {row!r:.60}: pass tuples.")
+    return list(zip(*found, strict=True)) or [()] * width
+
+
+def _items(texts: Any, what: str, dimensions: int = 1) -> Iterator[Any]:
+    """Iterates over a container in its order; InputError for other objects."""
+    kind, wanted = type(texts), f"Expected a list, one item per {what}"
+    if hasattr(kind, "columns") or hasattr(kind, "column_names"):  # iterated, a table gives the names of its columns
+        raise InputError(f"{wanted}, got a {kind.__name__}: pass its columns, such as table['text'].")
+    if isinstance(texts, str | bytes | bytearray | Mapping | set | frozenset) or not isinstance(texts, Iterable):
+        raise _refused(texts, wanted)
+    if not 1 <= (given := getattr(texts, "ndim", 1)) <= dimensions:
+        raise InputError(f"{wanted}, got an array of {given} dimensions: pass one of {dimensions}.")
+    return iter(texts)
+
+
+def _refused(value: Any, expected: str) -> InputError:
+    """The error for a value, with its type and a remedy."""
+    if isinstance(value, str):
+        remedy = "put it in a list"
+    elif str(value) in _MISSING:
+        remedy = 'remove missing values, or replace them with ""'
+    elif isinstance(value, bytes | bytearray):
+        remedy = 'decode it, as in value.decode("utf-8")'
+    elif isinstance(value, Iterable):
+        remedy = "pass a flat list of its strings"
+    else:
+        remedy = "convert it with str()"
+    return InputError(f"{expected}, got {type(value).__name__} {value!r:.60}: {remedy}.")

@@ -1,0 +1,129 @@
+"""What reaches a terminal: no passwords, no active characters, one line for every mistake."""
+
+import io
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxwhiten import Encoder
+from jaxwhiten.commands import export, search
+from jaxwhiten.commands.arguments import one_line
+from jaxwhiten.errors import InputError, ModelError
+from jaxwhiten.export import databases, save_onnx
+from jaxwhiten.io import cache_dir, check_folder
+from jaxwhiten.models import StaticEncoder
+from jaxwhiten.models.loading import resolve_folder
+
+ASCII = "from jaxwhiten.commands import cli; cli.main = lambda: print('\u0663 \U0001f600', 'é'); cli.program()"
+PLACES = (
+    "postgresql://me:hunter2@host:1/db",
+    "postgresql://me:hun@ter2@host/db",
+    "postgresql://host/db?user=me&password=hunter2",
+    "host=host password=hunter2 user=me",
+    "host=host password = 'hunter2 x' user=me",
+    "http://host:19530?token=hunter2",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_message_holds_a_password(run, monkeypatch, tmp_path, place):
+    """Neither ours nor that of a client that repeats parts of the address."""
+    assert "ter2" not in one_line(f"error: {place}: refused")
+    assert "host" in one_line(place)
+    index = SimpleNamespace(documents=["a"], ids=np.arange(1), size=1)
+
+    def refused(folder, place, *_):
+        raise RuntimeError(f'failed to resolve host "{place.partition("@")[2]}", in {place}')
+
+    monkeypatch.setattr("jaxwhiten.search.load_index", lambda path: index)
+    monkeypatch.setattr(export, "load_encoder", lambda args: None)
+    monkeypatch.setattr(databases, "save_database", lambda *_, **__: {"columns": 1, "gamma": 1.0, "quantiser": "bits"})
+    monkeypatch.setattr(Encoder, "from_pretrained", lambda folder: SimpleNamespace(encode_document=None))
+    words = ("export", "--format", "pgvector", "-o", tmp_path / "out", "--from", "idx", "--into", place)
+    monkeypatch.setattr(databases, "fill", refused)
+    done = run(*words)
+    assert done.code == 1
+    assert "the database could not be filled (failed to resolve" in done.err.splitlines()[-1]
+    assert "ter2" not in done.err
+    assert "hun" not in done.err
+    monkeypatch.setattr(databases, "fill", lambda *_: 1)
+    done = run(*words)
+    assert "1 text added, 0 were there" in done.err
+    assert "hun" not in done.err
+
+
+def test_errors_do_not_drive_the_terminal(run, tiny_model, tmp_path):
+    done = run("encode", tmp_path / "a\x1b[31m\x9b\u202eb.txt", "--model", tiny_model, "-o", tmp_path / "x.npy")
+    assert done.code == 2
+    assert r"a\x1b[31m\x9b\u202eb.txt" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_an_ascii_terminal_is_warned_once_of_escapes():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", ASCII], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout == "\\u0663 \\ud83d\\ude00 \\u00e9\n"
+    assert done.stderr.count("stdout is ascii") == 1
+
+
+@pytest.mark.parametrize("source", ["argument", "stdin"])
+def test_bytes_that_are_no_text_are_not_searched_for(run, monkeypatch, tmp_path, source):
+    monkeypatch.setattr(search, "open_index", lambda *_: (SimpleNamespace(encoding={}, size=1), None))
+    monkeypatch.setattr("sys.stdin", io.StringIO("caf\udce9\n"))
+    done = run("search", tmp_path, *(["caf\udce9"] if source == "argument" else []))
+    assert (done.code, done.out) == (2, "")
+    assert r"'caf\udce9' is not valid UTF-8" in done.err
+
+
+def test_a_file_whose_name_is_not_utf8_is_named(run, tiny_model, tmp_path):
+    (tmp_path / "in").mkdir()
+    try:
+        (tmp_path / "in" / "caf\udce9.txt").write_text("a man\n")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    words = ("--model", tiny_model, "--pooling", "mean", "-o")
+    done = run("embed", tmp_path / "in", *words, tmp_path / "out")
+    assert done.code == 2
+    assert r"caf\udce9.txt" in done.err
+    assert run("encode", tmp_path / "in" / "caf\udce9.txt", *words, tmp_path / "x.npy").code == 0
+    done = run("index", tmp_path / "in" / "caf\udce9.txt", *words, tmp_path / "caf\udce9")
+    assert done.code == 2
+    assert r"caf\udce9' is not valid UTF-8: rename the file" in done.err
+
+
+def test_an_empty_corpus_is_an_error(run, tiny_model, tmp_path):
+    (tmp_path / "empty.txt").touch()
+    done = run("embed", tmp_path / "empty.txt", "--model", tiny_model, "--pooling", "mean", "-o", tmp_path / "out")
+    assert done.code == 2
+    assert "empty.txt: no texts in it" in done.err
+
+
+def test_an_empty_name_is_no_model(run, corpus, tmp_path):
+    with pytest.raises(ModelError, match="name of the model is empty"):
+        resolve_folder("")
+    done = run("encode", corpus, "--model", "", "-o", tmp_path / "x.npy")
+    assert done.code == 2
+    assert "name of the model is empty" in done.err
+
+
+def test_a_link_to_itself_is_no_folder(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="loop: is a symbolic link in a loop"):
+        check_folder(tmp_path / "loop")
+
+
+def test_a_static_encoder_has_no_graph(tiny_model, tmp_path):
+    static = Encoder(StaticEncoder(np.ones((200, 4), np.float32)), tiny_model)
+    with pytest.raises(InputError, match="a static encoder has no graph"):
+        save_onnx(tmp_path / "out", static)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_cache_may_be_named_from_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JAXWHITEN_CACHE_DIR", "~/x")
+    assert cache_dir("embeddings") == tmp_path / "x" / "embeddings"

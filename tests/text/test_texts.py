@@ -1,0 +1,70 @@
+"""Containers of texts: the check alone, without the doors (tests/faults/test_texts.py)."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxwhiten.errors import InputError
+from jaxwhiten.text import as_rows, as_texts, text_blocks
+
+ALONE = """
+import sys
+from jaxwhiten.text import as_texts
+assert as_texts(iter(["a", "é"])) == ["a", "é"]
+print([name for name in ("pandas", "pyarrow", "datasets", "polars") if name in sys.modules])
+"""
+
+
+class Scalar(str):
+    """An item as Arrow has them, which are no strings."""
+
+    as_py = str.__str__
+
+
+class Column:
+    """Read item by item, as a column that does not fit into memory."""
+
+    def __init__(self):
+        self.read = 0
+
+    def __iter__(self):
+        while True:
+            self.read += 1
+            yield Scalar(self.read)
+
+    def to_pylist(self):
+        raise AssertionError("read as a whole")
+
+
+def test_subclasses_of_str_become_str():
+    found = as_texts([np.str_("a"), "b", type("Name", (str,), {"__str__": lambda self: "other"})("c")])
+    assert found == ["a", "b", "c"]
+    assert {type(text) for text in found} == {str}
+
+
+def test_masked_items_are_missing():
+    with pytest.raises(InputError, match=r"^Sentence 1: expected a str, got MaskedConstant masked: remove missing"):
+        as_texts(np.ma.array(["a", "b"], mask=[0, 1]))
+
+
+def test_blocks_are_read_lazily_and_numbered_through():
+    column = Column()
+    blocks = text_blocks(column, 3)
+    assert (next(blocks), next(blocks), column.read) == (["1", "2", "3"], ["4", "5", "6"], 6)
+    blocks = text_blocks(["a", "b", "c", 4], 2)
+    assert next(blocks) == ["a", "b"]
+    with pytest.raises(InputError, match=r"^Sentence 3: expected a str, got int 4"):
+        next(blocks)
+
+
+def test_rows_of_any_kind_become_columns():
+    rows = [("a", "b"), ("c", "d"), ("e", "f")]
+    for given in (rows, [list(row) for row in rows], np.array(rows), np.array(rows, object), iter(rows)):
+        assert as_rows(given, 2, "a pair") == [("a", "c", "e"), ("b", "d", "f")]
+    assert as_rows([], 3, "a pair and a score") == [(), (), ()]
+
+
+def test_libraries_are_recognised_without_being_imported():
+    assert subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True).stdout == "[]\n"
