@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from jaxwhiten.encoding import Encoder
 from jaxwhiten.errors import InputError
 from jaxwhiten.export.cards import head_card
-from jaxwhiten.head import Head, Pooling, Step, write_folder
+from jaxwhiten.head import Head, Pooling, Settings, Truncate, write_folder
 from jaxwhiten.models import TransformerEncoder
-from jaxwhiten.text import BulkTokenizer
 
 
 def check_pooling(pooling: str) -> str:
@@ -24,33 +24,15 @@ def check_pooling(pooling: str) -> str:
     return head.name
 
 
-def save_sentence_transformer(
-    folder: str | Path,
-    model: TransformerEncoder,
-    tokenizer_folder: str | Path,
-    *,
-    pooling: str = "mean",
-    max_length: int = 128,
-    steps: Sequence[Step] = (),
-    card: str | None = None,
-    dtype: str = "float32",
-) -> Path:
-    """Writes a model made in memory: weights, config, tokenizer, pooling, and a model card.
+def save_trained(folder: str | Path, model: TransformerEncoder, encoder: Encoder, card: str) -> Path:
+    """Writes trained weights, float32, with the tokenizer, head and settings of an encoder, and a model card.
 
-    Args:
-      folder: New, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
-      model: An encoder of `jaxwhiten.models`.
-      tokenizer_folder: The folder of its tokenizer; the files are copied.
-      pooling: A name that `check_pooling` accepts.
-      max_length: Maximum sentence length in tokens.
-      steps: Steps on vectors after the pooling.
-      card: Text of README.md; None writes none.
-      dtype: Type of the stored weights.
+    The folder is new, empty, or made by jaxwhiten, in which case it is replaced as a whole. It is returned.
     """
-    tokenizer = BulkTokenizer(Path(tokenizer_folder), max_length, special_tokens=model.special_tokens)
-    head = Head.named(check_pooling(pooling))
-    head = head.then(*steps) if steps else head
-    return write_folder(folder, model, tokenizer, head, card=card, dtype=dtype)
+    settings, head = Settings(encoder.prompts, encoder.default_prompt_name, encoder.similarity_fn_name), encoder.head
+    if isinstance(last := head.steps[-1], Truncate):  # a setting of folders, which would be read as a layer to train
+        settings, head = dataclasses.replace(settings, truncate_dim=last.k), Head.of(head.steps[:-1], head.form)
+    return write_folder(folder, model, encoder.tokenizer, head, settings=settings, card=card)
 
 
 def export_sentence_transformer(

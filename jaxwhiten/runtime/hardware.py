@@ -51,6 +51,17 @@ def describe() -> str:
     return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
 
 
+def free_memory() -> int | None:
+    """The bytes that are free on the first local device, or in main memory for a CPU; None if that is not known."""
+    import jax
+
+    if stats := jax.local_devices()[0].memory_stats():
+        return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
+    meminfo = Path("/proc/meminfo")
+    lines = dict(line.split(":") for line in meminfo.read_text().splitlines()) if meminfo.is_file() else {}
+    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+
+
 def peak_memory() -> float | None:
     """The peak memory of this process in GB (10⁹ bytes); None if the system does not report it."""
     status = Path("/proc/self/status")

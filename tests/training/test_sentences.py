@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from jaxwhiten import losses
+from jaxwhiten import Encoder, losses
 from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.export import save_sentence_transformer
+from jaxwhiten.head import Head
 from jaxwhiten.models import load_model, save_model
 from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
 from jaxwhiten.training.sentences import (
@@ -58,10 +58,10 @@ class Setup:
         encoder, self.rebuild = split_encoder(model, pooling)
         head = losses.init_classifier(jax.random.key(1), config.hidden_size, 3) if name == "softmax" else {}
         self.params = {"encoder": encoder, "head": head}
-        self.table = tokenize_columns(self.texts, folder, 32)
+        self.table = tokenize_columns(self.texts, BulkTokenizer(folder, 32))
         passes = OBJECTIVES[name].passes
         loss = objective_loss(name, **settings)
-        self.loss_fn = sentence_loss(self.rebuild, loss, pooling=pooling, passes=passes)
+        self.loss_fn = sentence_loss(self.rebuild, loss, steps=Head.named(pooling).steps, passes=passes)
 
     def run(self, mesh, steps=4, batch_size=8, rate=1e-3, accumulate=1):
         """Losses of the first steps."""
@@ -120,7 +120,7 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
     )
 
     model, _, folder = load_model(still_model)
-    save_sentence_transformer(tmp_path / "st", model, folder, pooling=pooling, max_length=32)
+    Encoder(model, folder, pooling=pooling, max_length=32).save(tmp_path / "st")
     peer = library.SentenceTransformer(str(tmp_path / "st"), device="cpu")
     peer.train()
     loss = peer_loss(name, peer, ours.params["head"], peers, torch)
@@ -206,14 +206,12 @@ def test_the_pooler_is_left_alone(shallow_model):
 def test_evaluator_is_spearman_of_the_encoders_cosines(shallow_model):
     from scipy.stats import spearmanr
 
-    from jaxwhiten import Encoder
-
     first, second = SENTENCES[:5], SENTENCES[5:]
     gold = np.array([1.0, 3.0, 2.0, 5.0, 4.0])
     pairs = Pairs(first, second, gold, ["all"] * 5)
-    params, rebuild = split_encoder(load_model(shallow_model)[0], "mean")
-    found = sts_evaluator(rebuild, shallow_model, "dev", pairs, "mean", 32)({"encoder": params})
-    vectors = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32).encode([*first, *second])
+    encoder = Encoder.from_pretrained(shallow_model, pooling="mean", max_length=32)
+    found = sts_evaluator(lambda _: encoder, "dev", pairs)({})
+    vectors = encoder.encode([*first, *second])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     expected = spearmanr((vectors[:5] * vectors[5:]).sum(1), gold).statistic
     assert found == {"dev": pytest.approx(100 * expected, abs=1e-6)}
