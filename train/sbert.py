@@ -26,6 +26,7 @@ from jaxwhiten.errors import InputError
 from jaxwhiten.export import check_pooling, model_card, save_trained
 from jaxwhiten.head import AUTO, says_head
 from jaxwhiten.models import StaticEncoder, load_model, resolve_folder
+from jaxwhiten.parameters import DEFAULTS
 from train.common import Scores, check_run, count, load_examples, mined, splits, train_rows
 
 BARE_LENGTH = 128  # in tokens, of an encoder whose folder describes no head
@@ -55,7 +56,8 @@ def train_sentences(config: ConfigDict) -> bool:
     prompts = objective.prompts(start, len(columns))
     forms = [start.head.form if prompt is None else start.head.form.with_prompt(prompt) for prompt in prompts]
     said = [f"{name}: {form.prompt!r}" for name, form in zip(examples.columns, forms, strict=True) if form.prompt]
-    print(f"Trained through {start.head.summary}, up to {start.max_length} tokens; {', '.join(said) or 'no prompt'}")
+    steps = " > ".join(step.words() for step in start.head.steps)
+    print(f"Trained through {steps}, up to {start.max_length} tokens; {', '.join(said) or 'no prompt'}")
     if objective.in_batch and config.accumulate > 1:
         rows = config.batch_size // config.accumulate
         print(f"accumulate is {config.accumulate}: in-batch negatives come from {rows} rows, not {config.batch_size}")
@@ -92,7 +94,7 @@ def train_sentences(config: ConfigDict) -> bool:
             recipe=recipe,
             scores=scores["after"],
             before=scores["before"],
-            pooling=encoder.head.summary,
+            pooling=" > ".join(step.words() for step in encoder.head.steps),
             max_length=encoder.max_length,
         )
         save_trained(output / "model", plan.rebuild(params["encoder"]), encoder, card)
@@ -117,19 +119,24 @@ def load(config: ConfigDict) -> tuple[Encoder, Any, Encoder]:
     if config.dtype != folder.dtype:
         model = load_model(config.model, dtype=config.dtype)[0]
     model.remat = config.remat
-    head, whitening, code = folder.head.unfitted(), folder.head.whitening, folder.head.code
+    head = folder.head.unfitted()
     if head is not folder.head:
-        what = " and its ".join(["whitening"] * (whitening is not None) + ["code"] * (code is not None)) or "whitening"
-        options = f" -k {folder.without_code().dimension}" + (f" --bytes {code.nbytes}" if code is not None else "")
-        if whitening is not None:
-            knobs = {"beta": 1.0, "gamma": 1.0, "shrinkage": None}
-            changed = {name: value for name, usual in knobs.items() if (value := getattr(whitening, name)) != usual}
-            options += "".join(f" --{name} {value}" for name, value in changed.items())
+        what = "whitening" if folder.head.code is None else "whitening and code"
         print(
             f"{config.model}: its {what} was fitted on vectors before training and is left out. Fit it again with\n"
-            f"  jaxwhiten fit TEXTS --model {config.output}/model{options} -o {config.output}/fitted"
+            f"  jaxwhiten fit TEXTS --model {config.output}/model{fit_options(folder)} -o {config.output}/fitted"
         )
     return folder, model, folder.trained(model, head.steps)
+
+
+def fit_options(encoder: Encoder) -> str:
+    """The options of `jaxwhiten fit` that fit the whitening or the code of an encoder again."""
+    code, whitening = encoder.head.code, encoder.head.whitening
+    options = f" -k {encoder.dimension}" if code is None else f" --bytes {code.nbytes}"
+    for name in ("beta", "gamma", "shrinkage") if whitening is not None else ():
+        if (value := getattr(whitening, name)) != DEFAULTS[name]:
+            options += f" --{name} {value}"
+    return options
 
 
 def load_rows(config: ConfigDict, objective: training.Objective) -> tuple[Examples, Examples | None]:

@@ -4,14 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from jax.sharding import Mesh
 
-from jaxwhiten import Encoder, losses
+from jaxwhiten import Encoder, losses, training
 from jaxwhiten.datasets.protocol import Pairs
-from jaxwhiten.head import Head
+from jaxwhiten.head import AfterPrompt, Dense, Head, Mean, Normalize
+from jaxwhiten.head.pooling import Cls, LastToken, Max
 from jaxwhiten.models import load_model, save_model
-from jaxwhiten.training.objectives import OBJECTIVES, objective_loss
+from jaxwhiten.training.objectives import OBJECTIVES, make_plan, objective_loss
 from jaxwhiten.training.sentences import (
+    noisy_vectors,
     sentence_batches,
     sentence_loss,
     split_encoder,
@@ -141,6 +144,36 @@ def test_loss_and_gradient_of_every_weight_equal_sentence_transformers(still_mod
         np.testing.assert_allclose(found, expected, atol=1e-5 * max(1.0, np.abs(expected).max()), err_msg=key)
         compared += np.abs(expected).max() > 1e-4
     assert compared > 20
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (Cls(), Dense(np.eye(8, 32, dtype=np.float32), None, None, "Tanh"), Normalize()),
+        *((AfterPrompt(pooling(), np.int32(0)), Normalize()) for pooling in (Cls, Mean, Max, LastToken)),
+    ],
+    ids=["dense", "cls", "mean", "max", "lasttoken"],
+)
+def test_vectors_in_training_are_those_of_encode_with_the_prompt_of_each_column(still_model, steps):
+    model, _, folder = load_model(still_model)
+    prompts, columns = {"query": "man: ", "document": "the sea: "}, [SENTENCES[:6], SENTENCES[3:9]]
+    encoder = Encoder(model, folder, head=Head.of(steps), prompts=prompts, max_length=24)
+    chosen = OBJECTIVES["mnr"].prompts(encoder, 2)
+    assert chosen == list(prompts.values())
+    assert OBJECTIVES["cosine"].prompts(encoder, 2) == [None, None]
+    table = tokenize_columns(columns, encoder.tokenizer, [encoder.head.form.with_prompt(text) for text in chosen])
+    plan = make_plan("mnr", training.Setup(model, encoder, columns, table, prompts=chosen))
+    batch = {name: jnp.asarray(x).reshape(12, -1) for name, x in table.batch(np.arange(6), 24).items()}
+
+    @jax.jit
+    def vectors(params):
+        parts = plan.rebuild(params["encoder"]), batch["input_ids"], batch["lengths"][:, 0]
+        return noisy_vectors(*parts, (*plan.fixed, *params["steps"]), nnx.Rngs(dropout=0), table.skipped)
+
+    found = vectors(plan.params).reshape(6, 2, -1).swapaxes(0, 1)
+    for ours, column, prompt in zip(found, columns, chosen, strict=True):
+        np.testing.assert_allclose(ours, encoder.encode(column, prompt=prompt), atol=1e-5)
+        assert np.abs(ours - encoder.encode(column, prompt="")).max() > 1e-3
 
 
 # --- devices and memory ---------------------------------------------------------------------------------------------
