@@ -23,8 +23,8 @@ from jaxwhiten import Encoder, training
 from jaxwhiten.commands import launch
 from jaxwhiten.datasets import Examples, Pairs, load_sts, write_pairs
 from jaxwhiten.errors import InputError
-from jaxwhiten.export import check_pooling, model_card, save_trained
-from jaxwhiten.head import AUTO, says_head
+from jaxwhiten.export import model_card, save_trained
+from jaxwhiten.head import AUTO, modules_of, says_head
 from jaxwhiten.models import StaticEncoder, load_model, resolve_folder
 from jaxwhiten.parameters import DEFAULTS
 from train.common import Scores, check_run, count, load_examples, mined, splits, train_rows
@@ -107,8 +107,6 @@ def train_sentences(config: ConfigDict) -> bool:
 
 def load(config: ConfigDict) -> tuple[Encoder, Any, Encoder]:
     """The encoder as its folder describes it, its module to train, and the encoder with the head to train through."""
-    if config.pooling != AUTO:
-        check_pooling(config.pooling)
     described = says_head(resolve_folder(config.model))
     pooling = "mean" if config.pooling == AUTO and not described else config.pooling
     length = config.max_length or (None if described else BARE_LENGTH)
@@ -126,6 +124,7 @@ def load(config: ConfigDict) -> tuple[Encoder, Any, Encoder]:
             f"{config.model}: its {what} was fitted on vectors before training and is left out. Fit it again with\n"
             f"  jaxwhiten fit TEXTS --model {config.output}/model{fit_options(folder)} -o {config.output}/fitted"
         )
+    modules_of(head, model, folder.tokenizer)  # before the work of training it
     return folder, model, folder.trained(model, head.steps)
 
 

@@ -138,7 +138,7 @@ def model_card(
 ) -> str:
     """The card of a fine-tuned encoder, in Markdown with the header that the hub reads.
 
-    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split, `before` those of the base model.
+    `recipe` holds the settings of the run, `scores` Spearman × 100 by task and split, `before` the base model's.
     """
     worse = "\n\nTraining made the model worse." if any(scores[task] < score for task, score in before.items()) else ""
     text = f"""Maps sentences to vectors of {dimension} numbers whose cosine says how similar the sentences are.

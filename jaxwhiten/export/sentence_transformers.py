@@ -7,21 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxwhiten.encoding import Encoder
-from jaxwhiten.errors import InputError
 from jaxwhiten.export.cards import head_card
-from jaxwhiten.head import Head, Pooling, Settings, Truncate, write_folder
+from jaxwhiten.head import Head, Settings, Truncate, write_folder
 from jaxwhiten.models import TransformerEncoder
-
-
-def check_pooling(pooling: str) -> str:
-    """The canonical name of a pooling; InputError if a fine-tuned model cannot be saved with it."""
-    head = Head.named(pooling)
-    if any(isinstance(step, Pooling) and step.mode is None for step in head.steps):
-        raise InputError(
-            f"Pooling {pooling!r} cannot be exported; take a mode such as 'mean' or 'cls', or a mean of layers such as"
-            " 'first_last_avg'."
-        )
-    return head.name
 
 
 def save_trained(folder: str | Path, model: TransformerEncoder, encoder: Encoder, card: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -51,15 +52,15 @@ def describe() -> str:
     return f"{cores()} CPU cores" if kind == "cpu" else f"{jax.device_count()} × {kind}"
 
 
-def free_memory() -> int | None:
-    """The bytes that are free on the first local device, or in main memory for a CPU; None if that is not known."""
+def free_memory() -> float:
+    """The bytes free on the first local device, or in main memory for a CPU; infinite if that is not known."""
     import jax
 
-    if stats := jax.local_devices()[0].memory_stats():
-        return int(stats["bytes_limit"] - stats["bytes_in_use"]) if "bytes_limit" in stats else None
-    meminfo = Path("/proc/meminfo")
-    lines = dict(line.split(":") for line in meminfo.read_text().splitlines()) if meminfo.is_file() else {}
-    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+    stats, meminfo = jax.local_devices()[0].memory_stats() or {}, Path("/proc/meminfo")
+    if "bytes_limit" in stats:
+        return float(stats["bytes_limit"] - stats["bytes_in_use"])
+    lines = meminfo.read_text().splitlines() if meminfo.is_file() else ()
+    return next((int(line.split()[1]) * 1024.0 for line in lines if line.startswith("MemAvailable:")), math.inf)
 
 
 def peak_memory() -> float | None:

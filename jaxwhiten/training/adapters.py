@@ -103,7 +103,7 @@ def plan_on_vectors(objective: Objective, loss: Loss, setup: Setup) -> Plan:
             f"The objective {objective.name!r} needs the encoder itself, an adapter on vectors leaves it frozen: take"
             " one on pairs, such as 'mnr' or 'cosine', or the adapter 'lora'."
         )
-    # The adapter follows the whole head, but for unit length at its end, which it would undo.
+    # The adapter precedes unit length at the end of the head, which it would undo.
     whole, rank = setup.start.head.steps, setup.adapter.rank
     last = whole[-1:] if isinstance(whole[-1], Normalize) else ()
     plan, frozen = plan_sentences(objective, loss, setup), whole[: len(whole) - len(last)]

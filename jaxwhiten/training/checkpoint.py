@@ -126,13 +126,8 @@ class Checkpoints:
         except Exception as error:  # tensorstore, orbax and json raise different types
             others = [s for s in self._manager.all_steps() if s != step]
             advice = f"Remove that folder to resume from step {max(others)}" if others else "Use a new output folder"
-            raise FormatError(
-                f"{self.place(step)}: not a readable checkpoint ({_first_line(error)}). {advice}."
-            ) from error
-
-    def place(self, step: int | None) -> Path:
-        """The folder of a step's checkpoint."""
-        return self.folder / "checkpoints" / str(step)
+            folder = self.folder / "checkpoints" / str(step)
+            raise FormatError(f"{folder}: not a readable checkpoint ({_first_line(error)}). {advice}.") from error
 
     def close(self) -> None:
         """Waits for the checkpoint in progress and stops the background threads."""

@@ -20,7 +20,6 @@ from jaxtyping import Array, Float, Int
 
 from jaxwhiten.encoding import CrossEncoder, EmbeddingStore, Encoder
 from jaxwhiten.errors import InputError
-from jaxwhiten.head import Normalize
 from jaxwhiten.losses import Loss
 from jaxwhiten.training.plan import Objective, Plan, Setup, plan_sentences
 from jaxwhiten.whitening import Moments, Whitening
@@ -51,8 +50,7 @@ def plan_components(objective: Objective, loss: Loss, setup: Setup) -> Plan:
     vectors = np.asarray(plan.labels)
     sample = np.arange(0, len(vectors), -(-len(vectors) // _SAMPLE))
     own = setup.start.encode([setup.columns[0][row] for row in sample.tolist()])
-    unit = isinstance(setup.start.head.steps[-1], Normalize)  # the targets of such a student have its length
-    to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma, own.shape[1] ** -0.5 if unit else 1.0)
+    to_student = student_map(vectors[:, 0], sample, own, setup.teacher.gamma)
     return plan
 
 
@@ -89,13 +87,12 @@ def student_map(
     sample: Int[np.ndarray, " s"],
     student: Float[np.ndarray, "s d"],
     gamma: float = 0.0,
-    scale: float = 1.0,
 ) -> Callable[[Any], Float[Array, "*b d"]]:
     """The affine map from a teacher's vectors to the student's targets.
 
     First the vectors are whitened to the student's width with power γ, unless the widths are equal and γ is 0. Then a
-    rotation brings them nearest to the untrained student's vectors, and a factor makes the root mean square of a
-    component `scale`, by default 1, as after a layer norm. Rotation and factor change no cosine.
+    rotation brings them nearest to the untrained student's vectors, and a factor makes the mean square of a component
+    1, as after a layer norm. Rotation and factor change no cosine.
 
     The teacher's `vectors` are at least as wide as the student's, which belong to the rows `sample`; γ = 0 is PCA.
 
@@ -114,5 +111,5 @@ def student_map(
         weight, bias = whitening.kernel
     target = vectors[sample] @ weight + bias
     left, _, right = np.linalg.svd((target - target.mean(axis=0)).T @ (student - student.mean(axis=0)))
-    turn = scale * left @ right / np.sqrt(np.mean(target**2))
+    turn = left @ right / np.sqrt(np.mean(target**2))
     return lambda x: jnp.matmul(x, weight @ turn, precision="highest") + bias @ turn

@@ -94,8 +94,8 @@ def train(
             if evaluate is not None and start == 0:
                 log.scores(0, from_writer(evaluate(jax.device_get(state.params))))
             step = make_step(plan.loss, how, mesh, plan.frozen)
-            if start < steps and (free := free_memory()) is not None:
-                log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh)), free))
+            if start < steps:
+                log.note(_memory_note(step_memory(step, state, place_batch(batches.longest, mesh))))
             waiting = []
             with stop_requests() as seen:
                 while number < steps and not stopped:
@@ -146,14 +146,11 @@ def _due(number: int, every: int) -> bool:
     return every > 0 and number % every == 0
 
 
-def _memory_note(needed: int, free: int) -> str:
-    """A warning if a step may need more memory than is free, else an empty text."""
-    if needed <= _SAFE_SHARE * free:
-        return ""
-    return (
-        f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and {free / 1e9:.3g}"
-        " GB are free. If it fails, use a smaller batch_size or max_length, accumulate, or remat."
-    )
+def _memory_note(needed: int) -> str:
+    free = free_memory()
+    said = f"Memory may not suffice: a step with the longest texts needs about {needed / 1e9:.3g} GB, and"
+    said += f" {free / 1e9:.3g} GB are free. If it fails, use a smaller batch_size or max_length, accumulate, or remat."
+    return said if needed > _SAFE_SHARE * free else ""
 
 
 def _is_finite(row: tuple[int, Mapping[str, Any]]) -> bool:
@@ -162,7 +159,8 @@ def _is_finite(row: tuple[int, Mapping[str, Any]]) -> bool:
 
 def _not_finite(row: tuple[int, Mapping[str, Any]], checkpoints: Checkpoints) -> NonFiniteError:
     (number, metrics), last = row, checkpoints.latest
-    kept = "No checkpoint was written." if last is None else f"The last good checkpoint is {checkpoints.place(last)}."
+    place = checkpoints.folder / "checkpoints" / str(last)
+    kept = "No checkpoint was written." if last is None else f"The last good checkpoint is {place}."
     return NonFiniteError(
         f"The loss is {metrics['loss']:g} and the norm of its gradient {metrics['grad_norm']:g} at step {number}, with"
         f" a learning rate of {metrics['learning_rate']:g}. {kept} Use a lower learning rate and a new output folder,"

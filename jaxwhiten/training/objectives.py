@@ -55,12 +55,7 @@ OBJECTIVES = {
         Objective("distil_cosine", _of_first(losses.cosine_distance), ONE, "vector", plan=plan_components),
         Objective("distil_pairs", _regressed_score, TWO, "vector", plan=plan_scores),
         Objective(
-            "distil_listwise",
-            _of_first(losses.listwise_distillation, cut=False),
-            ONE,
-            "vector",
-            plan=plan_scores,
-            in_batch=True,
+            "distil_listwise", _of_first(losses.listwise_distillation, cut=False), ONE, "vector", plan=plan_scores
         ),
         Objective("margin_mse", losses.margin_mse, THREE, "margin", plan=plan_margins),
     )

@@ -80,7 +80,7 @@ class Plan:
 
     def encoder(self, params: Params) -> Encoder:
         """The encoder with these parameters, which is scored and exported."""
-        assert self.start is not None, "a plan of another model than an encoder"
+        assert self.start is not None
         return self.start.trained(self.rebuild(params["encoder"]), (*self.fixed, *params.get("steps", ())))
 
 
@@ -115,10 +115,7 @@ class Objective:
     in_batch: bool = False  # whether the other rows of a batch are negatives
 
     def prompts(self, encoder: Encoder, columns: int) -> list[str | None]:
-        """The prompt of each column; None is the default one.
-
-        Where a search would find the second sentence by the first one, they have the prompts of a query and documents.
-        """
+        """The prompt of each column: of a query and documents if rows are like searches, else None, the default one."""
         search = columns > 1 and self.label not in ("class", "score", "vector")
         return [encoder.prompt_for("document" if column else "query") if search else None for column in range(columns)]
 

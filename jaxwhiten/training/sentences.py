@@ -109,14 +109,9 @@ def noisy_vectors(
     """Vectors of padded sentences after the steps of a head, with dropout; `skipped` is as in `TokenTable`."""
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
     output = model(ids, mask, deterministic=False, rngs=rngs)
-    if not any(isinstance(step, AfterPrompt) for step in steps):
-        return run(tuple(steps), output, mask, ids)
-    found = []  # by column, whose prompts differ in length
-    for column, start in enumerate(skipped):
-        own = [AfterPrompt(step.pooling, start) if isinstance(step, AfterPrompt) else step for step in steps]
-        part = jax.tree.map(lambda x, column=column: x[column :: len(skipped)], (output, mask, ids))
-        found.append(run(tuple(own), *part))
-    return jnp.stack(found, axis=1).reshape(len(ids), -1)
+    skips = np.resize(np.array(skipped or 0, np.int32), len(ids))
+    own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
+    return run(tuple(own), output, mask, ids)
 
 
 def sentence_loss(
@@ -134,7 +129,7 @@ def sentence_loss(
         rows, columns, length = ids.shape
         model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
         after = (*steps, *params.get("steps", ()))
-        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), after, rngs, (*skipped,) * passes)
+        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), after, rngs, skipped)
         vectors = vectors.reshape(rows, columns, -1)
         return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 

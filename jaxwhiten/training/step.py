@@ -174,10 +174,7 @@ def make_step(loss_fn: LossFn, how: Optimization, mesh: Mesh, frozen: Params | N
 
 
 def step_memory(step: StepFn, state: TrainState, batch: Batch) -> int:
-    """The bytes that a step of `make_step` allocates on each device in addition to the state, by its compiled program.
-
-    The program is compiled here instead of in the first step with a batch of this shape.
-    """
+    """The bytes that a step allocates on each device; compiles the program that steps with such batches then use."""
     compiled: Any = step.func
     sizes = compiled.lower(*step.args, state, batch).compile().memory_analysis()
     return int(sizes.temp_size_in_bytes + sizes.output_size_in_bytes - sizes.alias_size_in_bytes)
