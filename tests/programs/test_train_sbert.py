@@ -48,18 +48,21 @@ TSDAE = {"objective": "tsdae", "data.columns": "('one',)", "data.label": "", "da
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, TAUGHT_LORA, TSDAE], ids=["softmax", "lora with a teacher", "tsdae"])
 def test_killed_and_resumed_is_bit_equal(arguments, tmp_path, changes):
-    """SIGTERM saves and exits 0, SIGKILL loses what came after the checkpoint; either way the losses are the same."""
+    """SIGTERM saves and exits 0, Ctrl-C 130, SIGKILL loses what came after the checkpoint: the losses are the same."""
     cache = tmp_path / "cache"
     arguments |= changes | {"teacher.model": arguments["model"]}
     whole = finish(start("sbert", {**arguments, "output": tmp_path / "whole"}, cache))
     assert "model written from step 400" in whole
 
-    process = start("sbert", arguments, cache)
-    when(lambda: len(steps_of(tmp_path / "run")) >= 30, process)
-    process.send_signal(signal.SIGTERM)
-    assert "stopped at step" in finish(process)
-    stopped_at = len(steps_of(tmp_path / "run"))
-    assert 30 <= stopped_at < 400
+    stopped_at = 0
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        process, least = start("sbert", arguments, cache), stopped_at + 30
+        when(lambda least=least: len(steps_of(tmp_path / "run")) >= least, process)
+        process.send_signal(number)
+        assert "stopped at step" in finish(process, code)
+        stopped_at = len(steps_of(tmp_path / "run"))
+        assert least <= stopped_at < 400
+        assert (tmp_path / "run" / "checkpoints" / str(stopped_at)).is_dir()
 
     process = start("sbert", arguments, cache)
     when(lambda: len(steps_of(tmp_path / "run")) >= stopped_at + 80, process)
