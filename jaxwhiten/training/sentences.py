@@ -99,19 +99,12 @@ def split_encoder(model: nnx.Module, pooling: str = "pooler") -> tuple[nnx.State
 
 
 def noisy_vectors(
-    model: Any,
-    ids: Int[Array, "b length"],
-    lengths: Int[Array, " b"],
-    steps: Sequence[Step],
-    rngs: nnx.Rngs,
-    skipped: Sequence[int] = (),
+    model: Any, ids: Int[Array, "b length"], lengths: Int[Array, " b"], steps: Sequence[Step], rngs: nnx.Rngs
 ) -> Float[Array, "b d"]:
-    """Vectors of padded sentences after the steps of a head, with dropout; `skipped` is as in `TokenTable`."""
+    """Vectors of padded sentences after the steps of a head, with dropout."""
     mask = (jnp.arange(ids.shape[1]) < lengths[:, None]).astype(jnp.int32)
     output = model(ids, mask, deterministic=False, rngs=rngs)
-    skips = np.resize(np.array(skipped or 0, np.int32), len(ids))
-    own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
-    return run(tuple(own), output, mask, ids)
+    return run(tuple(steps), output, mask, ids)
 
 
 def sentence_loss(
@@ -128,8 +121,10 @@ def sentence_loss(
         ids, lengths = (jnp.concatenate([batch[name]] * passes, axis=1) for name in ("input_ids", "lengths"))
         rows, columns, length = ids.shape
         model, rngs = rebuild(params["encoder"]), nnx.Rngs(dropout=key)
-        after = (*steps, *params.get("steps", ()))
-        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), after, rngs, skipped)
+        skips = np.resize(np.array(skipped or 0, np.int32), rows * columns)
+        own = [AfterPrompt(step.pooling, skips) if isinstance(step, AfterPrompt) else step for step in steps]
+        own += params.get("steps", ())
+        vectors = noisy_vectors(model, ids.reshape(-1, length), lengths.reshape(-1), own, rngs)
         vectors = vectors.reshape(rows, columns, -1)
         return loss([vectors[:, column] for column in range(columns)], batch.get("labels"), params.get("head", {})), {}
 

@@ -70,8 +70,8 @@ def plan_ct(objective: Objective, loss: Loss, setup: Setup) -> Plan:
 
     def of_both(params: Params, batch: Batch, key: jax.Array) -> Any:
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
-        parts, skip = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True), setup.table.skipped
-        vectors = [noisy_vectors(rebuild(part), ids, lengths, steps, nnx.Rngs(dropout=k), skip) for part, k in parts]
+        parts = zip((params["encoder"], params["head"]), jax.random.split(key), strict=True)
+        vectors = [noisy_vectors(rebuild(part), ids, lengths, steps, nnx.Rngs(dropout=k)) for part, k in parts]
         return loss(vectors, None, {}), {}
 
     return Plan({"encoder": encoder, "head": encoder}, of_both, rebuild, start=setup.start, fixed=steps)
@@ -157,7 +157,7 @@ def plan_tsdae(objective: Objective, loss: Loss, setup: Setup, *, deletion: floa
         rngs, model = nnx.Rngs(dropout=dropout), rebuild(params["encoder"])
         ids, lengths = batch["input_ids"][:, 0], batch["lengths"][:, 0]
         noised, left = delete_tokens(ids, lengths, deletion, noise)
-        vectors = noisy_vectors(model, noised, left, steps, rngs, setup.table.skipped)
+        vectors = noisy_vectors(model, noised, left, steps, rngs)
         scores = nnx.merge(graph, params["head"])(model, ids[:, :-1], vectors, rngs=rngs)
         found = optax.softmax_cross_entropy_with_integer_labels(scores, ids[:, 1:])
         counted = jnp.arange(1, ids.shape[1]) < lengths[:, None]
