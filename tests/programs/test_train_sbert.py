@@ -174,7 +174,7 @@ def test_bad_rows_are_refused_or_counted(config, capsys):
         ({"objective": "triplet"}, "takes 3 sentences per row; the rows have one, two"),
         ({"data.negatives": 1}, "takes 2 sentences per row; the rows have one, two, negative"),
         ({"objective": "mnr", "data.columns": ("one", "two", "label"), "data.negatives": 1}, "mined for pairs"),
-        ({"pooling": "pooler"}, "such as .mean. or .cls."),
+        ({"pooling": "pooler"}, "such as .mean., .cls. or"),
         ({"settings": {"scales": 3.0}}, "Unknown setting"),
         pytest.param({"batch_size": 12}, "not a multiple of 8 devices", marks=pytest.mark.devices),
         ({"batch_size": 1000}, "fewer than one batch"),
